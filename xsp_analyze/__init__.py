@@ -1,0 +1,1 @@
+"""Computes where time, flops and bytes went, and renders the answers."""

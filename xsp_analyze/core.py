@@ -1,0 +1,115 @@
+"""What an analysis is, and what it answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pandas as pd
+
+    from xsp_analyze.view import View
+
+__all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run"]
+
+
+class Role(StrEnum):
+    """What a column is for."""
+
+    KEY = "key"
+    LABEL = "label"
+    MEASURE = "measure"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a result; `header` is the text that another tool's CSV uses for it, where we speak for that tool."""
+
+    name: str
+    dtype: pl.DataType
+    doc: str
+    unit: str = ""
+    role: Role = Role.MEASURE
+    header: str | None = None
+    decimals: int | None = None  # for `header` tables only: how the other tool rounds
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSpec:
+    """A figure as data: `kind` (bars, stacked_bars, scatter, icicle), the columns on its axes, how many rows at most."""
+
+    kind: str
+    x: str
+    y: Sequence[str]
+    title: str = ""
+    color: str | None = None
+    top: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One analysis; `needs` are the levels (or tables) without which it has nothing to say."""
+
+    id: str
+    title: str
+    needs: Sequence[str]
+    columns: Sequence[Column]
+    function: Callable[[View], pl.LazyFrame]
+    figure: FigureSpec | None = None
+    by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
+
+    @property
+    def doc(self) -> str:
+        """What one row is and in which order rows come."""
+        return (self.function.__doc__ or "").strip()
+
+
+def analysis(  # noqa: D417 (the fields are those of Analysis)
+    id: str,  # noqa: A002 (the field's name)
+    title: str,
+    *,
+    needs: Sequence[str],
+    columns: Sequence[Column],
+    figure: FigureSpec | None = None,
+    by_step: bool = True,
+) -> Callable[[Callable[[View], pl.LazyFrame]], Analysis]:
+    """Turns `name(view) -> LazyFrame` into an Analysis."""
+
+    def wrap(function: Callable[[View], pl.LazyFrame]) -> Analysis:
+        return Analysis(id, title, needs, columns, function, figure, by_step)
+
+    return wrap
+
+
+@dataclass(frozen=True)
+class Result:
+    """An analysis's answer: the table with its columns, where it comes from, and what it does not cover."""
+
+    analysis: Analysis
+    table: pl.DataFrame
+    columns: Sequence[Column]
+    ledger: pl.DataFrame
+    provenance: Mapping[str, object] = field(default_factory=dict)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table for people who live in pandas."""
+        return self.table.to_pandas()
+
+
+def run(wanted: Analysis, view: View) -> Result:
+    """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs."""
+    missing = [need for need in wanted.needs if not view.has(need)]
+    if missing:
+        raise XspError(
+            f"{wanted.id} ({wanted.title}) needs the level {' and '.join(missing)}, which this trace does not hold"
+        )
+    table = wanted.function(view).collect()
+    columns = [c for c in wanted.columns if c.name in table.columns]
+    return Result(wanted, table.select(c.name for c in columns), columns, view.ledger, view.provenance)

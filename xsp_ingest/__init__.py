@@ -1,0 +1,1 @@
+"""Reads profiler files and links them into a trace."""

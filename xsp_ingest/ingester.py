@@ -1,0 +1,105 @@
+"""What an ingester is, and how one is chosen: by content, never by a file's name."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["Ingester", "Options", "Probe", "choose"]
+
+_HEAD_BYTES = 1 << 16
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A file's first 64 KiB, as they are and decompressed: all that `sniff` may look at besides SQLite's table names."""
+
+    path: Path
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes as they are on disk."""
+        try:
+            with self.path.open("rb") as file:
+                return file.read(_HEAD_BYTES)
+        except OSError as error:
+            raise XspError(f"the file cannot be read ({error.strerror})", path=self.path) from error
+
+    @cached_property
+    def is_gzip(self) -> bool:
+        """Whether the file is gzip-compressed."""
+        return self.head.startswith(_GZIP_MAGIC)
+
+    @cached_property
+    def text(self) -> bytes:
+        """The first bytes of the content, decompressed where needed."""
+        if not self.is_gzip:
+            return self.head
+        try:
+            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(self.head, _HEAD_BYTES)
+        except zlib.error as error:
+            raise XspError(
+                "the file says it is gzip but cannot be decompressed", path=self.path, advice="Copy it again"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user may say about reading; regexes are matched with `re.search` on a range's name."""
+
+    model_ranges: Sequence[str] = ()
+    layer_ranges: Sequence[str] = ()
+    layer_source: str = "auto"
+    keep_private: bool = False
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+class Ingester(Protocol):
+    """One file format."""
+
+    @property
+    def name(self) -> str:
+        """The format's name, as `--format` takes it."""
+
+    @property
+    def title(self) -> str:
+        """One line for `xsp formats`: what the format is and which versions were seen."""
+
+    def sniff(self, probe: Probe) -> bool:
+        """Whether the file is of this format, judged from its content."""
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's rows; XspError where it cannot be used at all."""
+
+
+def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester:
+    """The one ingester that claims the file, or the one asked for by name."""
+    if wanted is not None:
+        for ingester in ingesters:
+            if ingester.name == wanted:
+                return ingester
+        known = ", ".join(i.name for i in ingesters)
+        raise XspError(f"there is no format {wanted!r}", advice=f"Known formats: {known}")
+    probe = Probe(path)
+    if not probe.head:
+        raise XspError("the file is empty", path=path, advice="Capture or copy it again")
+    claimants = [i for i in ingesters if i.sniff(probe)]
+    if len(claimants) == 1:
+        return claimants[0]
+    if claimants:
+        names = ", ".join(i.name for i in claimants)
+        raise XspError(f"several formats claim the file: {names}", path=path, advice="Choose one with --format")
+    raise XspError(
+        "no known profiler format", path=path, advice="`xsp formats` lists what can be read; --format forces one"
+    )

@@ -1,0 +1,147 @@
+"""What a reader hands to the linker: rows as the file has them, in columns, not yet tied together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsp_model import Finding
+
+__all__ = ["RAW_TABLES", "RawTrace", "RunFacts", "frame_of"]
+
+_I = pl.Int64()
+_S = pl.String()
+_W = pl.Categorical()
+
+_SPANS: Mapping[str, pl.DataType] = {
+    "row": _I,  # unique number of the span within this RawTrace; detail tables refer to it
+    "level": _W,
+    "kind": _W,
+    "name": _W,  # per-call numbers stripped; the raw text of a range stays in `ranges`
+    "start_ns": _I,  # the source's own clock
+    "duration_ns": _I,
+    "process_id": _I,  # for device work: the process that launched it
+    "thread_id": _I,
+    "device_id": _I,
+    "context_id": _I,
+    "stream_id": _I,
+    "correlation_id": _I,
+}
+_OPERATORS: Mapping[str, pl.DataType] = {
+    "row": _I,
+    "sequence_number": _I,
+    "forward_thread_id": _I,  # null or 0: not a backward operator
+    "external_id": _I,
+    "input_shapes": _S,
+    "input_dtypes": _S,
+}
+_RANGES: Mapping[str, pl.DataType] = {
+    "row": _I,
+    "range_id": _I,
+    "text": _S,
+    "domain": _W,
+    "style": _W,
+    "end_thread_id": _I,
+}
+_KERNELS: Mapping[str, pl.DataType] = {
+    "row": _I,
+    **{f"{what}_{axis}": _I for what in ("grid", "block") for axis in "xyz"},
+    "registers_per_thread": _I,
+    "static_shared_bytes": _I,
+    "dynamic_shared_bytes": _I,
+    "graph_id": _I,
+    "graph_node_id": _I,
+}
+_COPIES: Mapping[str, pl.DataType] = {
+    "row": _I,
+    "bytes": _I,
+    "copy_kind": _W,
+    "source_kind": _W,
+    "destination_kind": _W,
+}
+_FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
+    "forward_process_id": _I,
+    "forward_thread_id": _I,
+    "forward_start_ns": _I,
+    "backward_process_id": _I,
+    "backward_thread_id": _I,
+    "backward_start_ns": _I,
+}
+_ALLOCATIONS: Mapping[str, pl.DataType] = {  # one row a change of memory in use
+    "process_id": _I,
+    "thread_id": _I,
+    "time_ns": _I,
+    "device_id": _I,  # null: host memory
+    "bytes": _I,  # negative: freed
+    "allocated_bytes": _I,  # in use afterwards
+    "reserved_bytes": _I,
+}
+_GRAPH_NODES: Mapping[str, pl.DataType] = {  # where a graph's node was captured
+    "process_id": _I,
+    "thread_id": _I,
+    "start_ns": _I,
+    "graph_node_id": _I,
+    "original_graph_node_id": _I,
+}
+_DEVICES: Mapping[str, pl.DataType] = {
+    "device_id": _I,
+    "process_id": _I,
+    "name": _S,
+    "multiprocessor_count": _I,
+    "compute_capability": _S,
+    "clock_hz": _I,
+    "memory_bytes": _I,
+    "dram_byte_per_s": pl.Float64(),
+    "fp32_flop_per_s": pl.Float64(),
+    "peak_source": _S,
+}
+
+RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
+    "spans": _SPANS,
+    "operators": _OPERATORS,
+    "ranges": _RANGES,
+    "kernels": _KERNELS,
+    "copies": _COPIES,
+    "flows": _FLOWS,
+    "allocations": _ALLOCATIONS,
+    "graph_nodes": _GRAPH_NODES,
+    "devices": _DEVICES,
+}
+"""The tables of a RawTrace; where a name is also a table of the model, columns mean the same."""
+
+
+def frame_of(table: str, columns: pl.DataFrame | Mapping[str, object] | None = None) -> pl.DataFrame:
+    """A frame with exactly the columns of the raw table; those not given are null."""
+    types = RAW_TABLES[table]
+    given = pl.DataFrame() if columns is None else pl.DataFrame(columns)
+    return given.select(
+        (pl.col(name).cast(kind) if name in given.columns else pl.lit(None, dtype=kind).alias(name))
+        for name, kind in types.items()
+    ) if given.width else pl.DataFrame(schema=dict(types))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a file says of its run as a whole."""
+
+    profiler: str = ""
+    framework: str | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    epoch_ns: int | None = None  # Unix time at the source clock's 0; null where the file does not say
+    source_bytes: int | None = None
+    source_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawTrace:
+    """One run as its file has it: `tables` as in RAW_TABLES (all present), facts, and what the reader could not use."""
+
+    tables: Mapping[str, pl.DataFrame]
+    facts: RunFacts
+    findings: tuple[Finding, ...] = field(default=())

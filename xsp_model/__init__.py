@@ -1,0 +1,20 @@
+"""The model of XSP: one span tree in Arrow tables, with its ledger and its bundle on disk."""
+
+from xsp_model.builder import TraceBuilder
+from xsp_model.errors import XspError
+from xsp_model.ledger import Finding
+from xsp_model.trace import Trace
+from xsp_model.vocabulary import Attribution, Kind, LayerSource, Level, Phase, Severity
+
+__all__ = [
+    "Attribution",
+    "Finding",
+    "Kind",
+    "LayerSource",
+    "Level",
+    "Phase",
+    "Severity",
+    "Trace",
+    "TraceBuilder",
+    "XspError",
+]

@@ -1,0 +1,24 @@
+"""The one exception that users are meant to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["XspError"]
+
+
+class XspError(Exception):
+    """What happened, in which file, and what to do; the command prints it and exits with 2."""
+
+    def __init__(self, what: str, *, path: Path | str | None = None, advice: str = "") -> None:
+        self.what = what
+        self.path = path
+        self.advice = advice
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path is not None else ""
+        return f"{where}{self.what}{'. ' + self.advice if self.advice else ''}"

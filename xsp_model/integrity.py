@@ -1,0 +1,84 @@
+"""What every trace must satisfy, checked when one is built and when one is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_model.schema import TABLES
+from xsp_model.vocabulary import DEVICE_KINDS, LEVELS, Attribution, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_model.trace import Trace
+
+__all__ = ["broken_rules", "check"]
+
+
+def check(trace: Trace) -> None:
+    """Raises ValueError naming each rule of the model that the trace breaks."""
+    broken = list(broken_rules(trace))
+    if broken:
+        message = "the trace breaks its own rules: " + "; ".join(broken)
+        raise ValueError(message)
+
+
+def broken_rules(trace: Trace) -> Iterator[str]:
+    """A sentence for each broken rule; nothing for a sound trace."""
+    for name, spec in TABLES.items():
+        table = trace.table(name)
+        if table.schema != spec.schema:
+            yield f"table {name} has another schema"
+            return
+        for column in spec.columns:
+            if not column.nullable and table.column(column.name).null_count:
+                yield f"{name}.{column.name} has nulls"
+    yield from _broken_spans(trace.frame("spans"))
+    yield from _broken_references(trace)
+
+
+def _broken_spans(spans: pl.DataFrame) -> Iterator[str]:
+    words = {
+        "level": [str(x) for x in LEVELS],
+        "kind": [str(x) for x in Kind],
+        "attribution": [str(x) for x in Attribution],
+    }
+    for column, allowed in words.items():
+        if not spans[column].drop_nulls().unique().cast(pl.String).is_in(allowed).all():
+            yield f"spans.{column} holds a word outside its vocabulary"
+    if not (spans["span_id"] == pl.int_range(spans.height, eager=True)).all():
+        yield "spans.span_id does not count the rows"
+    if not spans["start_ns"].is_sorted():
+        yield "spans are not in order of start"
+    if (spans["duration_ns"] < 0).any():
+        yield "a span has a negative duration"
+    yield from _broken_attribution(spans)
+
+
+def _broken_attribution(spans: pl.DataFrame) -> Iterator[str]:
+    for column in ("parent_id", "layer_id"):
+        if not spans[column].drop_nulls().is_between(0, max(spans.height - 1, 0)).all():
+            yield f"spans.{column} refers to no span"
+    device = spans["kind"].cast(pl.String).is_in([str(k) for k in DEVICE_KINDS])
+    if (device != spans["attribution"].is_not_null()).any():
+        yield "device activities and attributed spans are not the same"
+    if ((spans["attribution"].cast(pl.String) == Attribution.LAYER) & spans["layer_id"].is_null()).any():
+        yield "work attributed to a layer names none"
+    if (spans["parent_id"] == spans["span_id"]).any():
+        yield "a span is its own parent"
+
+
+def _broken_references(trace: Trace) -> Iterator[str]:
+    runs = trace.frame("runs")["run_id"]
+    if not trace.frame("spans")["run_id"].unique().is_in(runs.implode()).all():
+        yield "a span belongs to no run"
+    for name, spec in TABLES.items():
+        if name == "spans" or "span_id" not in (c.name for c in spec.columns):
+            continue
+        ids = trace.frame(name)["span_id"]
+        if not ids.is_between(0, max(trace.row_count - 1, 0)).all():
+            yield f"{name}.span_id refers to no span"
+        if name != "metrics" and ids.is_duplicated().any():
+            yield f"{name}.span_id is not unique"

@@ -1,0 +1,50 @@
+"""Unions and overlaps of time intervals, vectorised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Ints
+
+__all__ = ["gaps", "intersection", "merge", "union_length"]
+
+
+def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """The union of the intervals [start, end) as disjoint, sorted intervals; empty ones vanish, touching ones join."""
+    keep = end > start
+    start, end = start[keep], end[keep]
+    if not len(start):
+        return start, end
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.concatenate(([True], start[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return start[first], reach[last]
+
+
+def union_length(start: Ints, end: Ints) -> int:
+    """Time covered by at least one of the intervals."""
+    first, last = merge(start, end)
+    return int((last - first).sum())
+
+
+def intersection(a: tuple[Ints, Ints], b: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Where two unions overlap; both must be disjoint and sorted, as `merge` returns them."""
+    if not len(a[0]) or not len(b[0]):
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty
+    edges = np.concatenate((a[0], a[1], b[0], b[1]))
+    change = np.concatenate((np.ones_like(a[0]), -np.ones_like(a[1]), np.ones_like(b[0]), -np.ones_like(b[1])))
+    order = np.lexsort((change, edges))
+    edges, depth = edges[order], np.cumsum(change[order])
+    both = np.flatnonzero(depth == 2)  # noqa: PLR2004 (inside one of each)
+    return merge(edges[both], edges[both + 1])
+
+
+def gaps(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """The holes of a union between its first start and last end, as disjoint, sorted intervals."""
+    first, last = merge(start, end)
+    return last[:-1], first[1:]

@@ -1,0 +1,45 @@
+"""Entries of the ledger: what was lost, doubtful or left out, with a count and advice."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_model.vocabulary import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Finding", "to_frame"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One ledger row: `count` spans or events, `duration_ns` of device time where that can be said."""
+
+    kind: str
+    detail: str
+    count: int = 1
+    severity: Severity = Severity.WARNING
+    duration_ns: int | None = None
+    advice: str = ""
+    run_id: int | None = None
+
+
+_SCHEMA = {
+    "run_id": pl.Int64,
+    "kind": pl.String,
+    "severity": pl.String,
+    "count": pl.Int64,
+    "duration_ns": pl.Int64,
+    "detail": pl.String,
+    "advice": pl.String,
+}
+
+
+def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
+    """The `ledger` table of these findings; findings that count nothing are left out."""
+    rows = [{**asdict(f), "severity": str(f.severity)} for f in findings if f.count]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -1,0 +1,259 @@
+"""The tables of a trace: every column with its type, unit and a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SCHEMA_VERSION", "TABLES", "ColumnSpec", "TableSpec"]
+
+SCHEMA_VERSION = 1
+"""Raised whenever a bundle written before could no longer be read as it stands; see `upgrade`."""
+
+_INT = pa.int64()
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_TEXT = pa.string()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One column: Arrow type, unit ("" for none), whether null (unknown) is allowed, and what it says."""
+
+    name: str
+    type: pa.DataType
+    doc: str
+    unit: str = ""
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One table: its columns and the total order its rows stand in."""
+
+    name: str
+    doc: str
+    columns: tuple[ColumnSpec, ...]
+    order: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
+
+
+def _key(name: str, doc: str, kind: pa.DataType = _INT) -> ColumnSpec:
+    return ColumnSpec(name, kind, doc, nullable=False)
+
+
+def _ns(name: str, doc: str, *, nullable: bool = True) -> ColumnSpec:
+    return ColumnSpec(name, _INT, doc, "ns", nullable)
+
+
+def _bytes(name: str, doc: str) -> ColumnSpec:
+    return ColumnSpec(name, _INT, doc, "byte")
+
+
+_SPAN_ID = _key("span_id", "The span in `spans` that this row describes.")
+
+_RUNS = TableSpec(
+    "runs",
+    "One row a run: one process, rank or session whose files were read together.",
+    (
+        _key("run_id", "Number of the run, from 0."),
+        ColumnSpec("rank", _INT, "Rank in a distributed job."),
+        ColumnSpec("world_size", _INT, "Ranks in the job."),
+        ColumnSpec("level_captured", _TEXT, "M, ML or MLG: the deepest level the profiler recorded."),
+        ColumnSpec("profiler", _TEXT, "The tool that wrote the files, with its version."),
+        ColumnSpec("format", _TEXT, "Name of the ingester that read them."),
+        ColumnSpec("framework", _TEXT, "Framework and version, where the files say."),
+        ColumnSpec("model", _TEXT, "Name of the model, where known."),
+        ColumnSpec("batch_size", _INT, "Inputs per step, where known."),
+        ColumnSpec("serialised", pa.bool_(), "Whether the device was synchronised after each layer."),
+        ColumnSpec("layer_source", _TEXT, "What the layers were taken from: module, range, operator or none."),
+        _ns("epoch_ns", "Unix time of this trace's time 0."),
+        _ns("clock_origin_ns", "The source's own time stamp at this trace's time 0.", nullable=False),
+        ColumnSpec("source_path", _TEXT, "File name of the source, without folders."),
+        ColumnSpec("source_sha256", _TEXT, "Digest of the source's bytes."),
+        ColumnSpec("source_bytes", _INT, "Size of the source.", "byte"),
+    ),
+    ("run_id",),
+)
+
+_SPANS = TableSpec(
+    "spans",
+    "Everything with a start and a duration, at every level.",
+    (
+        _key("span_id", "Row number, from 0, in the order of the table."),
+        ColumnSpec("parent_id", _INT, "The span this one ran inside, or that launched it."),
+        _key("run_id", "The run it was recorded in."),
+        _key("level", "application, model, layer, operator, library, runtime or kernel.", _WORD),
+        _key("kind", "What it is within its level; see `Kind`.", _WORD),
+        _key("name", "Its name, without per-call numbers such as `op_id`.", _WORD),
+        _ns("start_ns", "Start, from the start of the trace.", nullable=False),
+        _ns("duration_ns", "Duration; null where it was never closed."),
+        ColumnSpec("process_id", _INT, "The operating system's process; for device work, the one that launched it."),
+        ColumnSpec("thread_id", _INT, "The host thread; null for device work."),
+        ColumnSpec("device_id", _INT, "The device, as the framework numbers it."),
+        ColumnSpec("context_id", _INT, "The device context."),
+        ColumnSpec("stream_id", _INT, "The stream (0 is an ordinary one)."),
+        ColumnSpec("correlation_id", _INT, "Ties device work to its launch, within one process."),
+        ColumnSpec("step", _INT, "Number of the step it ran in, or was launched in, as the profiler numbers steps."),
+        ColumnSpec("phase", _WORD, "forward, recompute, backward, optimizer or other."),
+        ColumnSpec("layer_id", _INT, "The layer span the work belongs to, by rules 4 to 6 of linking."),
+        ColumnSpec("attribution", _WORD, "For device work: layer, model_only, graph_replay or an orphan's reason."),
+    ),
+    ("start_ns", "level", "duration_ns", "run_id", "process_id", "thread_id", "device_id", "stream_id", "name"),
+)
+
+_LAYERS = TableSpec(
+    "layers",
+    "One row a call of a module, a named range or (where these are the layers) an outermost operator.",
+    (
+        _SPAN_ID,
+        ColumnSpec(
+            "layer_index", _INT, "The layer it is a call of, in order of first own operator; null: no own work."
+        ),
+        _key("layer_name", "Name of the layer, one for every call: `Linear_3`.", _WORD),
+        _key("layer_type", "What kind of layer: `Linear`.", _WORD),
+        ColumnSpec("path", _WORD, "Names from the outermost enclosing layer down to this one, joined by dots."),
+        _key("source", "module, range or operator.", _WORD),
+        _key("is_container", "Whether other layers ran inside it.", pa.bool_()),
+        ColumnSpec("shapes", _TEXT, "Input shapes of the first own operator, as JSON."),
+        ColumnSpec("dtypes", _TEXT, "Input types of the first own operator, as JSON."),
+        _bytes("allocated_bytes", "Memory allocated in this call outside its children; null: not recorded."),
+        ColumnSpec("self_host_ns", _INT, "Host time of the call less that of the layers inside it.", "ns"),
+    ),
+    ("span_id",),
+)
+
+_OPERATORS = TableSpec(
+    "operators",
+    "One row an operator: what the framework recorded about the call.",
+    (
+        _SPAN_ID,
+        ColumnSpec("sequence_number", _INT, "Ties a backward operator to its forward one."),
+        ColumnSpec("forward_id", _INT, "For a backward operator, the span of its forward twin."),
+        ColumnSpec("external_id", _INT, "The framework's own number of the call."),
+        ColumnSpec("input_shapes", _TEXT, "Shapes of the inputs, as JSON."),
+        ColumnSpec("input_dtypes", _TEXT, "Element types of the inputs, as JSON."),
+    ),
+    ("span_id",),
+)
+
+_RANGES = TableSpec(
+    "ranges",
+    "One row a named range: NVTX or a profiler annotation, as the user wrote it.",
+    (
+        _SPAN_ID,
+        ColumnSpec("range_id", _INT, "The source's own number of the range (row number in NVTX_EVENTS)."),
+        ColumnSpec("text", _TEXT, "The whole name as recorded, per-call numbers included."),
+        ColumnSpec("domain", _WORD, "NVTX domain; null for the default one."),
+        ColumnSpec("style", _WORD, "PushPop, StartEnd or Annotation."),
+        ColumnSpec("end_thread_id", _INT, "Thread that closed it, where another one did."),
+    ),
+    ("span_id",),
+)
+
+_KERNELS = TableSpec(
+    "kernels",
+    "One row a kernel: how it was launched.",
+    (
+        _SPAN_ID,
+        *(
+            ColumnSpec(f"{what}_{axis}", _INT, f"{what.capitalize()} size along {axis}.")
+            for what in ("grid", "block")
+            for axis in "xyz"
+        ),
+        ColumnSpec("registers_per_thread", _INT, "Registers each thread used."),
+        _bytes("static_shared_bytes", "Shared memory fixed at compile time, per block."),
+        _bytes("dynamic_shared_bytes", "Shared memory asked for at launch, per block."),
+        ColumnSpec("graph_id", _INT, "The graph that held it, for a replayed kernel."),
+        ColumnSpec("graph_node_id", _INT, "The graph's node, for a replayed kernel."),
+    ),
+    ("span_id",),
+)
+
+_COPIES = TableSpec(
+    "copies",
+    "One row a memcpy or memset.",
+    (
+        _SPAN_ID,
+        _bytes("bytes", "Bytes copied or filled."),
+        ColumnSpec("copy_kind", _WORD, "Host-to-Device, Device-to-Host, Device-to-Device, ...; null for a memset."),
+        ColumnSpec("source_kind", _WORD, "Memory read from: Pageable, Pinned, Device, Array, Managed, ..."),
+        ColumnSpec("destination_kind", _WORD, "Memory written to."),
+    ),
+    ("span_id",),
+)
+
+_METRICS = TableSpec(
+    "metrics",
+    "One row a span and metric: counters and modelled numbers.",
+    (
+        _SPAN_ID,
+        _key("metric", "Name of the metric: `flop_count_sp`, `dram_read_bytes`, ...", _WORD),
+        ColumnSpec("value", pa.float64(), "Its value.", nullable=False),
+        _key("unit", "Its unit: flop, byte, 1, ...", _WORD),
+        _key("source", "measured by what, modelled, or derived.", _WORD),
+    ),
+    ("span_id", "metric", "source"),
+)
+
+_DEVICES = TableSpec(
+    "devices",
+    "One row a device of a run.",
+    (
+        _key("run_id", "The run that used it."),
+        _key("device_id", "Its number, as in `spans`."),
+        ColumnSpec("process_id", _INT, "The process for which this number holds; null: for all."),
+        ColumnSpec("name", _TEXT, "What it is: `NVIDIA H100 80GB HBM3`."),
+        ColumnSpec("multiprocessor_count", _INT, "Streaming multiprocessors or compute units."),
+        ColumnSpec("compute_capability", _TEXT, "As `9.0`."),
+        ColumnSpec("clock_hz", _INT, "Highest core clock.", "Hz"),
+        _bytes("memory_bytes", "Size of its memory."),
+        ColumnSpec("dram_byte_per_s", pa.float64(), "Peak memory bandwidth.", "byte/s"),
+        ColumnSpec("fp32_flop_per_s", pa.float64(), "Peak FP32 rate at `clock_hz`.", "flop/s"),
+        ColumnSpec("peak_source", _TEXT, "Where the two peaks come from."),
+    ),
+    ("run_id", "device_id", "process_id"),
+)
+
+_COUNTERS = TableSpec(
+    "counters",
+    "Time series: memory in use, power, GPU metrics.",
+    (
+        _key("run_id", "The run they were sampled in."),
+        _ns("time_ns", "When, from the start of the trace.", nullable=False),
+        _key("counter", "Name: `allocated_bytes`, `reserved_bytes`, ...", _WORD),
+        ColumnSpec("device_id", _INT, "The device; null for the host."),
+        ColumnSpec("value", pa.float64(), "Its value then.", nullable=False),
+        _key("unit", "Its unit.", _WORD),
+    ),
+    ("run_id", "counter", "device_id", "time_ns", "value"),
+)
+
+_LEDGER = TableSpec(
+    "ledger",
+    "What could not be read, linked or attributed, and what to do about it.",
+    (
+        ColumnSpec("run_id", _INT, "The run it concerns; null: the whole trace."),
+        _key("kind", "A fixed word for the finding.", _TEXT),
+        _key("severity", "info, warning or error.", _TEXT),
+        ColumnSpec("count", _INT, "How many spans or events.", nullable=False),
+        _ns("duration_ns", "Device time concerned, where that can be said."),
+        _key("detail", "What was found, in one sentence.", _TEXT),
+        _key("advice", "What the reader can do about it; empty: nothing is needed.", _TEXT),
+    ),
+    ("run_id", "kind", "detail"),
+)
+
+TABLES: Mapping[str, TableSpec] = {
+    t.name: t
+    for t in (_RUNS, _SPANS, _LAYERS, _OPERATORS, _RANGES, _KERNELS, _COPIES, _METRICS, _DEVICES, _COUNTERS, _LEDGER)
+}
+"""Every table of a trace, by name."""

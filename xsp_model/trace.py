@@ -1,0 +1,77 @@
+"""A trace: the frozen Arrow tables of one or more runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xsp_model.schema import TABLES
+from xsp_model.vocabulary import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import networkx as nx
+
+__all__ = ["Trace"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Every table of `TABLES`, in memory or in the Parquet files of a bundle, read when asked for.
+
+    Made by `TraceBuilder.build` and `bundle.read`; nothing else should construct one.
+    """
+
+    parts: Mapping[str, pa.Table | Path]
+    origin: Path | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+
+    def table(self, name: str) -> pa.Table:
+        """The whole table in memory, with exactly the declared schema."""
+        part = self.parts[name]
+        return pq.read_table(part).cast(TABLES[name].schema) if isinstance(part, Path) else part
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """The table as a lazy frame; a bundle's columns are read only where used."""
+        part = self.parts[name]
+        if isinstance(part, Path):
+            return pl.scan_parquet(part)
+        if name not in self._frames:
+            self._frames[name] = pl.DataFrame(part)
+        return self._frames[name].lazy()
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """The whole table as a polars frame (shares memory with the Arrow table)."""
+        return self.scan(name).collect()
+
+    @cached_property
+    def _frames(self) -> dict[str, pl.DataFrame]:
+        return {}
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The levels that occur, outermost first."""
+        found = set(self.scan("spans").select(pl.col("level").cast(pl.String).unique()).collect()["level"])
+        return tuple(str(level) for level in LEVELS if level in found)
+
+    @property
+    def row_count(self) -> int:
+        """Number of spans."""
+        part = self.parts["spans"]
+        return int(pq.read_metadata(part).num_rows) if isinstance(part, Path) else int(part.num_rows)
+
+    def to_networkx(self, span_ids: Sequence[int] | None = None) -> nx.DiGraph[int]:
+        """A directed graph over the spans given, or over all; see `graph.to_digraph`."""
+        from xsp_model.graph import to_digraph  # noqa: PLC0415 (networkx is slow to import and seldom wanted)
+
+        return to_digraph(self, span_ids)

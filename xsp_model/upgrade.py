@@ -1,0 +1,28 @@
+"""Brings bundles of earlier schema versions up to date, one pure function a version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_model.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+    Tables = Mapping[str, pa.Table]
+
+__all__ = ["UPGRADES", "upgrade"]
+
+UPGRADES: Mapping[int, Callable[[Tables], Tables]] = {}
+"""For each version but the present one, the function that turns its tables into the next version's."""
+
+
+def upgrade(
+    tables: Tables, version: int, steps: Mapping[int, Callable[[Tables], Tables]] = UPGRADES, to: int = SCHEMA_VERSION
+) -> Tables:
+    """The tables of a bundle of `version` as those of version `to`; KeyError where a step is missing."""
+    for number in range(version, to):
+        tables = steps[number](tables)
+    return tables
