@@ -54,6 +54,7 @@ _KERNELS: Mapping[str, pl.DataType] = {
     "registers_per_thread": _I,
     "static_shared_bytes": _I,
     "dynamic_shared_bytes": _I,
+    "shared_bytes": _I,
     "graph_id": _I,
     "graph_node_id": _I,
 }
@@ -119,10 +120,14 @@ def frame_of(table: str, columns: pl.DataFrame | Mapping[str, object] | None = N
     """A frame with exactly the columns of the raw table; those not given are null."""
     types = RAW_TABLES[table]
     given = pl.DataFrame() if columns is None else pl.DataFrame(columns)
-    return given.select(
-        (pl.col(name).cast(kind) if name in given.columns else pl.lit(None, dtype=kind).alias(name))
-        for name, kind in types.items()
-    ) if given.width else pl.DataFrame(schema=dict(types))
+    return (
+        given.select(
+            (pl.col(name).cast(kind) if name in given.columns else pl.lit(None, dtype=kind).alias(name))
+            for name, kind in types.items()
+        )
+        if given.width
+        else pl.DataFrame(schema=dict(types))
+    )
 
 
 @dataclass(frozen=True, slots=True)

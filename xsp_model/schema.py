@@ -172,6 +172,7 @@ _KERNELS = TableSpec(
         ColumnSpec("registers_per_thread", _INT, "Registers each thread used."),
         _bytes("static_shared_bytes", "Shared memory fixed at compile time, per block."),
         _bytes("dynamic_shared_bytes", "Shared memory asked for at launch, per block."),
+        _bytes("shared_bytes", "Shared memory of a block, static and dynamic together."),
         ColumnSpec("graph_id", _INT, "The graph that held it, for a replayed kernel."),
         ColumnSpec("graph_node_id", _INT, "The graph's node, for a replayed kernel."),
     ),

@@ -1,0 +1,27 @@
+"""Fixtures that every test package uses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+__all__: list[str] = []
+
+_REPO = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def real_dir() -> Path:
+    """The folder of real traces beside the checkout; the test is skipped where there is none."""
+    found = Path(os.environ.get("XSP_REAL", _REPO.parent / "shared" / "real"))
+    if not found.is_dir():
+        pytest.skip(f"no real traces: set XSP_REAL to their folder")
+    return found
+
+
+@pytest.fixture(scope="session")
+def fixtures_dir() -> Path:
+    """The project's own raw files."""
+    return _REPO / "fixtures"

@@ -1,0 +1,1 @@
+"""PyTorch profiler (Kineto) JSON: traces that `torch.profiler` exports for Chrome."""
