@@ -17,7 +17,7 @@ def real_dir() -> Path:
     """The folder of real traces beside the checkout; the test is skipped where there is none."""
     found = Path(os.environ.get("XSP_REAL", _REPO.parent / "shared" / "real"))
     if not found.is_dir():
-        pytest.skip(f"no real traces: set XSP_REAL to their folder")
+        pytest.skip("no real traces: set XSP_REAL to their folder")
     return found
 
 

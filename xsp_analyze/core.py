@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
+    import polars as pl
 
     from xsp_analyze.view import View
 
@@ -30,7 +29,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a result; `header` is the text that another tool's CSV uses for it, where we speak for that tool."""
+    """One column of a result; `header` is what another tool's CSV calls it, where we speak for that tool."""
 
     name: str
     dtype: pl.DataType
@@ -43,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class FigureSpec:
-    """A figure as data: `kind` (bars, stacked_bars, scatter, icicle), the columns on its axes, how many rows at most."""
+    """A figure as data: `kind` (bars, stacked_bars, scatter, icicle), columns on its axes, most rows shown."""
 
     kind: str
     x: str
@@ -71,7 +70,7 @@ class Analysis:
         return (self.function.__doc__ or "").strip()
 
 
-def analysis(  # noqa: D417 (the fields are those of Analysis)
+def analysis(
     id: str,  # noqa: A002 (the field's name)
     title: str,
     *,

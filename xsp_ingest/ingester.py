@@ -23,7 +23,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Probe:
-    """A file's first 64 KiB, as they are and decompressed: all that `sniff` may look at besides SQLite's table names."""
+    """A file's first 64 KiB, as they are and decompressed: all that `sniff` looks at, besides SQLite's tables."""
 
     path: Path
 
