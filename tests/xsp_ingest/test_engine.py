@@ -1,0 +1,61 @@
+"""Both engines of a sweep give the same columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from xsp_ingest.link import engine
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Ints
+
+
+def _nest(start: list[int], end: list[int], slack: int, parent: list[int], depth: list[int]) -> None:
+    top = -1
+    for i in range(len(start)):
+        while top >= 0 and end[top] + slack <= start[i]:
+            top = parent[top]
+        parent[i] = top
+        if top >= 0:
+            depth[i] = depth[top] + 1
+        top = i
+
+
+_SWEEP = engine.dual(_nest)
+_START = np.array([0, 1, 2, 5, 11, 20], dtype=np.int64)
+_END = np.array([10, 4, 3, 9, 12, 21], dtype=np.int64)
+
+
+def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        pytest.fail("compiled engine used")
+
+    monkeypatch.setattr(engine.Sweep, "compiled", fail)
+    parent, depth = _SWEEP(_START, _END, 0, outputs=2, fill=-1)
+    assert parent.tolist() == [-1, 0, 1, 0, -1, -1]
+    assert depth.tolist() == [-1, 0, 1, 0, -1, -1]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_compiled_engine_agrees(monkeypatch: pytest.MonkeyPatch, *, frozen: bool) -> None:
+    monkeypatch.setattr(engine, "_MIN_ROWS", 0)
+    monkeypatch.setattr(engine, "_MIN_ROWS_LOADED", 0)
+    start: Ints = _START.copy()
+    start.flags.writeable = not frozen
+    plain = _SWEEP.plain([_START, _END, 1], len(_START), 2, 0)
+    compiled = _SWEEP(start, _END, 1, outputs=2, fill=0)
+    assert [c.tolist() for c in compiled] == [c.tolist() for c in plain]
+    assert compiled[0].dtype == np.int64
+
+
+def test_a_reversed_column_is_taken_in_its_own_order() -> None:
+    (parent,) = engine.dual(_copy)(_START[::-1])
+    assert parent.tolist() == _START[::-1].tolist()
+
+
+def _copy(source: list[int], target: list[int]) -> None:
+    for i in range(len(source)):
+        target[i] = source[i]

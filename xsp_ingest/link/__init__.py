@@ -1,0 +1,1 @@
+"""Ties what readers found into one span tree."""
