@@ -1,0 +1,207 @@
+"""What each format makes of a result."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
+from xsp_analyze.render.parquet import METADATA_KEY
+from xsp_analyze.render.units import Scale, duration, number, share, size
+from xsp_model import Finding, XspError
+from xsp_model.ledger import to_frame
+
+_LONG = "void at::native::elementwise_kernel<(int)128, at::native::AddFunctor<float>>(int, T1)"
+
+
+def _result(
+    table: pl.DataFrame, columns: list[Column], *, findings: tuple[Finding, ...] = (), identity: str = "A10"
+) -> Result:
+    analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame())
+    return Result(analysis, table, columns, to_frame(findings), {"sources": ["a.json"], "basis": "device_span_ns"})
+
+
+def _kernels(*names: str, durations: tuple[int, ...] = (), findings: tuple[Finding, ...] = ()) -> Result:
+    table = pl.DataFrame(
+        {
+            "kernel_name": list(names),
+            "count": [1234] * len(names),
+            "duration_ns": list(durations) or [2_500_000] * len(names),
+            "model_share": [0.125] * len(names),
+            "flop_count": pl.Series([None] * len(names), dtype=pl.Float64),
+        }
+    )
+    columns = [
+        Column("kernel_name", pl.String(), "Its name.", role=Role.KEY),
+        Column("count", pl.Int64(), "Executions per step."),
+        Column("duration_ns", pl.Int64(), "Time on the device.", "ns"),
+        Column("model_share", pl.Float64(), "Share of the model's latency.", "share"),
+        Column("flop_count", pl.Float64(), "Work.", "flop"),
+    ]
+    return _result(table, columns, findings=findings)
+
+
+def _nsys() -> Result:
+    table = pl.DataFrame({"s": [52.75], "t": [301652956], "a": [229918.44], "b": [8_046_134_000], "n": ["f(int, int)"]})
+    columns = [
+        Column("s", pl.Float64(), "", "%", header="Time (%)", decimals=1),
+        Column("t", pl.Int64(), "", "ns", header="Total Time (ns)"),
+        Column("a", pl.Float64(), "", "ns", header="Avg (ns)", decimals=1),
+        Column("b", pl.Int64(), "", "byte", header="Total (MB)", decimals=3),
+        Column("n", pl.String(), "", role=Role.KEY, header="Name"),
+    ]
+    return _result(table, columns, identity="cuda_api_sum")
+
+
+def test_a_column_takes_one_unit_that_suits_its_largest_value() -> None:
+    text = terminal.render(_kernels("a", "b", durations=(25_000_000, 1_000)))
+    assert "ms" in text
+    assert "25.000" in text
+    assert "0.001" in text
+
+
+def test_what_rounds_to_nothing_is_not_shown_as_nothing() -> None:
+    assert number(3, Scale("ms", 1e6, 3)) == "<0.001"
+    assert number(-3, Scale("ms", 1e6, 3)) == ">-0.001"
+    assert number(0, Scale("ms", 1e6, 3)) == "0.000"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (999, "999 ns"), (2_500_000, "2.500 ms"), (12_000_000_000, "12.000 s"), (1_500, "1.500 us")],
+)
+def test_single_durations(value: int | None, text: str) -> None:
+    assert duration(value) == text
+
+
+def test_sizes_and_shares_read_in_mebibytes_and_percent() -> None:
+    assert size(3 << 19) == "1.500 MiB"
+    assert share(0.1234) == "12.3 %"
+    assert share(None) == "-"
+
+
+def test_a_table_says_what_it_could_not_know() -> None:
+    text = terminal.render(_kernels("a"))
+    assert "Unknown in this trace: flop_count." in text
+
+
+def test_warnings_stand_beneath_in_one_line_each_and_infos_do_not() -> None:
+    findings = (
+        Finding("lost", "Kernels without a launch", 7, duration_ns=2_000_000, advice="Start earlier."),
+        Finding("note", "Nothing to see"),
+    )
+    lines = terminal.render(_kernels("a", findings=(findings[0],))).splitlines()
+    assert "warning: Kernels without a launch (7, 2.000 ms). Start earlier." in lines
+    assert lines[-1] == "sources: a.json; basis: device span" or lines[-1].startswith("sources: a.json")
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
+    lines = terminal.render(_kernels(_LONG, "short"), Screen(width)).splitlines()
+    assert max(len(line) for line in lines) <= width
+
+
+def test_a_name_too_long_for_the_terminal_keeps_both_its_ends() -> None:
+    text = terminal.render(_kernels(_LONG), Screen(80))
+    assert "void at::" in text
+    assert "T1)" in text
+    assert "…" in text
+
+
+def test_columns_that_do_not_fit_are_named() -> None:
+    assert "Too narrow for:" in terminal.render(_kernels(_LONG), Screen(30))
+
+
+def test_where_nobody_set_a_width_nothing_is_cut() -> None:
+    assert _LONG in terminal.render(_kernels(_LONG))
+
+
+def test_rows_beyond_the_most_are_counted() -> None:
+    text = terminal.render(_kernels("a", "b", "c"), Screen(80, rows=1))
+    assert "2 more rows" in text
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    text = terminal.render(_kernels("evil\x1b[2Jname\nline"))
+    assert "\x1b" not in text
+    assert "evil\\x1b[2Jname line" in text
+
+
+def test_markup_in_a_name_is_text() -> None:
+    assert "[bold]x[/bold]" in terminal.render(_kernels("[bold]x[/bold]"))
+
+
+def test_an_empty_table_says_so() -> None:
+    assert "No rows." in terminal.render(_kernels())
+
+
+def test_csv_has_our_names_and_full_precision() -> None:
+    result = _kernels("a,b")
+    assert render_one(result, "csv").decode() == (
+        'kernel_name,count,duration_ns,model_share,flop_count\n"a,b",1234,2500000,0.125,\n'
+    )
+
+
+def test_csv_of_another_tools_report_has_that_tools_heads_and_rounding() -> None:
+    assert render_one(_nsys(), "csv").decode() == (
+        'Time (%),Total Time (ns),Avg (ns),Total (MB),Name\n52.8,301652956,229918.4,8046.134,"f(int, int)"\n'
+    )
+
+
+def test_several_results_in_csv_are_told_apart_by_a_title_line() -> None:
+    lines = render([_kernels("a"), _nsys()], "csv").decode().splitlines()
+    assert lines[0] == "# A10 Kernels by name"
+    assert lines[4] == "# cuda_api_sum Kernels by name"
+
+
+def test_json_is_the_documented_object() -> None:
+    found = json.loads(render([_kernels("a", findings=(Finding("lost", "gone", 2),))], "json"))
+    assert list(found) == ["analysis", "title", "columns", "rows", "ledger", "provenance"]
+    assert found["columns"][2] == {
+        "name": "duration_ns",
+        "dtype": "Int64",
+        "unit": "ns",
+        "role": "measure",
+        "doc": "Time on the device.",
+    }
+    assert found["rows"] == [
+        {"kernel_name": "a", "count": 1234, "duration_ns": 2500000, "model_share": 0.125, "flop_count": None}
+    ]
+    assert found["ledger"][0]["count"] == 2
+    assert found["provenance"] == {"sources": ["a.json"], "basis": "device_span_ns"}
+
+
+def test_json_holds_no_nan() -> None:
+    table = pl.DataFrame({"x": [float("nan"), float("inf"), 1.0]})
+    text = render_one(_result(table, [Column("x", pl.Float64(), "")]), "json").decode()
+    assert [row["x"] for row in json.loads(text)["rows"]] == [None, None, 1.0]
+
+
+def test_several_results_in_json_are_an_array() -> None:
+    assert [r["analysis"] for r in json.loads(render([_kernels("a"), _nsys()], "json"))] == ["A10", "cuda_api_sum"]
+
+
+def test_markdown_escapes_what_would_break_its_table() -> None:
+    text = render_one(_kernels("a|b<script>*"), "md").decode()
+    assert "| a\\|b\\<script\\>\\* | 1,234 |" in text
+
+
+def test_parquet_keeps_types_and_description() -> None:
+    table = pq.read_table(BytesIO(render_one(_kernels("a"), "parquet")))
+    assert table.column("duration_ns").to_pylist() == [2_500_000]
+    assert json.loads(table.schema.metadata[METADATA_KEY])["analysis"] == "A10"
+
+
+def test_parquet_refuses_several_results_in_one_stream() -> None:
+    with pytest.raises(XspError, match="one analysis a file"):
+        render([_kernels("a"), _nsys()], "parquet")
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_the_same_result_gives_the_same_bytes(name: str) -> None:
+    assert render_one(_kernels("a"), name) == render_one(_kernels("a"), name)

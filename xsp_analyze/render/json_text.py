@@ -1,0 +1,71 @@
+"""Results as JSON: columns described, one row a line, numbers at full precision."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xsp_analyze.core import Column, Result
+
+__all__ = ["described", "plain", "render", "render_many"]
+
+
+def render(result: Result) -> str:
+    """`{"analysis", "title", "columns", "rows", "ledger", "provenance"}`; null is unknown, and no number is NaN."""
+    return _object(result) + "\n"
+
+
+def render_many(results: Sequence[Result]) -> str:
+    """A JSON array of such objects."""
+    return "[\n" + ",\n".join(_object(r) for r in results) + "\n]\n"
+
+
+def _object(result: Result) -> str:
+    parts = (
+        f'"analysis": {_dumped(result.analysis.id)}',
+        f'"title": {_dumped(result.analysis.title)}',
+        f'"columns": {_lines(described(c) for c in result.columns)}',
+        f'"rows": {_lines(result.table.iter_rows(named=True))}',
+        f'"ledger": {_lines(result.ledger.iter_rows(named=True))}',
+        f'"provenance": {_dumped(dict(result.provenance))}',
+    )
+    return "{" + ",\n ".join(parts) + "}"
+
+
+def described(column: Column) -> dict[str, str]:
+    """A column's entry under `columns`."""
+    return {
+        "name": column.name,
+        "dtype": str(column.dtype),
+        "unit": column.unit,
+        "role": str(column.role),
+        "doc": column.doc,
+    }
+
+
+def _lines(rows: Iterable[object]) -> str:
+    inner = ",\n  ".join(_dumped(row) for row in rows)
+    return f"[\n  {inner}\n ]" if inner else "[]"
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: object) -> object:
+    """The value in JSON's own types: NaN and infinities are null, sets are sorted, anything else is its text."""
+    if value is None or isinstance(value, str | int):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(str(item) for item in value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value)

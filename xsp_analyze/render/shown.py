@@ -1,0 +1,100 @@
+"""A result as people read it: words for headings, one unit a column, text for every cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_analyze.core import Role
+from xsp_analyze.render.units import UNKNOWN, duration, number, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.core import Column, Result
+
+__all__ = ["ShownColumn", "clean", "ledger_lines", "provenance_line", "shown_columns", "unknown_columns"]
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " "}
+_UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
+_WORRYING = ("warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownColumn:
+    """One column, ready to print: the unit stands in the heading, cells are text."""
+
+    heading: str
+    unit: str
+    is_number: bool
+    is_key: bool
+    cells: Sequence[str]
+
+
+def clean(text: str) -> str:
+    """The text without control characters, so that a name can neither move the cursor nor break a line."""
+    return text.translate(_CONTROLS)
+
+
+def unknown_columns(result: Result) -> list[Column]:
+    """Measures that are null in every row: the trace could not say."""
+    if result.table.is_empty():
+        return []
+    return [
+        c for c in result.columns if c.role is not Role.KEY and result.table[c.name].null_count() == result.table.height
+    ]
+
+
+def shown_columns(result: Result, most_rows: int | None = None) -> list[ShownColumn]:
+    """The columns that hold something, in their order; at most so many rows."""
+    left_out = {c.name for c in unknown_columns(result)}
+    table = result.table if most_rows is None else result.table.head(most_rows)
+    return [_shown(c, table[c.name].to_list()) for c in result.columns if c.name not in left_out]
+
+
+def _shown(column: Column, values: list[object]) -> ShownColumn:
+    is_number = column.dtype.is_numeric()
+    scale = scale_of(column, values) if is_number else None
+    cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in values]
+    heading = column.header or _words(column.name)
+    return ShownColumn(heading, scale.unit if scale else "", is_number, column.role is Role.KEY, cells)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return clean(str(value))
+
+
+def _words(name: str) -> str:
+    for suffix in _UNIT_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name.replace("_", " ")
+
+
+def ledger_lines(result: Result) -> list[str]:
+    """One line for each warning and error of the ledger."""
+    return [_finding(row) for row in result.ledger.iter_rows(named=True) if row["severity"] in _WORRYING]
+
+
+def _finding(row: Mapping[str, object]) -> str:
+    time = row["duration_ns"]
+    counted = f"{row['count']:,}" + (f", {duration(time)}" if isinstance(time, int) else "")
+    advice = f" {row['advice']}" if row["advice"] else ""
+    return clean(f"{row['severity']}: {row['detail']} ({counted}).{advice}")
+
+
+def provenance_line(result: Result) -> str:
+    """Where the numbers come from, in one line; empty where nothing is known."""
+    parts = [f"{_words(key)}: {_several(value)}" for key, value in result.provenance.items() if value not in (None, "")]
+    return clean("; ".join(parts))
+
+
+def _several(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_several(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(_several(item) for item in value)
+    return str(value)

@@ -1,0 +1,133 @@
+"""Results as tables for a terminal, fitted to its width."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from xsp_analyze.render.shown import ledger_lines, provenance_line, shown_columns, unknown_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.core import Result
+    from xsp_analyze.render.shown import ShownColumn
+
+__all__ = ["Screen", "render"]
+
+_GAP = 2  # blank cells between two columns
+_NARROWEST_TEXT = 16
+_NO_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where a table will be read: cells across (null: as many as needed), colours, and most rows (null: all)."""
+
+    width: int | None = None
+    color: bool = False
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    column: ShownColumn
+    heading: list[str]
+    width: int
+
+
+def render(result: Result, screen: Screen | None = None) -> str:
+    """Title, table, what the table leaves out, warnings, provenance."""
+    screen = screen or Screen()
+    columns = shown_columns(result, screen.rows)
+    fitted = _fit([_natural(c) for c in columns], screen.width or _NO_LIMIT)
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=screen.width or max(sum(f.width + _GAP for f in fitted), 100),
+        force_terminal=screen.color,
+        no_color=not screen.color,
+        color_system="standard" if screen.color else None,
+        emoji=False,
+        highlight=False,
+        markup=False,
+    )
+    console.print(Text(f"{result.analysis.id}  {result.analysis.title}", style="bold"))
+    console.print(_table(fitted) if result.table.height else Text("No rows.", style="dim"))
+    for line, style in _notes(result, screen, [c.heading for c in columns[len(fitted) :]]):
+        console.print(Padding(Text(line, style=style), (0, 0, 0, 0)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _natural(column: ShownColumn) -> _Fitted:
+    """The column at the width it would like: its widest cell, and its heading wrapped at words."""
+    widest = max((cell_len(cell) for cell in column.cells), default=1)
+    words = column.heading.split() or [""]
+    width = max(widest, *(cell_len(w) for w in words), len(column.unit))
+    heading = textwrap.wrap(column.heading, width, break_long_words=False) or [""]
+    if column.unit and column.unit not in column.heading:
+        heading.append(column.unit)
+    return _Fitted(column, heading, max(width, *(cell_len(line) for line in heading)))
+
+
+def _fit(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
+    """As many columns, from the left, as fit with text cut to a readable least; spare room goes back to the text."""
+    least = [f.width if f.column.is_number else min(f.width, _NARROWEST_TEXT) for f in columns]
+    kept = len(columns)
+    while kept > 1 and sum(least[:kept]) + _GAP * kept > width:
+        kept -= 1
+    spare = width - sum(least[:kept]) - _GAP * kept
+    fitted = []
+    for column, narrow in zip(columns[:kept], least[:kept], strict=True):
+        more = min(max(spare, 0), column.width - narrow)
+        spare -= more
+        fitted.append(_Fitted(column.column, column.heading, narrow + more))
+    return fitted
+
+
+def _table(columns: Sequence[_Fitted]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
+    for fitted in columns:
+        table.add_column(
+            Text("\n".join(fitted.heading)),
+            justify="right" if fitted.column.is_number else "left",
+            width=fitted.width,
+            no_wrap=True,
+            vertical="bottom",
+        )
+    cells = [[Text(_cut(cell, f.width)) for cell in f.column.cells] for f in columns]
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _cut(text: str, width: int) -> str:
+    """The text with its middle left out: kernels differ at both ends of their names."""
+    if cell_len(text) <= width:
+        return text
+    tail = width // 3
+    return f"{set_cell_size(text, width - tail - 1)}…{text[-tail:]}"
+
+
+def _notes(result: Result, screen: Screen, narrow: Sequence[str]) -> list[tuple[str, str]]:
+    notes = []
+    hidden = result.table.height - screen.rows if screen.rows is not None else 0
+    if hidden > 0:
+        notes.append((f"{hidden:,} more rows; --rows 0 shows all, -f csv writes all.", "dim"))
+    if narrow:
+        notes.append((f"Too narrow for: {', '.join(narrow)}. Widen the window, or use -f csv.", "dim"))
+    if unknown := unknown_columns(result):
+        notes.append((f"Unknown in this trace: {', '.join(c.name for c in unknown)}.", "dim"))
+    notes.extend((line, "yellow" if line.startswith("warning") else "red") for line in ledger_lines(result))
+    if line := provenance_line(result):
+        notes.append((line, "dim"))
+    return notes
