@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ __all__ = ["ShownColumn", "clean", "ledger_lines", "provenance_line", "shown_col
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " "}
 _UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
+_UNIT_IN_HEADER = re.compile(r" \([^()]*\)$")
 _WORRYING = ("warning", "error")
 
 
@@ -56,7 +58,7 @@ def _shown(column: Column, values: list[object]) -> ShownColumn:
     is_number = column.dtype.is_numeric()
     scale = scale_of(column, values) if is_number else None
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in values]
-    heading = column.header or _words(column.name)
+    heading = _UNIT_IN_HEADER.sub("", column.header) if column.header else _words(column.name)
     return ShownColumn(heading, scale.unit if scale else "", is_number, column.role is Role.KEY, cells)
 
 

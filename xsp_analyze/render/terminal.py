@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from xsp_analyze.render.shown import ledger_lines, provenance_line, shown_columns, unknown_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xsp_analyze.core import Result
     from xsp_analyze.render.shown import ShownColumn
@@ -62,10 +59,16 @@ def render(result: Result, screen: Screen | None = None) -> str:
         markup=False,
     )
     console.print(Text(f"{result.analysis.id}  {result.analysis.title}", style="bold"))
-    console.print(_table(fitted) if result.table.height else Text("No rows.", style="dim"))
+    if result.table.height:
+        for line in _heading_lines(fitted):
+            console.print(line, no_wrap=True, overflow="ignore", crop=False)
+        out.writelines(f"{line}\n" for line in _rows(fitted))
+    else:
+        console.print(Text("No rows.", style="dim"))
+    console.print()
     for line, style in _notes(result, screen, [c.heading for c in columns[len(fitted) :]]):
-        console.print(Padding(Text(line, style=style), (0, 0, 0, 0)))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+        console.print(Text(line, style=style), soft_wrap=screen.width is None)
+    return out.getvalue()
 
 
 def _natural(column: ShownColumn) -> _Fitted:
@@ -83,9 +86,9 @@ def _fit(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
     """As many columns, from the left, as fit with text cut to a readable least; spare room goes back to the text."""
     least = [f.width if f.column.is_number else min(f.width, _NARROWEST_TEXT) for f in columns]
     kept = len(columns)
-    while kept > 1 and sum(least[:kept]) + _GAP * kept > width:
+    while kept > 1 and sum(least[:kept]) + _GAP * (kept - 1) > width:
         kept -= 1
-    spare = width - sum(least[:kept]) - _GAP * kept
+    spare = width - sum(least[:kept]) - _GAP * (kept - 1)
     fitted = []
     for column, narrow in zip(columns[:kept], least[:kept], strict=True):
         more = min(max(spare, 0), column.width - narrow)
@@ -94,20 +97,28 @@ def _fit(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
     return fitted
 
 
-def _table(columns: Sequence[_Fitted]) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
-    for fitted in columns:
-        table.add_column(
-            Text("\n".join(fitted.heading)),
-            justify="right" if fitted.column.is_number else "left",
-            width=fitted.width,
-            no_wrap=True,
-            vertical="bottom",
-        )
-    cells = [[Text(_cut(cell, f.width)) for cell in f.column.cells] for f in columns]
-    for row in zip(*cells, strict=True):
-        table.add_row(*row)
-    return table
+def _heading_lines(columns: Sequence[_Fitted]) -> Iterator[Text]:
+    height = max(len(f.heading) for f in columns)
+    for line in range(height):
+        parts = [([""] * (height - len(f.heading)) + f.heading)[line] for f in columns]
+        yield Text(_joined(parts, columns), style="bold")
+    yield Text("\u2500" * (sum(f.width for f in columns) + _GAP * (len(columns) - 1)), style="dim")
+
+
+def _rows(columns: Sequence[_Fitted]) -> Iterator[str]:
+    """Plain lines: rich's own tables take minutes at a million rows."""
+    for row in zip(*(f.column.cells for f in columns), strict=True):
+        yield _joined(row, columns)
+
+
+def _joined(cells: Iterable[str], columns: Sequence[_Fitted]) -> str:
+    return (" " * _GAP).join(_padded(cell, f) for cell, f in zip(cells, columns, strict=True)).rstrip()
+
+
+def _padded(cell: str, fitted: _Fitted) -> str:
+    text = _cut(cell, fitted.width)
+    blank = " " * (fitted.width - cell_len(text))
+    return blank + text if fitted.column.is_number else text + blank
 
 
 def _cut(text: str, width: int) -> str:
