@@ -40,7 +40,7 @@ def _kernels(*names: str, durations: tuple[int, ...] = (), findings: tuple[Findi
         Column("kernel_name", pl.String(), "Its name.", role=Role.KEY),
         Column("count", pl.Int64(), "Executions per step."),
         Column("duration_ns", pl.Int64(), "Time on the device.", "ns"),
-        Column("model_share", pl.Float64(), "Share of the model's latency.", "share"),
+        Column("model_share", pl.Float64(), "Share of the model's latency."),
         Column("flop_count", pl.Float64(), "Work.", "flop"),
     ]
     return _result(table, columns, findings=findings)
@@ -184,6 +184,27 @@ def test_json_holds_no_nan() -> None:
 
 def test_several_results_in_json_are_an_array() -> None:
     assert [r["analysis"] for r in json.loads(render([_kernels("a"), _nsys()], "json"))] == ["A10", "cuda_api_sum"]
+
+
+def test_json_says_the_type_that_the_rows_have() -> None:
+    table = pl.DataFrame({"count": [2]})
+    found = json.loads(render_one(_result(table, [Column("count", pl.Float64(), "")]), "json"))
+    assert found["columns"][0]["dtype"] == "Int64"
+    assert found["rows"] == [{"count": 2}]
+
+
+def test_whole_counts_of_a_mean_step_read_as_whole_numbers() -> None:
+    table = pl.DataFrame({"count": [1234.0], "rank": [0.5]})
+    text = terminal.render(_result(table, [Column("count", pl.Float64(), ""), Column("rank", pl.Float64(), "")]))
+    assert "1,234  0.500" in text
+
+
+def test_provenance_names_files_and_leaves_digests_to_programs() -> None:
+    result = _kernels("a")
+    told = Result(
+        result.analysis, result.table, result.columns, result.ledger, {"sources": [{"file": "a.gz", "sha256": "00ff"}]}
+    )
+    assert terminal.render(told).endswith("sources: a.gz\n")
 
 
 def test_markdown_escapes_what_would_break_its_table() -> None:

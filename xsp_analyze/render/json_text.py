@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xsp_analyze.core import Column, Result
+    from xsp_analyze.core import Result
 
 __all__ = ["described", "plain", "render", "render_many"]
 
@@ -28,7 +28,7 @@ def _object(result: Result) -> str:
     parts = (
         f'"analysis": {_dumped(result.analysis.id)}',
         f'"title": {_dumped(result.analysis.title)}',
-        f'"columns": {_lines(described(c) for c in result.columns)}',
+        f'"columns": {_lines(described(result))}',
         f'"rows": {_lines(result.table.iter_rows(named=True))}',
         f'"ledger": {_lines(result.ledger.iter_rows(named=True))}',
         f'"provenance": {_dumped(dict(result.provenance))}',
@@ -36,15 +36,13 @@ def _object(result: Result) -> str:
     return "{" + ",\n ".join(parts) + "}"
 
 
-def described(column: Column) -> dict[str, str]:
-    """A column's entry under `columns`."""
-    return {
-        "name": column.name,
-        "dtype": str(column.dtype),
-        "unit": column.unit,
-        "role": str(column.role),
-        "doc": column.doc,
-    }
+def described(result: Result) -> list[dict[str, str]]:
+    """The entries under `columns`; the type is the table's own, as means over steps are no integers."""
+    types = result.table.schema
+    return [
+        {"name": c.name, "dtype": str(types[c.name]), "unit": c.unit, "role": str(c.role), "doc": c.doc}
+        for c in result.columns
+    ]
 
 
 def _lines(rows: Iterable[object]) -> str:

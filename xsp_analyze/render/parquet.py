@@ -25,7 +25,7 @@ def render(result: Result) -> bytes:
     about = {
         "analysis": result.analysis.id,
         "title": result.analysis.title,
-        "columns": [described(c) for c in result.columns],
+        "columns": described(result),
         "ledger": result.ledger.to_dicts(),
         "provenance": dict(result.provenance),
     }

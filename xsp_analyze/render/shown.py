@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
-from xsp_analyze.render.units import UNKNOWN, duration, number, scale_of
+from xsp_analyze.render.units import UNKNOWN, count, duration, number, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import polars as pl
 
     from xsp_analyze.core import Column, Result
 
@@ -51,11 +53,11 @@ def shown_columns(result: Result, most_rows: int | None = None) -> list[ShownCol
     """The columns that hold something, in their order; at most so many rows."""
     left_out = {c.name for c in unknown_columns(result)}
     table = result.table if most_rows is None else result.table.head(most_rows)
-    return [_shown(c, table[c.name].to_list()) for c in result.columns if c.name not in left_out]
+    return [_shown(c, table[c.name]) for c in result.columns if c.name not in left_out]
 
 
-def _shown(column: Column, values: list[object]) -> ShownColumn:
-    is_number = column.dtype.is_numeric()
+def _shown(column: Column, series: pl.Series) -> ShownColumn:
+    is_number, values = series.dtype.is_numeric(), series.to_list()
     scale = scale_of(column, values) if is_number else None
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in values]
     heading = _UNIT_IN_HEADER.sub("", column.header) if column.header else _words(column.name)
@@ -81,22 +83,23 @@ def ledger_lines(result: Result) -> list[str]:
     return [_finding(row) for row in result.ledger.iter_rows(named=True) if row["severity"] in _WORRYING]
 
 
-def _finding(row: Mapping[str, object]) -> str:
+def _finding(row: Mapping[str, Any]) -> str:
     time = row["duration_ns"]
-    counted = f"{row['count']:,}" + (f", {duration(time)}" if isinstance(time, int) else "")
+    counted = count(row["count"]) + (f", {duration(time)}" if time is not None else "")
     advice = f" {row['advice']}" if row["advice"] else ""
     return clean(f"{row['severity']}: {row['detail']} ({counted}).{advice}")
 
 
 def provenance_line(result: Result) -> str:
     """Where the numbers come from, in one line; empty where nothing is known."""
-    parts = [f"{_words(key)}: {_several(value)}" for key, value in result.provenance.items() if value not in (None, "")]
-    return clean("; ".join(parts))
+    known = {key: value for key, value in result.provenance.items() if value not in (None, "", [], ())}
+    return clean("; ".join(f"{_words(key)}: {_several(value)}" for key, value in known.items()))
 
 
 def _several(value: object) -> str:
+    """The value as words; of a source its file's name, as digests are for programs."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_several(item)}" for key, item in value.items())
-    if isinstance(value, list | tuple | set | frozenset):
+        return str(value["file"]) if "file" in value else ", ".join(f"{k} {_several(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
         return ", ".join(_several(item) for item in value)
-    return str(value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -60,8 +60,8 @@ def render(result: Result, screen: Screen | None = None) -> str:
     )
     console.print(Text(f"{result.analysis.id}  {result.analysis.title}", style="bold"))
     if result.table.height:
-        for line in _heading_lines(fitted):
-            console.print(line, no_wrap=True, overflow="ignore", crop=False)
+        for heading in _heading_lines(fitted):
+            console.print(heading, no_wrap=True, overflow="ignore", crop=False)
         out.writelines(f"{line}\n" for line in _rows(fitted))
     else:
         console.print(Text("No rows.", style="dim"))

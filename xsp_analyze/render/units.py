@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column
 
-__all__ = ["UNKNOWN", "Scale", "duration", "number", "scale_of", "share", "size"]
+__all__ = ["UNKNOWN", "Scale", "count", "duration", "is_share", "number", "scale_of", "share", "size"]
 
 UNKNOWN = "-"
 """How a null reads."""
 
-SHARE_UNITS = ("share", "1", "ratio")
-"""Units of columns that hold a share in 0..1; shown in percent."""
+_SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
+"""Last words of the names of columns that hold a share in 0..1; shown in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,23 @@ _LADDERS: dict[str, tuple[tuple[float, Scale], ...]] = {
     "byte/s": ((0, Scale("GB/s", 1e9, 3)),),
     "Hz": ((0, Scale("MHz", 1e6, 0)),),
     "%": ((0, Scale("%", 1, 1)),),
-    **{unit: ((0, Scale("%", 0.01, 1)),) for unit in SHARE_UNITS},
+    "share": ((0, Scale("%", 0.01, 1)),),
 }
 
 
 def scale_of(column: Column, values: Sequence[object]) -> Scale:
     """The scale in which the column's values are best compared: one for the whole column."""
-    largest = max((abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)), default=0)
-    if column.unit in _LADDERS and (column.unit not in SHARE_UNITS or column.dtype.is_float()):
-        return _pick(column.unit, largest)
-    return Scale("" if column.unit in SHARE_UNITS else column.unit, grouped=column.role is Role.MEASURE)
+    numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    unit = "share" if is_share(column) else column.unit
+    if unit in _LADDERS:
+        return _pick(unit, max((abs(v) for v in numbers), default=0))
+    whole = all(v == int(v) for v in numbers)
+    return Scale(unit, decimals=0 if whole else None, grouped=column.role is Role.MEASURE)
+
+
+def is_share(column: Column) -> bool:
+    """Whether the column holds shares in 0..1."""
+    return column.unit == "share" or (not column.unit and column.name.endswith(_SHARE_NAMES))
 
 
 def _pick(unit: str, largest: float) -> Scale:
@@ -71,14 +78,21 @@ def number(value: float | None, scale: Scale) -> str:
     """The value in the scale; a value too small for its decimals is shown as below the least one, never as 0."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    if scale.divisor == 1 and scale.decimals is None and isinstance(value, int):
-        return f"{value:,}" if scale.grouped else str(value)
+    if scale.divisor == 1 and (scale.decimals == 0 or isinstance(value, int)):
+        return f"{round(value):,}" if scale.grouped else str(round(value))
     decimals = 3 if scale.decimals is None else scale.decimals
     shown = value / scale.divisor
     least = 10.0**-decimals
     if shown and abs(shown) < least / 2:
         return f"<{least:.{decimals}f}" if shown > 0 else f">-{least:.{decimals}f}"
     return f"{shown:,.{decimals}f}"
+
+
+def count(value: float | None) -> str:
+    """A number of things; of a mean step perhaps a broken one: `1,234` or `0.5`."""
+    if value is None:
+        return UNKNOWN
+    return f"{round(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
 def duration(value_ns: float | None) -> str:

@@ -1,0 +1,118 @@
+"""What a trace holds, in a few numbers: for `xsp info` and the head of the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_model.vocabulary import LEVELS, Attribution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["AttributedTime", "Summary", "summarise"]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributedTime:
+    """One way device time was attributed: how many activities, and the sum of their durations."""
+
+    attribution: str
+    count: int
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts and extents of a trace; times in ns, null where the trace has nothing of the kind."""
+
+    runs: Sequence[Mapping[str, Any]]
+    counts: Mapping[str, int]  # spans per level, outermost first
+    steps: Sequence[int]
+    layer_count: int
+    layer_call_count: int
+    devices: Sequence[Mapping[str, Any]]
+    window_ns: int | None  # first start to last end of anything
+    device_window_ns: int | None  # the same of device work
+    attributed: Sequence[AttributedTime]
+    findings: Sequence[Mapping[str, Any]]
+
+    @property
+    def device_time_ns(self) -> int:
+        """Sum of the durations of all device activities."""
+        return sum(a.duration_ns for a in self.attributed)
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of device time that was attributed to a layer."""
+        total = self.device_time_ns
+        layers = sum(a.duration_ns for a in self.attributed if a.attribution == Attribution.LAYER)
+        return layers / total if total else None
+
+    @property
+    def layer_sources(self) -> Sequence[str]:
+        """What the layers were taken from, over all runs."""
+        return sorted({str(run["layer_source"]) for run in self.runs if run["layer_source"]})
+
+
+def summarise(trace: Trace) -> Summary:
+    """Reads the trace once over, a few columns at a time."""
+    spans = trace.scan("spans")
+    layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
+    return Summary(
+        runs=trace.frame("runs").to_dicts(),
+        counts=_counts(spans),
+        steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),
+        layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
+        layer_call_count=layers.select(pl.len()).collect().item(),
+        devices=_devices(trace),
+        window_ns=_extent(spans),
+        device_window_ns=_extent(spans.filter(pl.col("attribution").is_not_null())),
+        attributed=_attributed(spans),
+        findings=trace.frame("ledger").to_dicts(),
+    )
+
+
+def _counts(spans: pl.LazyFrame) -> dict[str, int]:
+    rows = spans.group_by(pl.col("level").cast(pl.String)).len().collect().iter_rows()
+    found: dict[str, int] = dict(rows)
+    return {str(level): found[level] for level in LEVELS if level in found}
+
+
+def _extent(spans: pl.LazyFrame) -> int | None:
+    end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
+    extent: int | None = spans.select(end - pl.col("start_ns").min()).collect().item()
+    return extent
+
+
+def _attributed(spans: pl.LazyFrame) -> list[AttributedTime]:
+    rows = (
+        spans.filter(pl.col("attribution").is_not_null())
+        .group_by(pl.col("attribution").cast(pl.String))
+        .agg(pl.len(), pl.col("duration_ns").sum())
+        .collect()
+        .iter_rows()
+    )
+    found = {name: AttributedTime(name, count, duration) for name, count, duration in rows}
+    return [found[a] for a in Attribution if a in found]
+
+
+def _devices(trace: Trace) -> list[Mapping[str, Any]]:
+    """One entry a device that is described or did work, named where the trace names it."""
+    worked = (
+        trace.scan("spans")
+        .filter(pl.col("attribution").is_not_null())
+        .group_by("run_id", "device_id")
+        .agg(pl.len().alias("activities"), pl.col("duration_ns").sum())
+    )
+    described = (
+        trace.scan("devices")
+        .unique(["run_id", "device_id"], keep="first", maintain_order=True)
+        .select("run_id", "device_id", "name", "multiprocessor_count", "compute_capability", "memory_bytes")
+    )
+    joined = worked.join(described, on=["run_id", "device_id"], how="left", nulls_equal=True)
+    return list(joined.sort("run_id", "device_id", nulls_last=True).collect().to_dicts())

@@ -1,0 +1,18 @@
+"""`xsp analyses`: what can be asked."""
+
+from __future__ import annotations
+
+from xsp_cli.output import print_text
+
+__all__ = ["analyses"]
+
+
+def analyses() -> None:
+    """List the analyses: id, title, and the levels a trace must hold for each."""
+    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415 (--help must not wait for polars)
+
+    width = max(len(a.id) for a in ANALYSES)
+    title_width = max(len(a.title) for a in ANALYSES)
+    for one in ANALYSES:
+        needs = f"needs {', '.join(one.needs)}" if one.needs else ""
+        print_text(f"{one.id:<{width}}  {one.title:<{title_width}}  {needs}".rstrip())

@@ -1,0 +1,167 @@
+"""`xsp analyze`: answers as tables."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, note, print_bytes, write_file
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from xsp_analyze.core import Analysis, Result
+    from xsp_analyze.render import Screen
+    from xsp_analyze.view import View
+
+__all__ = ["analyze"]
+
+_ROWS_ON_SCREEN = 50
+
+
+class Formats(StrEnum):
+    """What `-f` takes; a test holds it equal to `xsp_analyze.render.FORMATS`."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MD = "md"
+    PARQUET = "parquet"
+
+
+def analyze(
+    inputs: Inputs,
+    *,
+    analyses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-a",
+            "--analysis",
+            metavar="ID",
+            help="An analysis, as `xsp analyses` lists them; may be given several times. Without it: all that the"
+            " trace allows.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: Annotated[Formats, typer.Option("-f", "--output-format", help="How answers are written.")] = (
+        Formats.TABLE
+    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Write one file an analysis into this folder.", show_default=False
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            "--steps",
+            metavar="all|mean|each|N",
+            help="all: the trace as one; mean: the trimmed mean over steps (what you get where the trace has steps);"
+            " each: every step by itself; N: the step of that number.",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows",
+            min=0,
+            help=f"Most rows of a table; 0 for all. On a terminal {_ROWS_ON_SCREEN}, elsewhere all.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+) -> None:
+    """Answer questions about a trace as tables: times per layer, per kernel, per device, ...
+
+    Examples: `xsp analyze trace.json.gz -a A10`, `xsp analyze out.xsp -f csv -o tables/`.
+    """
+    from xsp_analyze.view import View  # noqa: PLC0415 (--help must not wait for polars)
+
+    wanted = _find(analyses or ())
+    if output is not None:
+        check_writable(output / "any")
+    reading = Reading(format, layer_source, model_range or (), layer_range or ())
+    with Progress() as progress:
+        view = View(load(inputs, reading, progress.note), steps=steps)
+        results = _run(wanted, view, progress) if wanted else _run_all(view, progress)
+        if output is not None:
+            _write_files(results, output_format, output)
+            return
+    print_bytes(_stream(results, output_format, _screen(rows)))
+
+
+def _find(ids: Sequence[str]) -> list[Analysis]:
+    from xsp_analyze.catalog import find  # noqa: PLC0415
+
+    return [find(identity) for identity in dict.fromkeys(ids)]
+
+
+def _run(wanted: Sequence[Analysis], view: View, progress: Progress) -> list[Result]:
+    from xsp_analyze.core import run  # noqa: PLC0415
+
+    results = []
+    for one in wanted:
+        progress.note(f"{one.id} {one.title}")
+        results.append(run(one, view))
+    return results
+
+
+def _run_all(view: View, progress: Progress) -> list[Result]:
+    """Every analysis whose levels the trace holds; one line says which were left out."""
+    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
+
+    from xsp_model import XspError  # noqa: PLC0415
+
+    results, skipped = [], []
+    for one in ANALYSES:
+        missing = [need for need in one.needs if not view.has(need)]
+        try:
+            if not missing:
+                results += _run([one], view, progress)
+        except XspError as error:
+            missing = [str(error)]
+        if missing:
+            skipped.append(f"{one.id} (no {', '.join(missing)})")
+    if skipped:
+        note(f"skipped: {'; '.join(skipped)}")
+    return results
+
+
+def _screen(rows: int | None) -> Screen:
+    from xsp_analyze.render import Screen  # noqa: PLC0415
+
+    if not sys.stdout.isatty():
+        return Screen(rows=rows or None)
+    return Screen(
+        shutil.get_terminal_size().columns, color=True, rows=_ROWS_ON_SCREEN if rows is None else rows or None
+    )
+
+
+def _stream(results: Sequence[Result], output_format: str, screen: Screen) -> bytes:
+    from xsp_analyze.render import render  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if output_format == Formats.PARQUET and sys.stdout.isatty():
+        raise XspError("parquet is not for reading on a terminal", advice="Give a folder with -o")
+    return render(results, str(output_format), screen)
+
+
+def _write_files(results: Sequence[Result], output_format: str, folder: Path) -> None:
+    from xsp_analyze.render import FORMATS, render_one  # noqa: PLC0415
+
+    for result in results:
+        name = f"{result.analysis.id}.{FORMATS[output_format].suffix}"
+        write_file(folder / name, render_one(result, str(output_format)))
+    note(f"{folder}: {len(results)} {'table' if len(results) == 1 else 'tables'}")

@@ -1,0 +1,70 @@
+"""The arguments that several commands share, declared once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = ["Format", "Inputs", "LayerRanges", "LayerSource", "LayerSources", "ModelRanges"]
+
+_READING = "Reading the input"
+
+
+class LayerSources(StrEnum):
+    """What may count as a layer."""
+
+    AUTO = "auto"
+    MODULE = "module"
+    RANGE = "range"
+    OPERATOR = "operator"
+
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Profiler files, a folder of them, a quoted pattern such as 'trace_*.json.gz', or one .xsp bundle.",
+        show_default=False,
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Read the files as this format, whatever they look like (`xsp formats` lists the names).",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+LayerSource = Annotated[
+    LayerSources,
+    typer.Option(
+        "--layer-source",
+        help="What counts as a layer: framework modules, named ranges or outermost operators; auto takes the best"
+        " that the trace has.",
+        rich_help_panel=_READING,
+    ),
+]
+ModelRanges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-range",
+        metavar="REGEX",
+        help="Named ranges that match are steps of the model. May be given several times.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+LayerRanges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer-range",
+        metavar="REGEX",
+        help="Named ranges that match are layers. May be given several times.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]

@@ -1,0 +1,17 @@
+"""`xsp formats`: what can be read."""
+
+from __future__ import annotations
+
+from xsp_cli.output import print_text
+
+__all__ = ["formats"]
+
+
+def formats() -> None:
+    """List the file formats that xsp reads."""
+    from xsp_ingest.registry import INGESTERS  # noqa: PLC0415 (--help must not wait for numba)
+
+    width = max(len(i.name) for i in INGESTERS)
+    for ingester in INGESTERS:
+        print_text(f"{ingester.name:<{width}}  {ingester.title}")
+    print_text(f"{'NAME.xsp':<{width}}  a bundle that `xsp convert` wrote")

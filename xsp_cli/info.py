@@ -1,0 +1,122 @@
+"""`xsp info`: what a trace holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import print_text
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from xsp_analyze.report.summary import Summary
+
+__all__ = ["info"]
+
+_STEPS_IN_FULL = 8
+_LABEL_WIDTH = 13
+
+
+def info(
+    inputs: Inputs,
+    *,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+) -> None:
+    """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer."""
+    from xsp_analyze.report.summary import summarise  # noqa: PLC0415 (--help must not wait for polars)
+
+    reading = Reading(format, layer_source, model_range or (), layer_range or ())
+    with Progress() as progress:
+        summary = summarise(load(inputs, reading, progress.note))
+    for label, text in _lines(summary):
+        print_text(f"{label:<{_LABEL_WIDTH}} {text}".rstrip())
+
+
+def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
+    from xsp_analyze.render.units import duration  # noqa: PLC0415
+
+    for run in summary.runs:
+        yield f"run {run['run_id']}", _run(run)
+    yield "layers from", ", ".join(summary.layer_sources) or "-"
+    yield "layers", f"{summary.layer_count:,} with work of their own, called {summary.layer_call_count:,} times"
+    for number, (level, count) in enumerate(summary.counts.items()):
+        yield "spans" if not number else "", f"{level:<12}{count:>12,}"
+    yield "steps", _steps(summary)
+    for device in summary.devices:
+        yield f"device {_or_dash(device['device_id'])}", _device(device)
+    yield "window", f"{duration(summary.window_ns)}; device work within {duration(summary.device_window_ns)}"
+    yield from _attribution(summary)
+    yield from _ledger(summary)
+
+
+def _run(run: Mapping[str, object]) -> str:
+    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.render.units import size  # noqa: PLC0415
+
+    count = run["source_bytes"]
+    rank = f"rank {run['rank']} of {_or_dash(run['world_size'])}" if run["rank"] is not None else None
+    parts = (
+        run["source_path"],
+        size(count) if isinstance(count, int) else None,
+        run["format"],
+        run["profiler"],
+        run["framework"],
+        rank,
+        f"captured {run['level_captured']}" if run["level_captured"] else None,
+    )
+    return clean(", ".join(str(p) for p in parts if p))
+
+
+def _steps(summary: Summary) -> str:
+    steps = summary.steps
+    if not steps:
+        return "none marked"
+    if len(steps) <= _STEPS_IN_FULL:
+        return f"{len(steps)}: {', '.join(map(str, steps))}"
+    return f"{len(steps)}: {steps[0]} to {steps[-1]}"
+
+
+def _device(device: Mapping[str, object]) -> str:
+    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.render.units import duration  # noqa: PLC0415
+
+    time = device["duration_ns"]
+    name = clean(str(device["name"])) if device["name"] else "no name in the file"
+    work = duration(time) if isinstance(time, int) else "-"
+    return f"{name}: {device['activities']:,} activities, {work} in sum (run {device['run_id']})"
+
+
+def _attribution(summary: Summary) -> Iterator[tuple[str, str]]:
+    from xsp_analyze.render.units import duration, share  # noqa: PLC0415
+
+    total = summary.device_time_ns
+    for number, part in enumerate(summary.attributed):
+        of_all = share(part.duration_ns / total) if total else "-"
+        yield (
+            "device time" if not number else "",
+            f"{part.attribution:<22}{part.count:>10,}{duration(part.duration_ns):>16}{of_all:>9}",
+        )
+    if not summary.attributed:
+        yield "device time", "none recorded"
+
+
+def _ledger(summary: Summary) -> Iterator[tuple[str, str]]:
+    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.render.units import count  # noqa: PLC0415
+
+    for number, finding in enumerate(summary.findings):
+        yield (
+            "ledger" if not number else "",
+            clean(f"{finding['severity']}: {finding['detail']} ({count(finding['count'])})"),
+        )
+    if not summary.findings:
+        yield "ledger", "nothing was lost"
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value

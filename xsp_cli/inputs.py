@@ -1,0 +1,91 @@
+"""From what the user named to a trace: files, folders, patterns or one bundle."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["Reading", "expand", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the user wants inputs read: a format forced, what the layers are, which ranges count."""
+
+    format: str | None = None
+    layer_source: str = "auto"
+    model_ranges: Sequence[str] = ()
+    layer_ranges: Sequence[str] = ()
+    keep_private: bool = False
+
+
+def expand(inputs: Sequence[str]) -> list[Path]:
+    """The paths that the inputs name, in order and once each; XspError where one names nothing."""
+    from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
+
+    found: dict[Path, None] = {}
+    for text in inputs:
+        path = Path(text)
+        if path.exists():
+            found[path] = None
+            continue
+        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute patterns)
+        if not matches:
+            what = "nothing matches this pattern" if glob.has_magic(text) else "there is no such file or folder"
+            raise XspError(what, path=text)
+        found |= dict.fromkeys(Path(m) for m in matches)
+    return list(found)
+
+
+def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
+    """The one trace of all inputs."""
+    from xsp_model import XspError, bundle  # noqa: PLC0415 (--help must not wait for polars)
+
+    paths = expand(inputs)
+    if not any(bundle.is_bundle(p) for p in paths):
+        return _convert(paths, reading, progress)
+    if len(paths) > 1:
+        raise XspError(
+            "a bundle is a whole trace and cannot be joined with other inputs",
+            path=next(p for p in paths if bundle.is_bundle(p)),
+            advice="Give one bundle, or convert the source files together",
+        )
+    return _read_bundle(paths[0], reading)
+
+
+def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
+    from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for numba)
+
+    from xsp_ingest.ingester import Options  # noqa: PLC0415
+
+    options = Options(
+        model_ranges=reading.model_ranges,
+        layer_ranges=reading.layer_ranges,
+        layer_source=reading.layer_source,
+        keep_private=reading.keep_private,
+    )
+    return convert(paths, options, wanted=reading.format, progress=progress)
+
+
+def _read_bundle(path: Path, reading: Reading) -> Trace:
+    from xsp_model import XspError, bundle  # noqa: PLC0415
+
+    if reading.model_ranges or reading.layer_ranges or reading.format:
+        raise XspError(
+            "--model-range, --layer-range and --format concern source files; this bundle is already converted",
+            path=path,
+            advice="Convert the source files again",
+        )
+    trace = bundle.read(path)
+    if reading.layer_source == "auto":
+        return trace
+    from xsp_ingest.convert import relayer  # noqa: PLC0415 (only where layers are chosen anew)
+
+    return relayer(trace, reading.layer_source)

@@ -1,0 +1,63 @@
+"""A progress display on stderr for whatever takes longer than a second; nothing where nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+__all__ = ["Progress"]
+
+_PATIENCE_S = 1.0
+
+
+class Progress:
+    """Within `with`, `note(what)` says what is being done; the display appears after a second and leaves no trace."""
+
+    def __init__(self) -> None:
+        self._what = "working"
+        self._lock = threading.Lock()
+        self._display: RichProgress | None = None
+        self._task: TaskID | None = None
+        self._ended = False
+        self._timer = threading.Timer(_PATIENCE_S, self._show)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._display is not None:
+                self._display.stop()
+
+    def note(self, what: str) -> None:
+        """What is being done now."""
+        with self._lock:
+            self._what = what
+            if self._display is not None and self._task is not None:
+                self._display.update(self._task, description=what)
+
+    def _show(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 (most commands end before they need it)
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+        with self._lock:
+            if self._ended:
+                return
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+            self._display = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._display.add_task(self._what, total=None)
+            self._display.start()

@@ -1,0 +1,40 @@
+"""`xsp report`: one HTML page about a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, note, write_file
+from xsp_cli.progress import Progress
+
+__all__ = ["report"]
+
+
+def report(
+    inputs: Inputs,
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file to write.")] = Path("report.html"),
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+) -> None:
+    """Write a report that opens in any browser: one HTML file, with nothing to install and no network.
+
+    It says first what could not be attributed, then where the time went: model, layers, kernels, devices.
+    """
+    from xsp_analyze.report import render  # noqa: PLC0415 (--help must not wait for polars)
+
+    check_writable(output)
+    reading = Reading(format, layer_source, model_range or (), layer_range or ())
+    with Progress() as progress:
+        trace = load(inputs, reading, progress.note)
+        progress.note("writing the report")
+        page = render(trace)
+        write_file(output, page.encode())
+    note(f"{output}: {len(page) / 1e6:.1f} MB")
