@@ -1,0 +1,62 @@
+"""Device activities in one frame, each with its launch, its layer and its launch configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.counters import attach_counters
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+
+__all__ = ["AXES", "device_activities"]
+
+AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+"""The columns that hold a kernel's grid and block."""
+
+_SPAN_COLUMNS = (
+    "span_id",
+    "parent_id",
+    "run_id",
+    "process_id",
+    "device_id",
+    "stream_id",
+    "kind",
+    "name",
+    "start_ns",
+    "duration_ns",
+    "step",
+    "phase",
+    "layer_id",
+    "attribution",
+)
+
+
+def device_activities(trace: Trace) -> pl.DataFrame:
+    """One row a device activity in order of start: the span's columns (ns), with what analyses ask about it.
+
+    `launch_ns` is the start of the launch, or its own start where it has none; `layer_index`, `layer_name` and
+    `layer_type` are those of the layer it is attributed to, else null; then grid, block and counters.
+    """
+    found = (
+        trace.scan("spans")
+        .filter(pl.col("attribution").is_not_null())
+        .select(_SPAN_COLUMNS)
+        .with_columns(pl.col("duration_ns").fill_null(0))
+        .collect()
+    )
+    layers = trace.scan("layers").select(
+        pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type"
+    )
+    kernels = trace.scan("kernels").select("span_id", *AXES)
+    launch = trace.scan("spans").select("start_ns").collect()["start_ns"].gather(found["parent_id"])
+    joined = (
+        found.lazy()
+        .with_columns(pl.Series("launch_ns", launch).fill_null(found["start_ns"]))
+        .join(layers, on="layer_id", how="left", maintain_order="left")
+        .join(kernels, on="span_id", how="left", maintain_order="left")
+        .collect()
+    )
+    return attach_counters(trace, joined)

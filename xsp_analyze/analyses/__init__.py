@@ -1,0 +1,1 @@
+"""One file an analysis; `xsp_analyze.catalog` lists them."""

@@ -1,0 +1,40 @@
+"""A10: where device time goes, by kernel name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_NAME, KIND, MODEL_SHARE, STEP
+from xsp_analyze.core import FigureSpec, analysis
+from xsp_analyze.counters import counted, derived
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["kernel_by_name"]
+
+
+@analysis(
+    "A10",
+    "kernels by name",
+    needs=("kernel",),
+    columns=(STEP, KERNEL_NAME, KIND, COUNT, DURATION, MODEL_SHARE, *COUNTER_COLUMNS),
+    figure=FigureSpec(
+        "bars", x="kernel_name", y=("duration_ns",), title="Device time by kernel name", color="kind", top=20
+    ),
+)
+def kernel_by_name(view: View) -> pl.LazyFrame:
+    """One row a kernel name and kind, longest first, then by name."""
+    sums = (
+        view.executions.lazy()
+        .group_by(*view.by, "kernel_name", "kind")
+        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted())
+        .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
+    )
+    return (
+        derived(view.with_model(sums), view.ideal_intensity)
+        .with_columns((pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"))
+        .sort(*view.by, -pl.col("duration_ns"), "kernel_name", "kind")
+    )

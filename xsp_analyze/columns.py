@@ -1,0 +1,40 @@
+"""Columns that several analyses share, so that one name means one thing."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xsp_analyze.core import Column, Role
+
+__all__ = [
+    "COUNT", "COUNTER_COLUMNS", "DURATION", "KERNEL_NAME", "KIND", "LAYER_INDEX", "LAYER_NAME", "LAYER_TYPE",
+    "MODEL_SHARE", "STEP",
+]  # fmt: skip
+
+STEP = Column("step", pl.Int64(), "Number of the step, where each is answered for itself.", role=Role.KEY)
+LAYER_INDEX = Column("layer_index", pl.Int64(), "The layer, in order of first own operator.", role=Role.KEY)
+LAYER_NAME = Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL)
+LAYER_TYPE = Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL)
+KERNEL_NAME = Column("kernel_name", pl.String(), "Name of the kernel, copy or fill.", role=Role.KEY)
+KIND = Column("kind", pl.String(), "kernel, memcpy, memset or graph (a whole replay).", role=Role.KEY)
+COUNT = Column("count", pl.Float64(), "How often it ran; in a mean step, per step on average.")
+DURATION = Column(
+    "duration_ns",
+    pl.Float64(),
+    "Sum of the durations of the device work; each kernel is averaged over steps first where steps are averaged.",
+    "ns",
+)
+MODEL_SHARE = Column(
+    "model_share", pl.Float64(), "Its time over model latency (times the processes summed over)."
+)
+
+COUNTER_COLUMNS = (
+    Column("flop_count", pl.Float64(), "FP32 operations, measured; null: not measured.", "flop"),
+    Column("dram_read_bytes", pl.Float64(), "Bytes read from device memory, measured; null: not measured.", "byte"),
+    Column("dram_write_bytes", pl.Float64(), "Bytes written to device memory, measured; null: not measured.", "byte"),
+    Column("achieved_occupancy", pl.Float64(), "Active warps over the most possible, weighted by duration, 0 to 1."),
+    Column("arithmetic_intensity", pl.Float64(), "Flop per byte of device memory traffic.", "flop/byte"),
+    Column("flop_per_s", pl.Float64(), "Arithmetic throughput over the time of the kernels measured.", "flop/s"),
+    Column("memory_bound", pl.Boolean(), "Whether its intensity is below the device's peak flop/s over peak byte/s."),
+)
+"""The columns that hardware counters fill."""

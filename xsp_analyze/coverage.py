@@ -1,0 +1,200 @@
+"""What the numbers of a view cover: the ledger's rows on device time, and the provenance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.counters import COUNTERS
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.steps import StepMode
+from xsp_model import Attribution, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xsp_analyze.view import View
+
+__all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance"]
+
+ATTRIBUTIONS: Mapping[Attribution, tuple[Severity, str, str]] = {
+    Attribution.LAYER: (Severity.INFO, "device time of work that belongs to a layer", ""),
+    Attribution.MODEL_ONLY: (
+        Severity.INFO,
+        "device time of work launched outside of every layer",
+        "Name more ranges as layers with --layer-range, or record modules (with_stack=True), to see whose it is",
+    ),
+    Attribution.GRAPH_REPLAY: (
+        Severity.INFO,
+        "device time of replayed graphs whose kernels cannot be tied to a layer",
+        "Profile without graphs, or with the capture inside the trace, to see the layers",
+    ),
+    Attribution.ORPHAN_BEFORE_WINDOW: (
+        Severity.WARNING,
+        "device time of work launched before the trace began",
+        "Start the profiler a step earlier, or synchronise before it starts",
+    ),
+    Attribution.ORPHAN_NO_LAUNCH: (
+        Severity.WARNING,
+        "device time of work whose launch is not in the file",
+        "Record runtime and driver calls over the whole window",
+    ),
+    Attribution.ORPHAN_NO_CORRELATION: (
+        Severity.WARNING,
+        "device time of work that carries no correlation id",
+        "Record with a profiler that writes correlation ids",
+    ),
+}
+"""Severity, sentence and advice of each place that device time can go to."""
+
+_SCHEMA = {
+    "run_id": pl.Int64(),
+    "kind": pl.String(),
+    "severity": pl.String(),
+    "count": pl.Int64(),
+    "duration_ns": pl.Int64(),
+    "detail": pl.String(),
+    "advice": pl.String(),
+}
+_Row = dict[str, object]
+
+
+def attribution(view: View) -> pl.DataFrame:
+    """Where device time went: attribution, count, duration_ns, in the order of `Attribution`; only those that occur."""
+    sums = view.executions.group_by(pl.col("attribution").cast(pl.String)).agg(
+        pl.col("count").sum(), pl.col("duration_ns").sum()
+    )
+    order = pl.DataFrame({"attribution": [str(a) for a in Attribution]})
+    return order.join(sums, on="attribution", how="inner", maintain_order="left")
+
+
+def ledger(view: View) -> pl.DataFrame:
+    """The rows on coverage, then the trace's own; those of the trace that coverage says more exactly give way.
+
+    In a mean step, counts and durations of coverage are per step, so those columns are Float64.
+    """
+    rows = [*_attributed(view), *_left_out(view), *_doubts(view)]
+    number = pl.Float64() if view.averaged else pl.Int64()
+    schema = {**_SCHEMA, "count": number, "duration_ns": number}
+    ours = pl.DataFrame(rows, schema=schema, orient="row")
+    own = view.trace.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+    return pl.concat([ours, own.select(pl.col(c).cast(t) for c, t in schema.items())])
+
+
+def _row(kind: str, severity: Severity, count: float, duration_ns: float | None, detail: str, advice: str) -> _Row:
+    return {
+        "run_id": None,
+        "kind": kind,
+        "severity": str(severity),
+        "count": count,
+        "duration_ns": duration_ns,
+        "detail": detail,
+        "advice": advice,
+    }
+
+
+def _attributed(view: View) -> Iterator[_Row]:
+    per_step = ", per step" if view.averaged else ""
+    for name, count, duration in attribution(view).iter_rows():
+        severity, detail, advice = ATTRIBUTIONS[Attribution(name)]
+        yield _row(name, severity, count, duration, detail + per_step, advice)
+
+
+def _left_out(view: View) -> Iterator[_Row]:
+    """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
+    outside = view.all_activities.height - view.activities.height
+    if outside:
+        duration = int(view.all_activities["duration_ns"].sum()) - int(view.activities["duration_ns"].sum())
+        yield _row(
+            "outside_steps",
+            Severity.WARNING if view.choice.mode is not StepMode.ONE else Severity.INFO,
+            outside,
+            duration,
+            "device work outside of the chosen steps, left out of every table (over the whole trace)",
+            "Use --steps all to count it",
+        )
+    if view.averaged:
+        partial = view.activities.filter(pl.col("present") < pl.col("step_count"))
+        if not partial.is_empty():
+            yield _row(
+                "not_in_every_step",
+                Severity.INFO,
+                partial["execution"].n_unique(),
+                partial["mean_ns"].sum(),
+                "kernels that run in some steps only; each counts for the share of steps it is in",
+                "Look at single steps with --steps each where the difference matters",
+            )
+
+
+def _doubts(view: View) -> Iterator[_Row]:
+    """What is missing from, or odd in, the tables over layers and counters."""
+    if view.all_activities.is_empty():
+        return
+    rows = view.executions
+    kernels = rows.filter(pl.col("kind").cast(pl.String) == "kernel", pl.all_horizontal(pl.col(*COUNTERS).is_null()))
+    if all(view.all_activities[c].null_count() == view.all_activities.height for c in COUNTERS):
+        yield _row(
+            "no_counters",
+            Severity.INFO,
+            rows["count"].sum(),
+            None,
+            "no hardware counters in this trace: flops, bytes, occupancy and what follows from them are unknown",
+            "Measure counters in a run of their own and merge the runs",
+        )
+    elif not kernels.is_empty():
+        yield _row(
+            "counters_partial",
+            Severity.WARNING,
+            kernels["count"].sum(),
+            kernels["duration_ns"].sum(),
+            "kernels without hardware counters; sums of flops and bytes leave them out",
+            "Measure counters for these kernels too",
+        )
+    if not view.layer_calls.is_empty():
+        yield from _negative(view)
+
+
+def _negative(view: View) -> Iterator[_Row]:
+    keys = [*view.by, *LAYER_KEY]
+    inside = view.executions.filter(pl.col("attribution").cast(pl.String) == str(Attribution.LAYER))
+    kernels = inside.group_by(keys).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
+    rest = view.layers.join(kernels, on=keys, nulls_equal=True).filter(pl.col("kernel_ns") > pl.col("latency_ns"))
+    if not rest.is_empty():
+        yield _row(
+            "negative_non_kernel",
+            Severity.INFO,
+            rest.height,
+            (rest["kernel_ns"] - rest["latency_ns"]).sum(),
+            "layers whose kernels took longer than the layer: they overlap, outlast its call, or run in backward",
+            "Take layer latency from a serialised run, where the device is waited for after every layer",
+        )
+
+
+def provenance(view: View) -> Mapping[str, object]:
+    """JSON-able facts on where a view's numbers come from."""
+    runs = view.trace.frame("runs")
+    sources = [
+        {"file": r["source_path"], "sha256": r["source_sha256"], "format": r["format"], "profiler": r["profiler"]}
+        for r in runs.iter_rows(named=True)
+    ]
+    bases = view.layer_bases
+    words = bases["basis"].unique().sort().to_list() if not view.layer_calls.is_empty() else []
+    return {
+        "sources": sources,
+        "run_count": runs.height,
+        "levels": list(view.trace.levels),
+        "layer_source": sorted(set(runs["layer_source"].drop_nulls())),
+        "steps": str(view.choice),
+        "step_count": view.steps["step"].n_unique(),
+        "model_latency_basis": _model_basis(view),
+        "layer_latency_basis": " and ".join(words) or None,
+        "layer_latency_basis_observed": bool(bases["observed"].any()) if words else None,
+        "over_runs": "times are summed over runs; model latency is their mean" if runs.height > 1 else None,
+    }
+
+
+def _model_basis(view: View) -> str:
+    if view.all_steps.is_empty():
+        return "first start to last end of the trace"
+    return "trimmed mean of step durations" if view.averaged else "step durations"

@@ -1,0 +1,106 @@
+"""Formulas as plain functions over polars expressions, each with its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Floats, Ints
+
+__all__ = [
+    "arithmetic_intensity",
+    "bootstrap_interval",
+    "first_saturating_batch",
+    "flop_per_s",
+    "is_memory_bound",
+    "known_sum",
+    "throughput_per_s",
+    "trimmed_count",
+    "trimmed_mean",
+    "weighted_mean",
+]
+
+_MEDIAN_OF = 3
+_TRIM_ONE_IN = 5
+_SATURATED_GAIN = 1.05
+_NS_PER_S = 1e9
+_RESAMPLES = 1000
+_MOST_DRAWS = 20_000_000
+
+
+def trimmed_count(count: pl.Expr) -> pl.Expr:
+    """How many of `count` values XSP drops at each end: none of 1 or 2, one of 3, else floor(0.2 count).
+
+    Source: the trimmed mean of XSP's own analysis scripts.
+    """
+    return pl.when(count == _MEDIAN_OF).then(1).otherwise(count // _TRIM_ONE_IN)
+
+
+def trimmed_mean(value: pl.Expr) -> pl.Expr:
+    """XSP's trimmed mean of the known values: n < 3 mean, n = 3 median, else floor(0.2 n) dropped at each end."""
+    known = value.drop_nulls()
+    dropped = trimmed_count(known.len())
+    return known.sort().slice(dropped, known.len() - 2 * dropped).mean()
+
+
+def known_sum(value: pl.Expr) -> pl.Expr:
+    """The sum of the known values; null where none is known."""
+    return pl.when(value.count() > 0).then(value.sum())
+
+
+def weighted_mean(value: pl.Expr, weight: pl.Expr) -> pl.Expr:
+    """The mean of the known values, weighted; null where none is known or all weights are 0."""
+    total = weight.filter(value.is_not_null()).sum()
+    return pl.when(total > 0).then((value * weight).sum() / total)
+
+
+def arithmetic_intensity(flop: pl.Expr, read_bytes: pl.Expr, write_bytes: pl.Expr) -> pl.Expr:
+    """Flop per byte of DRAM traffic; null where no bytes moved. Source: Williams et al., Roofline, CACM 2009."""
+    moved = read_bytes + write_bytes
+    return pl.when(moved > 0).then(flop / moved)
+
+
+def flop_per_s(flop: pl.Expr, duration_ns: pl.Expr) -> pl.Expr:
+    """Arithmetic throughput over `duration_ns`; null where that is 0."""
+    return pl.when(duration_ns > 0).then(flop * _NS_PER_S / duration_ns)
+
+
+def is_memory_bound(intensity: pl.Expr, ideal: float | None) -> pl.Expr:
+    """Whether the intensity lies left of the roofline's ridge, peak flop/s over peak byte/s; null: either unknown."""
+    return intensity < pl.lit(ideal, dtype=pl.Float64)
+
+
+def throughput_per_s(batch_size: pl.Expr, latency_ns: pl.Expr) -> pl.Expr:
+    """Inputs per second."""
+    return pl.when(latency_ns > 0).then(batch_size * _NS_PER_S / latency_ns)
+
+
+def first_saturating_batch(throughput: dict[int, float]) -> int | None:
+    """XSP's optimal batch size: the first whose doubling raises throughput by 5 % or less; null: none measured."""
+    for batch in sorted(throughput):
+        doubled = throughput.get(2 * batch)
+        if doubled is not None and doubled <= _SATURATED_GAIN * throughput[batch]:
+            return batch
+    return None
+
+
+def bootstrap_interval(values: Floats | Ints, *, seed: int = 0) -> tuple[Floats, Floats]:
+    """The 95 % percentile-bootstrap interval of the trimmed mean of every row of `values` (rows x steps).
+
+    Deterministic; not a number where there are fewer than 3 steps. Source: Efron and Tibshirani, 1993, chapter 13.
+    """
+    rows, steps = values.shape
+    if steps < _MEDIAN_OF:
+        unknown = np.full(rows, np.nan)
+        return unknown, unknown
+    resamples = min(_RESAMPLES, max(100, _MOST_DRAWS // max(rows * steps, 1)))
+    picks = np.random.default_rng(seed).integers(0, steps, size=(resamples, steps))
+    dropped = 1 if steps == _MEDIAN_OF else steps // _TRIM_ONE_IN
+    low, high = np.empty(rows), np.empty(rows)
+    for row in range(rows):
+        means = np.sort(values[row][picks], axis=1)[:, dropped : steps - dropped].mean(axis=1)
+        low[row], high[row] = np.quantile(means, (0.025, 0.975))
+    return low, high

@@ -1,0 +1,153 @@
+"""A trace as analyses see it: over the steps chosen, with the frames that they share, computed once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze import coverage, layer_time, model_time
+from xsp_analyze.activities import device_activities
+from xsp_analyze.counters import ideal_intensity
+from xsp_analyze.kernel_means import aligned, executions
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.steps import StepChoice, StepMode, choose_steps, mean_over_steps, steps_of
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["View"]
+
+
+class View:
+    """A trace over the steps chosen: `mean` (default where there are steps), `all`, `each` or one step's number."""
+
+    def __init__(self, trace: Trace, steps: StepChoice | str | None = None) -> None:
+        self.trace = trace
+        self.choice = choose_steps(steps, self.all_steps)
+
+    @property
+    def by(self) -> Sequence[str]:
+        """The keys that every table starts with: `step` where each step is answered for itself, else none."""
+        return ("step",) if self.choice.mode is StepMode.EACH else ()
+
+    @property
+    def averaged(self) -> bool:
+        """Whether numbers are means over steps (Float64) rather than exact sums (Int64)."""
+        return self.choice.mode is StepMode.MEAN
+
+    def has(self, need: str) -> bool:
+        """Whether the trace holds a level, `module` calls, or rows in a table; `layer`: calls with own work."""
+        if need == "kernel":
+            return not self.all_activities.is_empty()
+        if need == "layer":
+            return not self.layer_calls.is_empty()
+        if need == "module":
+            modules = self.trace.scan("layers").filter(pl.col("source").cast(pl.String) == "module")
+            return not modules.head(1).collect().is_empty()
+        if need in TABLES:
+            return not self.trace.scan(need).head(1).collect().is_empty()
+        return need in self.trace.levels
+
+    @cached_property
+    def ledger(self) -> pl.DataFrame:
+        """The trace's ledger, after rows that say where device time went and what the choice of steps left out."""
+        return coverage.ledger(self)
+
+    @cached_property
+    def provenance(self) -> Mapping[str, object]:
+        """Where the numbers come from: sources, levels, steps, and what latencies are measured by."""
+        return coverage.provenance(self)
+
+    @cached_property
+    def all_steps(self) -> pl.DataFrame:
+        """Every step: run_id, step, start_ns, duration_ns."""
+        return steps_of(self.trace)
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """The steps chosen, as `all_steps`."""
+        if self.choice.mode is StepMode.ONE:
+            return self.all_steps.filter(pl.col("step") == self.choice.number)
+        return self.all_steps
+
+    def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""
+        if self.choice.mode is StepMode.ALL:
+            return rows
+        return rows.join(self.steps.select("run_id", "step"), on=["run_id", "step"], how="semi", maintain_order="left")
+
+    def combine(self, values: pl.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pl.DataFrame:
+        """Rows of a run, step and key become rows of a key: summed, or averaged over steps, as the choice says.
+
+        A sum in which nothing is known is null.
+        """
+        inside = self.chosen(values)
+        if self.averaged:
+            return mean_over_steps(inside, self.steps, keys, measures)
+        known = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
+        return inside.group_by(*self.by, *keys, maintain_order=True).agg(known)
+
+    @cached_property
+    def all_activities(self) -> pl.DataFrame:
+        """Every device activity; see `device_activities`."""
+        return device_activities(self.trace)
+
+    @cached_property
+    def activities(self) -> pl.DataFrame:
+        """The device activities of the steps chosen; of a mean step also aligned, see `kernel_means.aligned`."""
+        return aligned(self.all_activities, self.steps) if self.averaged else self.chosen(self.all_activities)
+
+    @cached_property
+    def executions(self) -> pl.DataFrame:
+        """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from."""
+        return executions(self.activities, averaged=self.averaged)
+
+    @cached_property
+    def layer_calls(self) -> pl.DataFrame:
+        """Every call of a layer with own work; see `layer_time.layer_calls`."""
+        return layer_time.layer_calls(self.trace)
+
+    @cached_property
+    def layer_bases(self) -> pl.DataFrame:
+        """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
+        return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
+
+    @cached_property
+    def layer_steps(self) -> pl.DataFrame:
+        """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
+        return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases)
+
+    @cached_property
+    def layers(self) -> pl.DataFrame:
+        """One row a layer (and step, where each is answered), in order: latency_ns, call_count, memory, labels."""
+        measures = ("latency_ns", "call_count", "allocated_bytes")
+        return (
+            self.combine(self.layer_steps, LAYER_KEY, measures)
+            .join(layer_time.layer_labels(self.layer_calls), on=LAYER_KEY, how="left", nulls_equal=True)
+            .sort(*self.by, *LAYER_KEY, nulls_last=True)
+        )
+
+    @cached_property
+    def run_latencies(self) -> pl.DataFrame:
+        """Model latency per run; see `model_time.run_latencies`."""
+        return model_time.run_latencies(self.trace, self.choice.mode, self.steps, self.all_activities)
+
+    @cached_property
+    def model_latency(self) -> pl.DataFrame:
+        """Model latency over all runs; see `model_time.model_latency`."""
+        return model_time.model_latency(self.run_latencies, self.by)
+
+    def with_model(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """The frame with `model_ns` added: the time that shares of the model are taken of."""
+        latency = self.model_latency.lazy().select(*self.by, "model_ns")
+        return frame.join(latency, on="step", how="left") if self.by else frame.join(latency, how="cross")
+
+    @cached_property
+    def ideal_intensity(self) -> float | None:
+        """Flop per byte at the roofline's ridge; null where unknown."""
+        return ideal_intensity(self.trace)
