@@ -1,0 +1,155 @@
+"""Work of the device: kernels, copies, fills and whole graph replays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.nsys_sqlite.enums import COPY_KINDS, MEMORY_KINDS
+from xsp_ingest.nsys_sqlite.identifiers import process_of
+from xsp_ingest.nsys_sqlite.rows import Part, word
+from xsp_model import Finding, Kind, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xsp_ingest.nsys_sqlite.database import Database
+
+__all__ = ["activities"]
+
+_COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+_NAMES = ("demangledName", "shortName", "mangledName")  # the first that is there
+_LAUNCH = {
+    "gridX": "grid_x",
+    "gridY": "grid_y",
+    "gridZ": "grid_z",
+    "blockX": "block_x",
+    "blockY": "block_y",
+    "blockZ": "block_z",
+    "registersPerThread": "registers_per_thread",
+    "staticSharedMemory": "static_shared_bytes",
+    "dynamicSharedMemory": "dynamic_shared_bytes",
+}
+_GRAPH = ("graphId", "graphNodeId")
+
+
+def activities(database: Database) -> Iterator[Part]:
+    """One part for each table of device work that the file has."""
+    yield _kernels(database)
+    yield _memcpy(database)
+    yield _memset(database)
+    yield _graph_traces(database)
+
+
+def _kernels(database: Database) -> Part:
+    rows, findings = _read(database, "KERNEL", (*_NAMES, *_LAUNCH, *_GRAPH))
+    ids = rows.select(pl.coalesce(_NAMES).alias("name"))["name"]
+    names = database.strings.of(ids).fill_null("[unnamed kernel]")
+    shared = pl.col("staticSharedMemory") + pl.col("dynamicSharedMemory")
+    details = rows.select(
+        "row",
+        *(pl.col(theirs).alias(ours) for theirs, ours in _LAUNCH.items()),
+        shared.alias("shared_bytes"),
+        *_graph_ids(),
+    )
+    return Part({"spans": _spans(rows.with_columns(names), Kind.KERNEL), "kernels": details}, findings)
+
+
+def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
+    # 0 stands for "of no graph".
+    known = {column: pl.when(pl.col(column) != 0).then(pl.col(column)) for column in _GRAPH}
+    return known["graphId"].alias("graph_id"), known["graphNodeId"].alias("graph_node_id")
+
+
+def _memcpy(database: Database) -> Part:
+    rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"))
+    kind = word(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
+    details = rows.select(
+        "row",
+        "bytes",
+        kind.alias("copy_kind"),
+        word(pl.col("srcKind"), MEMORY_KINDS, otherwise="Unknown").alias("source_kind"),
+        word(pl.col("dstKind"), MEMORY_KINDS, otherwise="Unknown").alias("destination_kind"),
+    )
+    named = rows.with_columns(pl.format("[CUDA memcpy {}]", kind).alias("name"))
+    return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
+
+
+def _memset(database: Database) -> Part:
+    rows, findings = _read(database, "MEMSET", ("bytes", "memKind"))
+    where = word(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
+    details = rows.select("row", "bytes", where.alias("destination_kind"))
+    named = rows.with_columns(pl.lit("[CUDA memset]").alias("name"))
+    return Part({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
+
+
+def _graph_traces(database: Database) -> Part:
+    """Replays that were recorded whole: the kernels inside them are not in the file."""
+    rows, findings = _read(database, "GRAPH_TRACE", ("graphId",))
+    name = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
+    named = rows.with_columns(name.otherwise(pl.format("[CUDA graph {}]", "graphId")).alias("name"))
+    return Part({"spans": _spans(named, Kind.GRAPH)}, findings)
+
+
+def _read(database: Database, which: str, columns: Sequence[str]) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+    """The activities of one table, each once, `row` numbering them, with `duration_ns` that is never negative."""
+    table = f"CUPTI_ACTIVITY_KIND_{which}"
+    rows = database.integers(table, (*_COMMON, *columns))
+    repeated = _repeated(database, table, rows)
+    rows = rows.filter(~pl.col("rowid").is_in(repeated)) if repeated else rows
+    negative = rows.filter(pl.col("end") < pl.col("start")).height
+    unplaced = rows.filter(pl.col("start").is_null() | pl.col("end").is_null()).height
+    rows = rows.filter(pl.col("start").is_not_null()).with_columns(
+        pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
+    )
+    found = (
+        Finding(
+            "duplicate_event",
+            f"Rows of {table} that repeat another one in every column; each activity was kept once",
+            len(repeated),
+        ),
+        Finding(
+            "negative_duration", f"Activities of {table} that end before they start; kept with duration 0", negative
+        ),
+        Finding(
+            "missing_time", f"Activities of {table} without start (left out) or end (kept with duration 0)", unplaced
+        ),
+    )
+    return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in found if f.count)
+
+
+def _repeated(database: Database, table: str, rows: pl.DataFrame) -> list[int]:
+    """Row ids of activities that equal an earlier one in every column of the file."""
+    # Work on one device seldom starts twice in a nanosecond: few rows are left to look at in full.
+    together = rows.filter(pl.col("start").is_duplicated())
+    suspects = together.filter(pl.struct("start", "end", "deviceId", "streamId", "correlationId").is_duplicated())
+    if suspects.is_empty():
+        return []
+    chosen = ", ".join(str(i) for i in suspects["rowid"])
+    seen: set[tuple[object, ...]] = set()
+    repeated: list[int] = []
+    where = f"WHERE rowid IN ({chosen})"
+    for suspect, values in zip(suspects["rowid"], database.select(table, ("*",), where), strict=True):
+        if values in seen:
+            repeated.append(suspect)
+        seen.add(values)
+    return repeated
+
+
+def _spans(rows: pl.DataFrame, kind: Kind) -> pl.DataFrame:
+    # Correlation id 0 is what work has that no call of the host launched.
+    correlation = pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId"))
+    return rows.select(
+        "row",
+        pl.lit(str(Level.KERNEL)).alias("level"),
+        pl.lit(str(kind)).alias("kind"),
+        "name",
+        pl.col("start").alias("start_ns"),
+        "duration_ns",
+        process_of(pl.col("globalPid")).alias("process_id"),
+        pl.col("deviceId").alias("device_id"),
+        pl.col("contextId").alias("context_id"),
+        pl.col("streamId").alias("stream_id"),
+        correlation.alias("correlation_id"),
+    )

@@ -1,0 +1,168 @@
+"""An Nsight SQLite file, opened so that it cannot change, read by the columns it happens to have."""
+
+# ruff: noqa: S608 (SQL cannot bind names of tables and columns; all that are put in are literals of this package)
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import adbc_driver_sqlite.dbapi
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from xsp_model.arrays import Ints
+
+__all__ = ["MAGIC", "Database", "Strings", "table_names"]
+
+MAGIC = b"SQLite format 3\0"
+_DAMAGED = "Copy the file again, or export it once more with `nsys export --type sqlite`"
+
+
+def _uri(path: Path) -> str:
+    # immutable: SQLite takes no lock and leaves no -wal or -shm file beside somebody's capture.
+    return f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+
+
+def table_names(path: Path) -> frozenset[str]:
+    """The tables and views of a SQLite file; XspError where it is none or is damaged."""
+    with _damage(path), closing(sqlite3.connect(_uri(path), uri=True)) as connection:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    return frozenset(name for (name,) in found)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise XspError(f"the SQLite database is damaged ({error})", path=path, advice=_DAMAGED) from error
+
+
+@dataclass(frozen=True)
+class Strings:
+    """The file's interned strings: names by the ids that other tables hold."""
+
+    ids: Ints  # sorted
+    values: pl.Series
+
+    def of(self, ids: pl.Series) -> pl.Series:
+        """The strings of these ids as a Categorical; null where the id is null or the file has no such string."""
+        if not len(self.ids):
+            return pl.Series(ids.name, [None] * len(ids), dtype=pl.Categorical)
+        wanted = ids.fill_null(-1).to_numpy()
+        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        lost = (self.ids[place] != wanted) | ids.is_null().to_numpy()
+        used, codes = np.unique(place, return_inverse=True)
+        coded = pa.DictionaryArray.from_arrays(
+            pa.array(codes.astype(np.int32), mask=lost), self.values[used].to_arrow().cast(pa.string())
+        )
+        return pl.Series(ids.name, coded).cast(pl.Categorical)
+
+
+@dataclass
+class Database:
+    """One file; `unreadable_texts` counts the texts that were not UTF-8 and had bytes replaced."""
+
+    path: Path
+    tables: frozenset[str]
+    unreadable_texts: int = field(default=0, init=False)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The columns of a table; none where the file lacks it."""
+        return frozenset(str(name) for (name,) in self._plain(f"SELECT name FROM pragma_table_info('{table}')"))
+
+    def select(self, table: str, columns: Sequence[str], where: str = "") -> list[tuple[object, ...]]:
+        """Rows of a table, values as they are stored; for few rows. The columns must be there."""
+        listed = ", ".join(columns)
+        return self._plain(f'SELECT {listed} FROM "{table}" {where} ORDER BY rowid')
+
+    def count(self, table: str, where: str = "") -> int:
+        """Number of rows."""
+        ((count,),) = self._plain(f'SELECT count(*) FROM "{table}" {where}')
+        return int(str(count))
+
+    def _plain(self, query: str) -> list[tuple[object, ...]]:
+        with _damage(self.path), closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:
+            connection.text_factory = self._decode
+            return connection.execute(query).fetchall()
+
+    def integers(self, table: str, columns: Sequence[str], *, where: str = "") -> pl.DataFrame:
+        """Integer columns of a table with its rowid; those that the file lacks are null, a missing table is empty."""
+        present = [c for c in columns if c in self.columns(table)]
+        absent = {c: pl.lit(None, dtype=pl.Int64).alias(c) for c in columns if c not in present}
+        if table not in self.tables or not present:
+            return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
+        # The affinity of the columns is INTEGER; the cast is for what was stored against it, and keeps 64 bits exact.
+        listed = ", ".join(f'CAST("{c}" AS INTEGER) AS "{c}"' for c in present)
+        found = self._bulk(f'SELECT rowid AS "rowid", {listed} FROM "{table}" {where} ORDER BY rowid')
+        return found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
+
+    def texts(self, table: str, column: str, *, where: str = "") -> pl.Series:
+        """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
+        if column not in self.columns(table):
+            return pl.Series(column, [None] * self.count(table, where), dtype=pl.String)
+        query = f'SELECT CAST("{column}" AS BLOB) AS "{column}" FROM "{table}" {where} ORDER BY rowid'
+        return self._decoded(self._bulk(query)[column])
+
+    @cached_property
+    def strings(self) -> Strings:
+        """The table StringIds."""
+        ids = self.integers("StringIds", ["id"])
+        if ids.is_empty():
+            return Strings(np.empty(0, dtype=np.int64), pl.Series(dtype=pl.String))
+        both = ids.with_columns(self.texts("StringIds", "value")).drop_nulls("id").unique("id", keep="first")
+        both = both.sort("id")
+        return Strings(both["id"].to_numpy(), both["value"].fill_null(""))
+
+    def _bulk(self, query: str) -> pl.DataFrame:
+        with _damage(self.path):
+            try:
+                return self._bulk_arrow(query)
+            except OSError:
+                # The driver met a value of another type than it had taken the column for, or damage, which SQLite
+                # itself then names.
+                return self._bulk_plain(query)
+
+    def _bulk_arrow(self, query: str) -> pl.DataFrame:
+        # One batch for the whole table, as the driver takes column types from the first batch alone.
+        everything = {"adbc.sqlite.query.batch_rows": str(1 << 30)}
+        with (
+            closing(adbc_driver_sqlite.dbapi.connect(_uri(self.path))) as connection,
+            closing(connection.cursor(adbc_stmt_kwargs=everything)) as cursor,
+        ):
+            cursor.execute(query)
+            return pl.DataFrame(cursor.fetch_arrow_table())
+
+    def _bulk_plain(self, query: str) -> pl.DataFrame:
+        with closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:
+            connection.text_factory = self._decode
+            cursor = connection.execute(query)
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+        return pl.DataFrame({name: [row[i] for row in rows] for i, name in enumerate(names)}, strict=False)
+
+    def _decoded(self, raw: pl.Series) -> pl.Series:
+        if raw.dtype != pl.Binary:
+            return raw.cast(pl.String)
+        try:
+            return raw.cast(pl.String)
+        except pl.exceptions.PolarsError:
+            return pl.Series(raw.name, [None if v is None else self._decode(v) for v in raw], dtype=pl.String)
+
+    def _decode(self, raw: bytes) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self.unreadable_texts += 1
+            return raw.decode(errors="replace")

@@ -1,0 +1,115 @@
+"""NVTX ranges: every push/pop and start/end range as a span, with the text, domain and number it was recorded under."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.nsys_sqlite import ranges
+from xsp_ingest.nsys_sqlite.enums import RANGE_STYLES
+from xsp_ingest.nsys_sqlite.host import closed_duration, host_findings
+from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
+from xsp_ingest.nsys_sqlite.rows import Part, word
+from xsp_model import Finding, Level, Severity
+
+if TYPE_CHECKING:
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.nsys_sqlite.database import Database
+
+__all__ = ["nvtx_ranges"]
+
+_TABLE = "NVTX_EVENTS"
+_COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
+_MARK = 34
+_DOMAIN_CREATE = 75
+_BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass, only that there was one
+
+
+def nvtx_ranges(database: Database, options: Options) -> Part:
+    """All ranges of the file, nothing where it has none."""
+    styles = ", ".join(str(code) for code in RANGE_STYLES)
+    which = f"WHERE eventType IN ({styles})"
+    found = database.integers(_TABLE, _COLUMNS, where=which)
+    findings = (*host_findings(found, _TABLE), *_marks(database), _unclosed(found))
+    found = found.with_columns(_texts(database, found, which)).filter(pl.col("start").is_not_null())
+    found = found.with_row_index("row").with_columns(
+        pl.col("row").cast(pl.Int64),
+        process_of(pl.col("globalTid")).alias("process_id"),
+        thread_of(pl.col("globalTid")).alias("thread_id"),
+        ranges.plain_name(pl.col("text")).alias("name"),
+    )
+    found = _with_domains(database, found).with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
+    found = found.hstack(ranges.classify(found, options))
+    tables = {"spans": _spans(found), "ranges": _details(found), "operators": _operators(found)}
+    return Part(tables, tuple(f for f in findings if f.count))
+
+
+def _texts(database: Database, found: pl.DataFrame, which: str) -> pl.Series:
+    """The text of each range: the registered string, else the one in place, else none ("")."""
+    if found.is_empty():
+        return pl.Series("text", [], dtype=pl.String)
+    own = database.texts(_TABLE, "text", where=which)
+    if found["textId"].null_count() == found.height:
+        return own.fill_null("").alias("text")
+    registered = database.strings.of(found["textId"]).cast(pl.String)
+    return pl.select(pl.coalesce(registered, own, pl.lit("")).alias("text")).to_series()
+
+
+def _with_domains(database: Database, found: pl.DataFrame) -> pl.DataFrame:
+    """Adds `domain`; a domain's number holds within its process."""
+    which = f"WHERE eventType = {_DOMAIN_CREATE}"
+    made = database.integers(_TABLE, ("start", "domainId", "globalTid", "textId"), where=which)
+    if made.is_empty():
+        return found.with_columns(pl.lit(None, dtype=pl.String).alias("domain"))
+    named = made.with_columns(_texts(database, made, which)).sort("start", "rowid", nulls_last=True)
+    names = named.select(
+        process_of(pl.col("globalTid")).alias("process_id"), "domainId", pl.col("text").alias("domain")
+    ).unique(["process_id", "domainId"], keep="first")
+    return found.join(names, on=["process_id", "domainId"], how="left", maintain_order="left")
+
+
+def _spans(found: pl.DataFrame) -> pl.DataFrame:
+    return found.select(
+        "row",
+        "level",
+        "kind",
+        pl.when(pl.col("name") == "").then(pl.lit("[unnamed range]")).otherwise("name").alias("name"),
+        pl.col("start").alias("start_ns"),
+        closed_duration(),
+        "process_id",
+        "thread_id",
+    )
+
+
+def _details(found: pl.DataFrame) -> pl.DataFrame:
+    return found.select(
+        "row",
+        pl.col("rowid").alias("range_id"),
+        "text",
+        "domain",
+        word(pl.col("eventType"), RANGE_STYLES).alias("style"),
+        thread_of(pl.col("endGlobalTid")).alias("end_thread_id"),
+    )
+
+
+def _operators(found: pl.DataFrame) -> pl.DataFrame:
+    operators = found.filter(pl.col("level").cast(pl.String) == Level.OPERATOR)
+    backward = pl.when(ranges.is_backward(pl.col("name"))).then(pl.lit(_BACKWARD_THREAD))
+    return operators.select("row", *ranges.operator_details(pl.col("text")), backward.alias("forward_thread_id"))
+
+
+def _marks(database: Database) -> tuple[Finding, ...]:
+    if "eventType" not in database.columns(_TABLE):
+        return ()
+    count = database.count(_TABLE, f"WHERE eventType = {_MARK}")
+    return (Finding("nvtx_marks_skipped", "NVTX marks, which have no duration, are not spans", count, Severity.INFO),)
+
+
+def _unclosed(found: pl.DataFrame) -> Finding:
+    return Finding(
+        "unclosed_range",
+        "NVTX ranges that never ended in the capture; kept, their duration unknown",
+        found["end"].null_count(),
+        Severity.INFO,
+    )
