@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceBuilder"]
 
-_REFERENCES = {"spans": ("parent_id", "layer_id"), "operators": ("forward_id",)}
+_REFERENCES = {"spans": ("parent_id", "layer_id"), "operators": ("forward_id",), "kernels": ("captured_in_id",)}
 _LEVEL_ENUM = pl.Enum([str(level) for level in LEVELS])
 
 

@@ -175,6 +175,7 @@ _KERNELS = TableSpec(
         _bytes("shared_bytes", "Shared memory of a block, static and dynamic together."),
         ColumnSpec("graph_id", _INT, "The graph that held it, for a replayed kernel."),
         ColumnSpec("graph_node_id", _INT, "The graph's node, for a replayed kernel."),
+        ColumnSpec("captured_in_id", _INT, "For a replayed kernel, the span its node was captured in."),
     ),
     ("span_id",),
 )

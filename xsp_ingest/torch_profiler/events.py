@@ -53,8 +53,8 @@ EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     "block_x": _I,
     "block_y": _I,
     "block_z": _I,
-    "input_dims": _S,  # the text of `Input Dims` (`Input dims`) as written; null where absent; for cpu_op only
-    "input_types": _S,  # the text of `Input type` as written; for cpu_op only
+    "input_dims": _S,  # `Input Dims` (`Input dims`) as `json.dumps` would write it; null where absent
+    "input_types": _S,  # `Input type`, likewise
 }
 """Columns of `Document.events`, in this order, with these types."""
 

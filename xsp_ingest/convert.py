@@ -1,0 +1,94 @@
+"""From paths to a linked trace: finds the files, reads each with the ingester that claims it, links the runs."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from xsp_ingest.ingester import Probe, choose
+from xsp_ingest.link.link import Source, link
+from xsp_ingest.registry import all_ingesters
+from xsp_model import Finding, Severity, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Ingester, Options
+    from xsp_ingest.raw import RawTrace
+    from xsp_model import Trace
+
+__all__ = ["convert"]
+
+_READ_BYTES = 1 << 20
+
+
+def convert(
+    paths: Sequence[Path],
+    options: Options,
+    *,
+    wanted: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Trace:
+    """The trace of all files given, each a run (a rank); a directory stands for the known files right inside it.
+
+    `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file
+    cannot be used.
+    """
+    say = progress or (lambda _: None)
+    found, skipped = _find(paths, wanted)
+    raws: list[RawTrace] = []
+    sources: list[Source] = []
+    for path, ingester in found:
+        say(f"reading {path.name}")
+        raws.append(ingester.read(path, options))
+        sources.append(Source(ingester.name, path.name, _sha256(path), path.stat().st_size))
+    order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
+    say("linking")
+    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, skipped)
+
+
+def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
+    ingesters = all_ingesters()
+    found: list[tuple[Path, Ingester]] = []
+    unknown = 0
+    for path in paths:
+        if path.is_dir():
+            inside = _inside(path, ingesters, wanted)
+            unknown += sum(1 for f in path.iterdir() if f.is_file()) - len(inside)
+            found += inside
+        elif path.exists():
+            found.append((path, choose(path, ingesters, wanted)))
+        else:
+            raise XspError("there is no such file", path=path)
+    detail = "files of the directory are of no known format and were left out"
+    return found, [Finding("unknown_file", detail, unknown, Severity.INFO)]
+
+
+def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) -> list[tuple[Path, Ingester]]:
+    """The known files right inside a directory, by name."""
+    files = [path for path in sorted(directory.iterdir()) if path.is_file() and path.stat().st_size]
+    known = [(path, choose(path, ingesters, wanted)) for path in files if _claimed(path, ingesters)]
+    if not known:
+        raise XspError(
+            "no file of a known profiler format is in the directory",
+            path=directory,
+            advice="`xsp formats` lists what can be read",
+        )
+    return known
+
+
+def _claimed(path: Path, ingesters: Sequence[Ingester]) -> bool:
+    probe = Probe(path)
+    try:
+        return any(i.sniff(probe) for i in ingesters)
+    except XspError:
+        return False
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

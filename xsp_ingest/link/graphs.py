@@ -1,0 +1,53 @@
+"""Rule 5: device work that a graph launch replayed, and where its nodes were captured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = ["captures", "is_graph_launch"]
+
+_GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
+
+
+def is_graph_launch(name: pl.Expr) -> pl.Expr:
+    """Whether a runtime call's name is one that replays a graph."""
+    return name.cast(pl.String).str.contains(_GRAPH_LAUNCH)
+
+
+def captures(
+    spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints, moments: pl.DataFrame, owner: Ints
+) -> tuple[Ints, Bools]:
+    """For each span the span its graph node was captured in (-1: unknown or no replay), and whether it was replayed.
+
+    A replayed node is looked up by its own id, else by that of the node it was instantiated from.
+    """
+    captured_in = np.full(spans.height, -1, dtype=np.int64)
+    launches = np.append(spans.select(is_graph_launch(pl.col("name"))).to_series().to_numpy(), [False])
+    replayed = launches[parent] | (spans["kind"] == str(Kind.GRAPH)).to_numpy()
+    nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
+    replayed[nodes["at"].to_numpy()] = True
+    made = _captured(moments, owner)
+    if made.height:
+        found = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
+        captured_in[found["at"].to_numpy()] = found["owner"].to_numpy()
+    return captured_in, replayed
+
+
+def _captured(moments: pl.DataFrame, owner: Ints) -> pl.DataFrame:
+    """graph_node_id and owner: the span a node, or the node it was cloned from, was created in."""
+    created = moments.with_columns(pl.Series("owner", owner)).filter(pl.col("graph_node_id").is_not_null())
+    first = created.sort("start_ns").unique("graph_node_id", keep="first", maintain_order=True)
+    origin = first.select(pl.col("graph_node_id").alias("original_graph_node_id"), pl.col("owner").alias("at_capture"))
+    return (
+        first.join(origin, on="original_graph_node_id", how="left", maintain_order="left")
+        .select("graph_node_id", pl.coalesce("at_capture", "owner").alias("owner"))
+        .filter(pl.col("owner") >= 0)
+    )

@@ -1,0 +1,173 @@
+"""The table `layers`: every call of a layer with its identity, path, own host time, shapes and memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_ingest.link.layers import layer_spans
+from xsp_model import LayerSource, Level
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.link.forest import Forest
+    from xsp_ingest.link.layers import Layering
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = ["calls", "with_index"]
+
+_INSTANCE = r"_\d+$"
+
+
+def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
+    """One row a call: the columns of `layers` with `at` for the span's position, without `layer_index`.
+
+    Besides, `has_work` says whether operators or device work ran in the call outside its children, and `first_ns`
+    when the first of its own operators started. Modules and ranges are listed whatever the layers' source is.
+    """
+    sources = [LayerSource.MODULE, LayerSource.RANGE]
+    if layering.source is LayerSource.OPERATOR:
+        sources.append(LayerSource.OPERATOR)
+    parts = [_of_source(forest, source) for source in sources]
+    return pl.concat([part for part in parts if part.height] or parts[:1])
+
+
+def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
+    is_call = layer_spans(forest, source)
+    at = np.flatnonzero(is_call)
+    up = np.append(forest.parent, -1)[at]
+    holder = innermost(forest.parent, is_call)
+    above = np.where(up >= 0, np.append(holder, -1)[up], -1)
+    spans = forest.spans.select("name", "step", "start_ns", "duration_ns")[at]
+    own = spans.select(
+        pl.Series("at", at),
+        pl.Series("above", above),
+        pl.col("name").cast(pl.String),
+        "step",
+        "start_ns",
+        pl.lit(str(source)).alias("source"),
+        pl.Series("is_container", np.isin(at, above)),
+        pl.Series("self_host_ns", _self_time(forest, at, above)),
+    )
+    named = _named(own, source)
+    for facts in (_first_operator(forest, holder), _own_work(forest, holder), _memory(forest, holder)):
+        named = named.join(facts, on="at", how="left", maintain_order="left")
+    return named.with_columns(
+        pl.col("has_work").fill_null(value=False), pl.coalesce("first_ns", "start_ns").alias("first_ns")
+    ).drop("start_ns", "above", "step", "name")
+
+
+def _self_time(forest: Forest, at: Ints, above: Ints) -> Ints:
+    """Duration less that of the calls directly inside, as far as they lie inside."""
+    start = forest.spans["start_ns"].to_numpy()
+    end = start + forest.spans["duration_ns"].fill_null(0).to_numpy()
+    own: Ints = end - start
+    child, parent = at[above >= 0], above[above >= 0]
+    np.subtract.at(own, parent, np.maximum(np.minimum(end[child], end[parent]) - start[child], 0))
+    own = own[at]
+    own[own < 0] = 0
+    return own
+
+
+def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
+    """Adds layer_name, layer_type and path, from the outermost calls inwards.
+
+    A module's instance has one name. A range or operator that comes more than once in one place of a step is
+    another layer each time: `aten::conv2d#2` is the second.
+    """
+    done = pl.DataFrame(schema={"at": pl.Int64, "path": pl.String})
+    parts = []
+    waiting = own
+    while waiting.height:
+        ready = waiting.filter((pl.col("above") < 0) | pl.col("above").is_in(done["at"].implode()))
+        waiting = waiting.filter((pl.col("above") >= 0) & ~pl.col("above").is_in(done["at"].implode()))
+        named = _one_depth(ready, done, source)
+        parts.append(named)
+        done = named.select("at", "path")
+    return pl.concat(parts) if parts else _one_depth(own, done, source)
+
+
+def _one_depth(ready: pl.DataFrame, above: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
+    outer = above.rename({"at": "above", "path": "outer"})
+    placed = ready.join(outer, on="above", how="left", maintain_order="left").sort("start_ns", "at")
+    place = ["outer", "step", "name"]
+    if source is LayerSource.MODULE:
+        name, kind = pl.col("name"), pl.col("name").str.replace(_INSTANCE, "")
+    else:
+        count = pl.int_range(1, pl.len() + 1).over(place).alias("nth")
+        placed = placed.with_columns(count)
+        once = pl.col("nth").max().over("outer", "name") == 1
+        name = pl.when(once).then(pl.col("name")).otherwise(pl.format("{}#{}", "name", "nth"))
+        kind = pl.col("name")
+    return placed.with_columns(layer_name=name, layer_type=kind).select(
+        *ready.columns,
+        "layer_name",
+        "layer_type",
+        pl.concat_str("outer", "layer_name", separator=".", ignore_nulls=True).alias("path"),
+    )
+
+
+def _first_operator(forest: Forest, holder: Ints) -> pl.DataFrame:
+    """When a call's first own operator started; shapes and types of the first one that has them."""
+    at = forest.operators["at"].to_numpy()
+    facts = forest.operators.select(
+        pl.Series("layer_at", holder[at]),
+        pl.Series("started", forest.spans["start_ns"][at]),
+        "input_shapes",
+        "input_dtypes",
+    ).filter(pl.col("layer_at") >= 0)
+    return (
+        facts.sort("started")
+        .group_by("layer_at", maintain_order=True)
+        .agg(
+            pl.col("started").first().alias("first_ns"),
+            pl.col("input_shapes").drop_nulls().first().alias("shapes"),
+            pl.col("input_dtypes").drop_nulls().first().alias("dtypes"),
+        )
+        .rename({"layer_at": "at"})
+    )
+
+
+def _own_work(forest: Forest, holder: Ints) -> pl.DataFrame:
+    own: Bools = forest.is_level(Level.OPERATOR) | (forest.is_level(Level.KERNEL) & ~forest.replayed)
+    at = np.unique(holder[own & (holder >= 0)])
+    return pl.DataFrame({"at": at, "has_work": np.ones(len(at), dtype=np.bool_)})
+
+
+def _memory(forest: Forest, holder: Ints) -> pl.DataFrame:
+    """Bytes allocated in a call outside its children: on devices, or on the host where no device memory was used."""
+    taken = forest.allocations
+    if taken["device_id"].is_not_null().any():
+        taken = taken.filter(pl.col("device_id").is_not_null())
+    place = np.append(holder, -1)[taken["owner"].to_numpy()]
+    own = taken.select(pl.Series("at", place, dtype=pl.Int64), pl.col("bytes")).filter(pl.col("at") >= 0)
+    return own.group_by("at").agg(pl.col("bytes").filter(pl.col("bytes") > 0).sum().alias("allocated_bytes"))
+
+
+def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.DataFrame]:
+    """Adds `layer_index` over all runs: layers with own work, in order of their first own operator anywhere.
+
+    A layer is known by its name where names are instances (modules), else by its path.
+    """
+    key = "layer_name" if source is LayerSource.MODULE else "path"
+    every = pl.concat([t.with_columns(pl.lit(n).alias("table")) for n, t in enumerate(tables)])
+    counted = (
+        every.filter(pl.col("source") == str(source))
+        .group_by(key)
+        .agg(
+            (pl.col("has_work").any() | ~pl.col("is_container").any()).alias("counts"),
+            pl.col("first_ns").filter(pl.col("has_work")).min().alias("work_ns"),
+            pl.col("first_ns").min(),
+        )
+        .filter("counts")
+        .sort(pl.coalesce("work_ns", "first_ns"), key)
+        .with_row_index("layer_index")
+        .select(key, pl.col("layer_index").cast(pl.Int64), pl.lit(str(source)).alias("source"))
+    )
+    drop = ["has_work", "first_ns", "table"]
+    indexed = every.join(counted, on=[key, "source"], how="left", maintain_order="left")
+    return [indexed.filter(pl.col("table") == n).drop(drop) for n in range(len(tables))]

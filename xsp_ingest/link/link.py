@@ -1,0 +1,169 @@
+"""From staged runs to one trace: all six rules of linking in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.link import clock, layer_table
+from xsp_ingest.link.forest import grow
+from xsp_ingest.link.layers import choose_source, lay
+from xsp_model import Finding, LayerSource, TraceBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.link.clock import Zero
+    from xsp_ingest.link.forest import Forest
+    from xsp_ingest.link.layers import Layering
+    from xsp_ingest.raw import RawTrace
+    from xsp_model import Trace
+    from xsp_model.arrays import Ints
+
+__all__ = ["Source", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a run was read from: what `runs` says of it."""
+
+    format: str
+    path: str
+    sha256: str | None
+    bytes: int | None
+
+
+def link(
+    raws: Sequence[RawTrace], sources: Sequence[Source], layer_source: str, noted: Sequence[Finding] = ()
+) -> Trace:
+    """The linked trace of one or more runs; XspError where the layers asked for are not there."""
+    zeros, findings = clock.zeros(raws)
+    forests = []
+    for run, raw in enumerate(raws):
+        forest, doubts = grow(raw)
+        forests.append(forest)
+        findings += [_of_run(f, run) for f in (*raw.findings, *doubts)]
+    findings += clock.skew(forests, [zero.origin_ns for zero in zeros])
+    source = _common_source(forests, layer_source)
+    layerings = [lay(forest, source) for forest in forests]
+    calls = layer_table.with_index(
+        [layer_table.calls(forest, layering) for forest, layering in zip(forests, layerings, strict=True)], source
+    )
+    builder = TraceBuilder()
+    builder.note((*noted, *findings))
+    first_id = 0
+    for run, raw in enumerate(raws):
+        _add_run(builder, run, raw, sources[run], zeros[run], source, forests[run].spans)
+        _add_spans(builder, run, forests[run], layerings[run], zeros[run], first_id)
+        _add_details(builder, raw, forests[run], calls[run], first_id)
+        _add_moments(builder, run, raw, zeros[run])
+        first_id += forests[run].spans.height
+    return builder.build()
+
+
+def _of_run(finding: Finding, run: int) -> Finding:
+    return Finding(
+        finding.kind, finding.detail, finding.count, finding.severity, finding.duration_ns, finding.advice, run
+    )
+
+
+def _common_source(forests: Sequence[Forest], wanted: str) -> LayerSource:
+    """One source for all runs: that of the first run that has layers."""
+    for forest in forests:
+        source = choose_source(forest, wanted)
+        if source is not LayerSource.NONE:
+            return source
+    return LayerSource.NONE
+
+
+def _add_run(
+    builder: TraceBuilder,
+    run: int,
+    raw: RawTrace,
+    source: Source,
+    zero: Zero,
+    layer_source: LayerSource,
+    spans: pl.DataFrame,
+) -> None:
+    has_device = bool((spans["level"] == "kernel").any())
+    level = "MLG" if has_device else "M" if layer_source is LayerSource.NONE else "ML"
+    facts = raw.facts
+    builder.add(
+        "runs",
+        pl.DataFrame(
+            {
+                "run_id": [run],
+                "rank": [facts.rank],
+                "world_size": [facts.world_size],
+                "level_captured": [level],
+                "profiler": [facts.profiler],
+                "format": [source.format],
+                "framework": [facts.framework],
+                "layer_source": [str(layer_source)],
+                "epoch_ns": [zero.epoch_ns],
+                "clock_origin_ns": [zero.origin_ns],
+                "source_path": [source.path],
+                "source_sha256": [source.sha256],
+                "source_bytes": [source.bytes],
+            }
+        ),
+    )
+    builder.add("devices", raw.tables["devices"].with_columns(run_id=pl.lit(run, pl.Int64)))
+
+
+def _reference(positions: Ints, first_id: int) -> pl.Series:
+    return pl.select(
+        pl.when(pl.lit(pl.Series(positions >= 0))).then(pl.lit(pl.Series(positions + first_id)))
+    ).to_series()
+
+
+def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:
+    device = layering.attribution.is_not_null()
+    layer = _reference(layering.layer, first_id)
+    spans = forest.spans.drop("row").with_columns(
+        (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
+        (pl.int_range(pl.len()) + first_id).alias("span_id"),
+        _reference(forest.parent, first_id).alias("parent_id"),
+        pl.lit(run, pl.Int64).alias("run_id"),
+        layering.phase.alias("phase"),
+        pl.when(device & (layering.attribution != "layer")).then(None).otherwise(layer).alias("layer_id"),
+        layering.attribution.alias("attribution"),
+    )
+    builder.add("spans", spans)
+
+
+def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl.DataFrame, first_id: int) -> None:
+    identity = (pl.col("at") + first_id).alias("span_id")
+    builder.add("layers", calls.with_columns(identity).drop("at"))
+    twin = _reference(forest.twin[forest.operators["at"].to_numpy()], first_id)
+    builder.add(
+        "operators",
+        forest.operators.select(
+            identity, "sequence_number", twin.alias("forward_id"), "external_id", "input_shapes", "input_dtypes"
+        ),
+    )
+    places = forest.spans.select("row").with_columns(pl.int_range(pl.len()).alias("at"))
+    for name in ("ranges", "kernels", "copies"):
+        rows = raw.tables[name].join(places, on="row", how="inner", maintain_order="left").drop("row")
+        if name == "kernels":
+            captured = _reference(forest.captured_in[rows["at"].to_numpy()], first_id)
+            rows = rows.with_columns(captured.alias("captured_in_id"))
+        builder.add(name, rows.with_columns(identity).drop("at"))
+
+
+def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> None:
+    memory = raw.tables["allocations"].select(
+        pl.lit(run, pl.Int64).alias("run_id"),
+        (pl.col("time_ns") - zero.origin_ns).alias("time_ns"),
+        "device_id",
+        *(pl.col(name).cast(pl.Float64) for name in ("allocated_bytes", "reserved_bytes")),
+    )
+    series = memory.unpivot(
+        ["allocated_bytes", "reserved_bytes"],
+        index=["run_id", "time_ns", "device_id"],
+        variable_name="counter",
+        value_name="value",
+    ).drop_nulls("value")
+    builder.add("counters", series.with_columns(pl.lit("byte").alias("unit")))

@@ -1,0 +1,24 @@
+"""Every format that XSP reads, in one place."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
+
+if TYPE_CHECKING:
+    from xsp_ingest.ingester import Ingester
+
+__all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
+
+INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER,)
+"""The project's own ingesters."""
+
+ENTRY_POINTS = "xsp.ingesters"
+"""The entry point group through which other distributions add theirs: each names an Ingester object."""
+
+
+def all_ingesters() -> tuple[Ingester, ...]:
+    """The project's own ingesters and those that installed distributions add."""
+    return INGESTERS + tuple(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name))

@@ -1,0 +1,36 @@
+"""What the categories of trace events mean, under all the names they have had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ANNOTATION", "CALL", "DEVICE", "LEFT_OUT", "MEMORY", "MODULE_PREFIX", "OPERATOR", "PYTHON", "SYNC"]
+
+DEVICE: Mapping[str, Kind] = {
+    "kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+    "Kernel": Kind.KERNEL,  # torch 1.8 and 1.9
+    "Memcpy": Kind.MEMCPY,
+    "Memset": Kind.MEMSET,
+}
+CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver", "Runtime")
+OPERATOR = ("cpu_op", "Operator")
+ANNOTATION = ("user_annotation",)
+SYNC = ("cuda_sync",)
+PYTHON = ("python_function",)
+MEMORY = ("cpu_instant_event",)
+MODULE_PREFIX = "nn.Module: "
+
+LEFT_OUT: Mapping[str, str] = {
+    "gpu_user_annotation": "they restate host annotations on the device's time line",
+    "Trace": "it is the profiler's own window",
+    "cuda_profiler_range": "they hold counters of kernels that were not timed",
+    "overhead": "they are the profiler's own work",
+}
+"""Categories of complete events that are known and deliberately not read, with the reason."""

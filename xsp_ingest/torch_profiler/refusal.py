@@ -1,0 +1,31 @@
+"""What both scanners say of a file they cannot use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["no_events", "not_json", "truncated"]
+
+_AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
+
+
+def truncated(path: Path) -> XspError:
+    """The file ends in the middle of its JSON or of its compressed stream."""
+    return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
+
+
+def not_json(path: Path, offset: int) -> XspError:
+    """Something that is no JSON stands `offset` characters into the content."""
+    return XspError(f"the trace is not valid JSON at character {offset}", path=path, advice=_AGAIN)
+
+
+def no_events(path: Path) -> XspError:
+    """JSON, but neither a list of events nor an object that holds one."""
+    return XspError(
+        "the JSON holds no list `traceEvents`", path=path, advice="Is it a trace that torch.profiler wrote?"
+    )

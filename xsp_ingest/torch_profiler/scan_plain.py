@@ -1,0 +1,154 @@
+"""The plain scanner: the standard library's JSON reader, exact and simple; for small files and as the reference."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections import defaultdict
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from xsp_ingest.torch_profiler import refusal
+from xsp_ingest.torch_profiler.events import ARGS, EVENT_COLUMNS, Document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["microseconds_to_ns", "scan"]
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_WHOLE = re.compile(r"(?:stream )?(-?\d+)")
+_COLUMN_OF_KEY = {key: (column, place) for column, keys in ARGS.items() for place, key in enumerate(keys)}
+_JSON_KEYS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
+_AXES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
+
+
+class _Fraction(str):
+    """A JSON number with a fraction or exponent, kept as its text so that nothing is rounded."""
+
+    __slots__ = ()
+
+
+def scan(path: Path) -> Document:
+    """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
+    document = _parse(_content(path), path)
+    if isinstance(document, list):
+        return _columns(document, {})
+    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
+        raise refusal.no_events(path)
+    return _columns(document.pop("traceEvents"), document)
+
+
+def _content(path: Path) -> bytes:
+    data = path.read_bytes()
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise refusal.truncated(path) from error
+
+
+def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
+    text = data.decode("utf-8", errors="replace")
+    try:
+        return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
+    except json.JSONDecodeError as error:
+        cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        raise (refusal.truncated(path) if cut_off else refusal.not_json(path, error.pos)) from error
+    except RecursionError as error:
+        raise refusal.not_json(path, 0) from error
+
+
+class _Sparse:
+    """Columns that few events have: positions and values."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.values: dict[tuple[str, int], list[Any]] = defaultdict(list)
+
+    def put(self, column: str, rank: int, place: int, value: Any) -> None:  # noqa: ANN401
+        self.places[column, rank].append(place)
+        self.values[column, rank].append(value)
+
+    def series(self, column: str, kind: pl.DataType, height: int) -> pl.Series:
+        """The column at full height; of several spellings the preferred one wins."""
+        out = np.full(height, None, dtype=object)
+        ranks = sorted((rank for name, rank in self.places if name == column), reverse=True)
+        for rank in ranks:
+            out[self.places[column, rank]] = self.values[column, rank]
+        return pl.Series(column, out.tolist() if ranks else [None] * height, dtype=kind)
+
+
+def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
+    events = [e for e in entries if isinstance(e, dict)]
+    sparse = _Sparse()
+    for place, event in enumerate(events):
+        args = event.get("args")
+        if isinstance(args, dict):
+            _take_arguments(sparse, place, args)
+    height = len(events)
+    words: dict[str, list[Any]] = {key: [_word(e.get(key)) for e in events] for key in ("ph", "cat")}
+    words["name"] = [_name(e) for e in events]
+    numbers = {
+        "ts_ns": [microseconds_to_ns(e.get("ts")) for e in events],
+        "dur_ns": [microseconds_to_ns(e.get("dur")) for e in events],
+        **{key: [_whole(e.get(key)) for e in events] for key in ("pid", "tid")},
+        "flow_id": [_whole(e.get("id")) for e in events],
+    }
+    dense = words | numbers
+    columns = [
+        pl.Series(name, dense[name], dtype=kind) if name in dense else sparse.series(name, kind, height)
+        for name, kind in EVENT_COLUMNS.items()
+    ]
+    return Document(pl.DataFrame(columns), head, len(entries) - height)
+
+
+def _take_arguments(sparse: _Sparse, place: int, args: dict[str, Any]) -> None:
+    for key, value in args.items():
+        if (found := _COLUMN_OF_KEY.get(key)) is not None:
+            if (number := _whole(value)) is not None:
+                sparse.put(found[0], found[1], place, number)
+        elif (axes := _AXES.get(key)) is not None:
+            if isinstance(value, list):
+                for axis, size in zip(axes, value, strict=False):
+                    sparse.put(axis, 0, place, _whole(size))
+        elif (column := _JSON_KEYS.get(key)) is not None:
+            sparse.put(column, 0 if key != "Input dims" else 1, place, json.dumps(value))
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) and not isinstance(value, _Fraction) else None
+
+
+def _name(event: dict[str, Any]) -> str:
+    value = event.get("name", "")
+    return str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and not isinstance(value, _Fraction):
+        match = _WHOLE.fullmatch(value)
+        value = int(match[1]) if match else None
+    return value if isinstance(value, int) and value in _INT64 else None
+
+
+def microseconds_to_ns(value: object) -> int | None:
+    """Microseconds as written (an int, or the text of a decimal) in whole ns, exactly; half a ns goes to even."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    if isinstance(value, int):
+        result = value * 1000
+    else:
+        try:
+            result = int((Decimal(value) * 1000).to_integral_value())
+        except (InvalidOperation, ValueError, OverflowError):
+            return None
+    return result if result in _INT64 else None

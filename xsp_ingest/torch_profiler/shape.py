@@ -1,0 +1,214 @@
+"""Turns scanned events into the staging tables that the linker takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.link.ranges import level_of_range, one_of
+from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.torch_profiler import categories as cat
+from xsp_ingest.torch_profiler.facts import devices, facts
+from xsp_ingest.torch_profiler.sound import sound_events
+from xsp_model import Finding, Kind, Level, Severity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.torch_profiler.events import Document
+
+__all__ = ["shape"]
+
+_STEP = r"^ProfilerStep#\d+$"
+_LIBRARY_RANGES = (r"^(nccl|gloo|mpi|ucc|rccl):",)
+_FRAMEWORK_RANGES = (  # what PyTorch annotates by itself: not layers
+    r"^Optimizer\.",
+    r"^enumerate\(DataLoader\)",
+    r"^PyTorch Profiler",
+    r"^DistributedDataParallel\.",
+    r"^\[pl\]",
+)
+_COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
+_ROCM_COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
+_COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoD": "Array-to-Device"} | {
+    "DtoA": "Device-to-Array",
+    "AtoA": "Array-to-Array",
+    "PtoP": "Peer-to-Peer",
+}
+
+
+def shape(document: Document, path: Path, options: Options) -> RawTrace:
+    """The staging tables of one file; XspError where it holds nothing that can be used."""
+    events, findings = sound_events(document, path)
+    spans = [
+        _modules(events),
+        _operators(events),
+        _annotations(events, options),
+        _calls(events),
+        _syncs(events),
+        _activities(events),
+    ]
+    tables = {
+        "spans": pl.concat([frame_of("spans", s) for s in spans]),
+        "operators": _operator_facts(events),
+        "ranges": _range_facts(events),
+        "kernels": _kernel_facts(events),
+        "copies": _copy_facts(events),
+        "flows": _flows(document.events),
+        "allocations": _allocations(document.events),
+        "devices": devices(document.head),
+    }
+    tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
+    return RawTrace(tables, facts(document.head), tuple(findings + _frames_left_out(events)))
+
+
+def _of(events: pl.DataFrame, kinds: tuple[str, ...]) -> pl.DataFrame:
+    return events.filter(pl.col("category").is_in(kinds))
+
+
+def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
+    return events.select(
+        *_COMMON, pl.lit(str(level), pl.Categorical).alias("level"), pl.lit(str(kind), pl.Categorical).alias("kind")
+    )
+
+
+def _named_modules(events: pl.DataFrame) -> pl.DataFrame:
+    python = _of(events, cat.PYTHON).with_columns(pl.col("name").cast(pl.String))
+    return python.filter(pl.col("name").str.starts_with(cat.MODULE_PREFIX))
+
+
+def _modules(events: pl.DataFrame) -> pl.DataFrame:
+    modules = _named_modules(events).with_columns(pl.col("name").str.strip_prefix(cat.MODULE_PREFIX))
+    return _host(modules, Level.LAYER, Kind.MODULE)
+
+
+def _frames_left_out(events: pl.DataFrame) -> list[Finding]:
+    count = _of(events, cat.PYTHON).height - _named_modules(events).height
+    detail = "Python function frames were not kept; modules were"
+    return [Finding("python_frames_left_out", detail, count, Severity.INFO)]
+
+
+def _operators(events: pl.DataFrame) -> pl.DataFrame:
+    return _host(_of(events, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
+        correlation_id=pl.lit(None, pl.Int64)  # an operator's `correlation` is not a launch's
+    )
+
+
+def _annotations(events: pl.DataFrame, options: Options) -> pl.DataFrame:
+    ranges = _of(events, cat.ANNOTATION)
+    text = pl.col("name").cast(pl.String)
+    level = level_of_range(
+        text,
+        is_library=text.str.contains(one_of(_LIBRARY_RANGES)),
+        model_ranges=options.model_ranges or (_STEP,),
+        layer_ranges=options.layer_ranges,
+        other_ranges=_FRAMEWORK_RANGES,
+    )
+    kind = pl.when(pl.col("level") == Level.MODEL).then(pl.lit(str(Kind.STEP))).otherwise(pl.lit(str(Kind.RANGE)))
+    return ranges.select(*_COMMON, level.alias("level")).with_columns(kind=kind)
+
+
+def _calls(events: pl.DataFrame) -> pl.DataFrame:
+    return _host(_of(events, cat.CALL), Level.RUNTIME, Kind.CALL)
+
+
+_WHERE = ("device_id", "context_id", "stream_id")
+
+
+def _syncs(events: pl.DataFrame) -> pl.DataFrame:
+    waits = _of(events, cat.SYNC)
+    facts_of = _host(waits, Level.RUNTIME, Kind.SYNC).with_columns(waits.select(_WHERE).get_columns())
+    return facts_of.with_columns(thread_id=pl.lit(None, pl.Int64))
+
+
+def _activities(events: pl.DataFrame) -> pl.DataFrame:
+    work = _of(events, tuple(cat.DEVICE))
+    kind = pl.col("category").cast(pl.String).replace_strict(cat.DEVICE, return_dtype=pl.String)
+    return work.select(*_COMMON, *_WHERE, kind.alias("kind"), pl.lit(str(Level.KERNEL)).alias("level")).with_columns(
+        thread_id=pl.lit(None, pl.Int64)
+    )
+
+
+def _operator_facts(events: pl.DataFrame) -> pl.DataFrame:
+    facts_of = _of(events, cat.OPERATOR).select(
+        "row",
+        pl.when(pl.col("sequence_number") >= 0).then(pl.col("sequence_number")),
+        pl.when(pl.col("forward_thread_id") > 0).then(pl.col("forward_thread_id")),
+        "external_id",
+        pl.col("input_dims").alias("input_shapes"),
+        pl.col("input_types").alias("input_dtypes"),
+    )
+    return frame_of("operators", facts_of)
+
+
+def _range_facts(events: pl.DataFrame) -> pl.DataFrame:
+    facts_of = _of(events, cat.ANNOTATION).select(
+        "row", pl.col("row").alias("range_id"), pl.col("name").cast(pl.String).alias("text")
+    )
+    return frame_of("ranges", facts_of.with_columns(style=pl.lit("Annotation")))
+
+
+def _kernel_facts(events: pl.DataFrame) -> pl.DataFrame:
+    kernels = _of(events, tuple(c for c, kind in cat.DEVICE.items() if kind is Kind.KERNEL))
+    sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
+    return frame_of(
+        "kernels",
+        kernels.select(
+            "row",
+            *sizes,
+            pl.col("registers").alias("registers_per_thread"),
+            "shared_bytes",
+            pl.when(pl.col("graph_id") > 0).then(pl.col("graph_id")),
+            pl.when(pl.col("graph_node_id") > 0).then(pl.col("graph_node_id")),
+        ),
+    )
+
+
+def _copy_facts(events: pl.DataFrame) -> pl.DataFrame:
+    copies = _of(events, tuple(c for c, kind in cat.DEVICE.items() if kind is not Kind.KERNEL))
+    name = pl.col("name").cast(pl.String)
+    ends = name.str.extract_groups(r"\((\w+) -> (\w+)\)")
+    direction = name.str.extract(r"^Memcpy (\w+)").replace_strict(_COPY_KIND, default=None, return_dtype=pl.String)
+    return frame_of(
+        "copies",
+        copies.select(
+            "row",
+            "bytes",
+            direction.alias("copy_kind"),
+            ends.struct[0].alias("source_kind"),
+            ends.struct[1].alias("destination_kind"),
+        ),
+    )
+
+
+def _flows(events: pl.DataFrame) -> pl.DataFrame:
+    flows = events.filter(pl.col("cat") == "fwdbwd", pl.col("ts_ns").is_not_null(), pl.col("flow_id").is_not_null())
+    at = {"process_id": "pid", "thread_id": "tid", "start_ns": "ts_ns"}
+    ends = {
+        side: flows.filter(pl.col("ph") == ph).select(
+            "flow_id", *(pl.col(old).alias(f"{side}_{new}") for new, old in at.items())
+        )
+        for side, ph in (("forward", "s"), ("backward", "f"))
+    }
+    return frame_of("flows", ends["forward"].join(ends["backward"], on="flow_id", maintain_order="left"))
+
+
+def _allocations(events: pl.DataFrame) -> pl.DataFrame:
+    memory = events.filter(
+        pl.col("cat").is_in(cat.MEMORY), pl.col("name") == "[memory]", pl.col("ts_ns", "bytes").is_not_null()
+    )
+    on_device = pl.col("memory_device_type") > 0
+    return frame_of(
+        "allocations",
+        memory.select(
+            pl.col("pid").alias("process_id"),
+            pl.col("tid").alias("thread_id"),
+            pl.col("ts_ns").alias("time_ns"),
+            pl.when(on_device).then(pl.col("memory_device_id")).alias("device_id"),
+            "bytes",
+            pl.col("total_allocated").alias("allocated_bytes"),
+            pl.col("total_reserved").alias("reserved_bytes"),
+        ),
+    )
