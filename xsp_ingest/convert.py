@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xsp_ingest.ingester import Probe, choose
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import all_ingesters
+from xsp_ingest.relayer import relayer
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_ingest.raw import RawTrace
     from xsp_model import Trace
 
-__all__ = ["convert"]
+__all__ = ["convert", "relayer"]
 
 _READ_BYTES = 1 << 20
 

@@ -12,7 +12,7 @@ from xsp_model import Kind
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["captures", "is_graph_launch"]
+__all__ = ["captures", "is_graph_launch", "replayed_work"]
 
 _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
@@ -30,15 +30,21 @@ def captures(
     A replayed node is looked up by its own id, else by that of the node it was instantiated from.
     """
     captured_in = np.full(spans.height, -1, dtype=np.int64)
-    launches = np.append(spans.select(is_graph_launch(pl.col("name"))).to_series().to_numpy(), [False])
-    replayed = launches[parent] | (spans["kind"] == str(Kind.GRAPH)).to_numpy()
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
-    replayed[nodes["at"].to_numpy()] = True
     made = _captured(moments, owner)
     if made.height:
         found = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
         captured_in[found["at"].to_numpy()] = found["owner"].to_numpy()
-    return captured_in, replayed
+    return captured_in, replayed_work(spans, kernels, parent)
+
+
+def replayed_work(spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints) -> Bools:
+    """Which spans are device work that a graph launch issued: by launch, by kind, or by the graph node they carry."""
+    launches = np.append(spans.select(is_graph_launch(pl.col("name"))).to_series().to_numpy(), [False])
+    work = (spans["level"] == "kernel").to_numpy()
+    replayed: Bools = (launches[parent] & work) | (spans["kind"] == str(Kind.GRAPH)).to_numpy()
+    replayed[kernels.filter(pl.col("graph_node_id").is_not_null())["at"].to_numpy()] = True
+    return replayed
 
 
 def _captured(moments: pl.DataFrame, owner: Ints) -> pl.DataFrame:

@@ -42,10 +42,12 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     up = np.append(forest.parent, -1)[at]
     holder = innermost(forest.parent, is_call)
     above = np.where(up >= 0, np.append(holder, -1)[up], -1)
-    spans = forest.spans.select("name", "step", "start_ns", "duration_ns")[at]
+    run = pl.col("run_id") if "run_id" in forest.spans.columns else pl.lit(0).alias("run_id")
+    spans = forest.spans.select(run, "name", "step", "start_ns", "duration_ns")[at]
     own = spans.select(
         pl.Series("at", at),
         pl.Series("above", above),
+        "run_id",
         pl.col("name").cast(pl.String),
         "step",
         "start_ns",
@@ -58,7 +60,7 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
         named = named.join(facts, on="at", how="left", maintain_order="left")
     return named.with_columns(
         pl.col("has_work").fill_null(value=False), pl.coalesce("first_ns", "start_ns").alias("first_ns")
-    ).drop("start_ns", "above", "step", "name")
+    ).drop("start_ns", "above", "run_id", "step", "name")
 
 
 def _self_time(forest: Forest, at: Ints, above: Ints) -> Ints:
@@ -94,7 +96,7 @@ def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
 def _one_depth(ready: pl.DataFrame, above: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
     outer = above.rename({"at": "above", "path": "outer"})
     placed = ready.join(outer, on="above", how="left", maintain_order="left").sort("start_ns", "at")
-    place = ["outer", "step", "name"]
+    place = ["run_id", "outer", "step", "name"]
     if source is LayerSource.MODULE:
         name, kind = pl.col("name"), pl.col("name").str.replace(_INSTANCE, "")
     else:

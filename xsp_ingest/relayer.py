@@ -1,0 +1,78 @@
+"""Takes the layers of a linked trace from another source, without its raw files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_ingest.link import layer_table
+from xsp_ingest.link.forest import Forest
+from xsp_ingest.link.graphs import replayed_work
+from xsp_ingest.link.layers import choose_source, lay
+from xsp_model import Finding, Severity, Trace, TraceBuilder
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Ints
+
+__all__ = ["relayer"]
+
+
+def relayer(trace: Trace, layer_source: str) -> Trace:
+    """The same spans with layers of another source; XspError where the trace has none of it.
+
+    Which call allocated which memory is not kept in a trace, so `allocated_bytes` is unknown afterwards.
+    """
+    forest = _forest(trace)
+    source = choose_source(forest, layer_source)
+    layering = lay(forest, source)
+    calls = layer_table.with_index([layer_table.calls(forest, layering)], source)[0]
+    builder = TraceBuilder()
+    for name in TABLES:
+        if name not in {"runs", "spans", "layers"}:
+            builder.add(name, trace.frame(name))
+    builder.add("runs", trace.frame("runs").with_columns(layer_source=pl.lit(str(source))))
+    layer = pl.Series(np.where(layering.layer >= 0, layering.layer, -1))
+    kept = (layering.attribution.is_null() | (layering.attribution == "layer")) & (layer >= 0)
+    builder.add(
+        "spans",
+        trace.frame("spans").with_columns(
+            pl.when(kept).then(layer).alias("layer_id"),
+            layering.phase.alias("phase"),
+            layering.attribution.alias("attribution"),
+        ),
+    )
+    builder.add("layers", calls.rename({"at": "span_id"}).with_columns(allocated_bytes=pl.lit(None, pl.Int64)))
+    detail = f"layers were taken again from source {source}; memory by layer is known only when the files are converted"
+    builder.note([Finding("layers_taken_again", detail, severity=Severity.INFO)])
+    return builder.build()
+
+
+def _forest(trace: Trace) -> Forest:
+    spans = trace.frame("spans")
+    operators = trace.frame("operators").with_columns(
+        at=pl.col("span_id"),
+        forward_thread_id=pl.when(pl.col("forward_id").is_not_null()).then(1),
+    )
+    kernels = trace.frame("kernels").rename({"span_id": "at"})
+    parent = spans["parent_id"].fill_null(-1).to_numpy()
+    return Forest(
+        spans=spans,
+        operators=operators,
+        parent=parent,
+        twin=_scattered(spans.height, operators.select("at", "forward_id")),
+        captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
+        replayed=replayed_work(spans, kernels, parent),
+        orphans=spans["attribution"],
+        allocations=pl.DataFrame(schema={"owner": pl.Int64, "bytes": pl.Int64, "device_id": pl.Int64}),
+    )
+
+
+def _scattered(height: int, pairs: pl.DataFrame) -> Ints:
+    """A column over all spans from (span, value) pairs; -1 elsewhere."""
+    known = pairs.drop_nulls()
+    out = np.full(height, -1, dtype=np.int64)
+    out[known[:, 0].to_numpy()] = known[:, 1].to_numpy()
+    return out
