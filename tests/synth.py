@@ -32,12 +32,19 @@ class KinetoTrace:
     keys are those of torch 2.x; `list_form` and `raw` give the older and the odd ones.
     """
 
-    def __init__(self, *, process_id: int = PROCESS, thread_id: int = HOST_THREAD, **head: object) -> None:
+    def __init__(
+        self,
+        *,
+        process_id: int = PROCESS,
+        thread_id: int = HOST_THREAD,
+        first_correlation: int = 1,
+        **head: object,
+    ) -> None:
         self.process_id = process_id
         self.thread_id = thread_id
         self.head: dict[str, object] = {"schemaVersion": 1, **head}
         self.events: list[dict[str, object]] = []
-        self._correlation = 0
+        self._correlation = first_correlation - 1
         self._external = 0
         self._flow = 0
 
