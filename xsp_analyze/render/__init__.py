@@ -26,10 +26,6 @@ class Format:
     several: Callable[[Sequence[Result]], str] | None = None
 
 
-def _tables(results: Sequence[Result]) -> str:
-    return "\n".join(terminal.render(r) for r in results)
-
-
 def _documents(results: Sequence[Result]) -> str:
     return "\n".join(markdown.render(r) for r in results)
 
@@ -39,7 +35,7 @@ def _sheets(results: Sequence[Result]) -> str:
 
 
 FORMATS: Mapping[str, Format] = {
-    "table": Format("txt", terminal.render, _tables),
+    "table": Format("txt", terminal.render, terminal.render_many),
     "csv": Format("csv", csv_text.render, _sheets),
     "json": Format("json", json_text.render, json_text.render_many),
     "md": Format("md", markdown.render, _documents),
@@ -56,7 +52,7 @@ def render_one(result: Result, name: str) -> bytes:
 def render(results: Sequence[Result], name: str, screen: Screen | None = None) -> bytes:
     """All results as one stream; `screen` concerns tables only. XspError where the format holds one result a file."""
     if name == "table" and screen is not None:
-        return "\n".join(terminal.render(r, screen) for r in results).encode()
+        return terminal.render_many(results, screen).encode()
     if len(results) == 1:
         return render_one(results[0], name)
     several = FORMATS[name].several

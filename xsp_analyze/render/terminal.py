@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_analyze.render.shown import ShownColumn
 
-__all__ = ["Screen", "render"]
+__all__ = ["Screen", "render", "render_many"]
 
 _GAP = 2  # blank cells between two columns
 _NARROWEST_TEXT = 16
@@ -44,13 +44,16 @@ class _Fitted:
 
 def render(result: Result, screen: Screen | None = None) -> str:
     """Title, table, what the table leaves out, warnings, provenance."""
+    return render_many([result], screen)
+
+
+def render_many(results: Sequence[Result], screen: Screen | None = None) -> str:
+    """One table after another; warnings and provenance, which they share, once at the end."""
     screen = screen or Screen()
-    columns = shown_columns(result, screen.rows)
-    fitted = _fit([_natural(c) for c in columns], screen.width or _NO_LIMIT)
     out = StringIO()
     console = Console(
         file=out,
-        width=screen.width or max(sum(f.width + _GAP for f in fitted), 100),
+        width=screen.width or _NO_LIMIT,
         force_terminal=screen.color,
         no_color=not screen.color,
         color_system="standard" if screen.color else None,
@@ -58,17 +61,28 @@ def render(result: Result, screen: Screen | None = None) -> str:
         highlight=False,
         markup=False,
     )
+    for result in results:
+        _print_table(result, screen, console)
+    for line in dict.fromkeys(line for r in results for line in ledger_lines(r)):
+        console.print(Text(line, style="yellow" if line.startswith("warning") else "red"))
+    for line in dict.fromkeys(filter(None, map(provenance_line, results))):
+        console.print(Text(line, style="dim"))
+    return out.getvalue()
+
+
+def _print_table(result: Result, screen: Screen, console: Console) -> None:
+    columns = shown_columns(result, screen.rows)
+    fitted = _fit([_natural(c) for c in columns], screen.width or _NO_LIMIT)
     console.print(Text(f"{result.analysis.id}  {result.analysis.title}", style="bold"))
     if result.table.height:
         for heading in _heading_lines(fitted):
             console.print(heading, no_wrap=True, overflow="ignore", crop=False)
-        out.writelines(f"{line}\n" for line in _rows(fitted))
+        console.file.writelines(f"{line}\n" for line in _rows(fitted))
     else:
         console.print(Text("No rows.", style="dim"))
+    for line in _left_out(result, screen, [c.heading for c in columns[len(fitted) :]]):
+        console.print(Text(line, style="dim"))
     console.print()
-    for line, style in _notes(result, screen, [c.heading for c in columns[len(fitted) :]]):
-        console.print(Text(line, style=style), soft_wrap=screen.width is None)
-    return out.getvalue()
 
 
 def _natural(column: ShownColumn) -> _Fitted:
@@ -88,13 +102,14 @@ def _fit(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
     kept = len(columns)
     while kept > 1 and sum(least[:kept]) + _GAP * (kept - 1) > width:
         kept -= 1
-    spare = width - sum(least[:kept]) - _GAP * (kept - 1)
-    fitted = []
-    for column, narrow in zip(columns[:kept], least[:kept], strict=True):
-        more = min(max(spare, 0), column.width - narrow)
+    spare = max(width - sum(least[:kept]) - _GAP * (kept - 1), 0)
+    widths = least[:kept]
+    hungry = sorted((columns[i].width - least[i], i) for i in range(kept))
+    for place, (wish, i) in enumerate(hungry):  # those that wish for little first, so that the rest share what is left
+        more = min(wish, spare // (kept - place))
+        widths[i] += more
         spare -= more
-        fitted.append(_Fitted(column.column, column.heading, narrow + more))
-    return fitted
+    return [replace(c, width=w) for c, w in zip(columns, widths, strict=False)]
 
 
 def _heading_lines(columns: Sequence[_Fitted]) -> Iterator[Text]:
@@ -129,16 +144,11 @@ def _cut(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - tail - 1)}…{text[-tail:]}"
 
 
-def _notes(result: Result, screen: Screen, narrow: Sequence[str]) -> list[tuple[str, str]]:
-    notes = []
+def _left_out(result: Result, screen: Screen, narrow: Sequence[str]) -> Iterator[str]:
     hidden = result.table.height - screen.rows if screen.rows is not None else 0
     if hidden > 0:
-        notes.append((f"{hidden:,} more rows; --rows 0 shows all, -f csv writes all.", "dim"))
+        yield f"{hidden:,} more rows; --rows 0 shows all, -f csv writes all."
     if narrow:
-        notes.append((f"Too narrow for: {', '.join(narrow)}. Widen the window, or use -f csv.", "dim"))
+        yield f"Too narrow for: {', '.join(narrow)}. Widen the window, or use -f csv."
     if unknown := unknown_columns(result):
-        notes.append((f"Unknown in this trace: {', '.join(c.name for c in unknown)}.", "dim"))
-    notes.extend((line, "yellow" if line.startswith("warning") else "red") for line in ledger_lines(result))
-    if line := provenance_line(result):
-        notes.append((line, "dim"))
-    return notes
+        yield f"Unknown in this trace: {', '.join(c.name for c in unknown)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.core import Role
@@ -59,10 +59,11 @@ def scale_of(column: Column, values: Sequence[object]) -> Scale:
     """The scale in which the column's values are best compared: one for the whole column."""
     numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
     unit = "share" if is_share(column) else column.unit
-    if unit in _LADDERS:
-        return _pick(unit, max((abs(v) for v in numbers), default=0))
-    whole = all(v == int(v) for v in numbers)
-    return Scale(unit, decimals=0 if whole else None, grouped=column.role is Role.MEASURE)
+    grouped = column.role is Role.MEASURE
+    scale = _pick(unit, max(map(abs, numbers), default=0)) if unit in _LADDERS else Scale(unit, grouped=grouped)
+    if scale.decimals is None and all(v == int(v) for v in numbers):
+        return replace(scale, decimals=0)
+    return scale
 
 
 def is_share(column: Column) -> bool:

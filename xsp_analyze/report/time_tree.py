@@ -1,0 +1,148 @@
+"""Device time as a tree: layer within layer, operator within operator, kernel; over all steps and calls by path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.report.launch_path import LaunchPaths, launch_paths
+from xsp_model.vocabulary import Attribution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_model import Trace
+    from xsp_model.arrays import Ints
+
+__all__ = ["TimeTree", "pruned", "time_tree"]
+
+_OUTSIDE: Mapping[str, str] = {
+    Attribution.MODEL_ONLY: "outside every layer",
+    Attribution.GRAPH_REPLAY: "graph replay",
+    Attribution.ORPHAN_BEFORE_WINDOW: "launched before the trace began",
+    Attribution.ORPHAN_NO_LAUNCH: "launch not in the trace",
+    Attribution.ORPHAN_NO_CORRELATION: "no correlation id",
+}
+"""Names of the nodes that hold what no layer holds."""
+
+
+@dataclass(frozen=True)
+class TimeTree:
+    """Nodes in columns; a parent stands before its children, node 0 is the root (its own parent is -1).
+
+    `time_ns` and `count` of a node include all below it; kinds are `all`, `outside`, `layer`, `operator`, `others`
+    and the kinds of device work.
+    """
+
+    parent: Ints
+    name: Sequence[str]
+    kind: Sequence[str]
+    time_ns: Ints
+    count: Ints
+
+
+class _Nodes:
+    """Grows a tree level by level: one node for each distinct (parent, name)."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = [-1]
+        self.name: list[str] = ["all device work"]
+        self.kind: list[str] = ["all"]
+
+    def below(self, parent: Ints, code: Ints, names: Sequence[str], kind: str | Sequence[str]) -> Ints:
+        """The node of each row below its parent's; rows that agree in parent and code share one."""
+        distinct, which = np.unique(parent * len(names) + code, return_inverse=True)
+        first = len(self.parent)
+        self.parent.extend((distinct // len(names)).tolist())
+        codes = (distinct % len(names)).tolist()
+        self.name.extend(names[c] for c in codes)
+        self.kind.extend([kind] * len(codes) if isinstance(kind, str) else [kind[c] for c in codes])
+        found: Ints = first + which
+        return found
+
+
+def time_tree(trace: Trace) -> TimeTree:
+    """The whole tree; its root's time is the sum of all device activities' durations, to the nanosecond."""
+    paths = launch_paths(trace)
+    if not len(paths.leaf):
+        return TimeTree(np.array([-1]), ["all device work"], ["all"], np.zeros(1, np.int64), np.zeros(1, np.int64))
+    nodes = _Nodes()
+    at = _outermost(nodes, paths)
+    for depth in range(paths.operators.shape[1]):
+        inside = np.flatnonzero(paths.operators[:, depth] >= 0)
+        at[inside] = nodes.below(at[inside], paths.operators[inside, depth], paths.names, "operator")
+    leaf_names, leaf_kinds = [n for n, _ in paths.leaves], [k for _, k in paths.leaves]
+    at = nodes.below(at, paths.leaf, leaf_names, leaf_kinds)
+    return _summed(nodes, at, paths.duration_ns)
+
+
+def _outermost(nodes: _Nodes, paths: LaunchPaths) -> Ints:
+    """Each activity's node before its operators: its innermost layer's, or that of what it is outside for."""
+    at = np.zeros(len(paths.leaf), dtype=np.int64)
+    words = list(_OUTSIDE)
+    outside = np.flatnonzero(paths.attribution != str(Attribution.LAYER))
+    codes = np.array([words.index(a) for a in paths.attribution[outside]], dtype=np.int64)
+    at[outside] = nodes.below(at[outside], codes, list(_OUTSIDE.values()), "outside")
+    for depth in range(paths.layers.shape[1]):
+        inside = np.flatnonzero(paths.layers[:, depth] >= 0)
+        at[inside] = nodes.below(at[inside], paths.layers[inside, depth], paths.names, "layer")
+    return at
+
+
+def _summed(nodes: _Nodes, at: Ints, duration_ns: Ints) -> TimeTree:
+    """Adds each leaf's time and count to all above it, deepest first; parents were made before their children."""
+    parent = np.array(nodes.parent, dtype=np.int64)
+    time, count = np.zeros(len(parent), dtype=np.int64), np.zeros(len(parent), dtype=np.int64)
+    np.add.at(time, at, duration_ns)
+    np.add.at(count, at, 1)
+    depths = _depths(parent)
+    for depth in range(int(depths.max()), 0, -1):
+        rows = np.flatnonzero(depths == depth)
+        np.add.at(time, parent[rows], time[rows])
+        np.add.at(count, parent[rows], count[rows])
+    return TimeTree(parent, nodes.name, nodes.kind, time, count)
+
+
+def _depths(parent: Ints) -> Ints:
+    depth = np.zeros(len(parent), dtype=np.int64)
+    for node in range(1, len(parent)):
+        depth[node] = depth[parent[node]] + 1
+    return depth
+
+
+def pruned(tree: TimeTree, most: int) -> TimeTree:
+    """The `most` longest nodes, children longest first; what each parent loses stands below it as one node `others`.
+
+    A parent is never shorter than its child, so the longest nodes make a tree.
+    """
+    order = np.lexsort((np.arange(len(tree.parent)), -tree.time_ns))
+    kept = np.sort(order[:most]) if len(order) > most else np.arange(len(order))
+    is_kept = np.zeros(len(order), dtype=bool)
+    is_kept[kept] = True
+    frame = pl.DataFrame(
+        {"node": np.arange(len(order)), "parent": tree.parent, "time_ns": tree.time_ns, "count": tree.count}
+    )
+    lost = frame.filter(pl.Series(~is_kept) & pl.Series(is_kept[tree.parent]))
+    others = lost.group_by("parent", maintain_order=True).agg(
+        pl.len().alias("nodes"), pl.col("time_ns").sum(), pl.col("count").sum()
+    )
+    return _ordered(tree, kept, others)
+
+
+def _ordered(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
+    """The kept nodes and the rests, parents first and longest first within a parent."""
+    place = np.full(len(tree.parent), -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    parent = np.concatenate((np.where(kept == 0, -1, place[tree.parent[kept]]), place[others["parent"].to_numpy()]))
+    name = [*(tree.name[k] for k in kept), *(f"{n:,} others" for n in others["nodes"])]
+    kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
+    time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
+    count = np.concatenate((tree.count[kept], others["count"].to_numpy()))
+    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], _depths(parent)))
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    moved = np.where(parent[order] < 0, -1, back[parent[order]])
+    return TimeTree(moved, [name[i] for i in order], [kind[i] for i in order], time[order], count[order])
