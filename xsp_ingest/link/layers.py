@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.backward import is_backward
+from xsp_ingest.link.nest import nest
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
 from xsp_model.tree import innermost, outermost
 
@@ -119,7 +120,8 @@ def _phases(forest: Forest, source: LayerSource) -> pl.Series:
         forward |= layer_spans(forest, source)  # nothing but inference: all work of layers is forward
     nearest = innermost(forest.parent, backward | module)
     in_backward = innermost(forest.parent, backward) >= 0
-    recompute = in_backward & (nearest >= 0) & ~backward[nearest]
+    again = _called_again(forest, module, backward)
+    recompute = (nearest >= 0) & again[nearest]
     unknown = forest.is_level(Level.KERNEL) & (forest.parent < 0)
     codes = np.select(
         [
@@ -133,6 +135,27 @@ def _phases(forest: Forest, source: LayerSource) -> pl.Series:
         4,
     )
     return pl.Series("phase", _PHASES.gather(np.where(codes < 0, len(_PHASES) - 1, codes)))
+
+
+def _called_again(forest: Forest, module: Bools, backward: Bools) -> Bools:
+    """Module calls that a backward operator on their own thread holds: activation checkpointing.
+
+    The tree does not show it, since there an operator is never above a module.
+    """
+    both = module | backward
+    at = np.flatnonzero(both)
+    again = np.zeros(len(both), dtype=np.bool_)
+    if not module.any() or not backward.any():
+        return again
+    spans = forest.spans.select(
+        pl.struct("process_id", "thread_id").rank("dense").cast(pl.Int64).alias("thread"),
+        "start_ns",
+        (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).alias("end_ns"),
+    )[at]
+    group, start, end = (spans[name].to_numpy() for name in spans.columns)
+    parent = nest(group, start, end, np.zeros(len(at), dtype=np.int64)).parent
+    again[at] = innermost(parent, backward[at]) >= 0
+    return again & module
 
 
 def _attribution(forest: Forest, layer: Ints) -> pl.Series:
