@@ -47,9 +47,7 @@ def device_activities(trace: Trace) -> pl.DataFrame:
         .with_columns(pl.col("duration_ns").fill_null(0))
         .collect()
     )
-    layers = trace.scan("layers").select(
-        pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type"
-    )
+    layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type")
     kernels = trace.scan("kernels").select("span_id", *AXES)
     launch = trace.scan("spans").select("start_ns").collect()["start_ns"].gather(found["parent_id"])
     joined = (

@@ -7,8 +7,8 @@ import polars as pl
 from xsp_analyze.core import Column, Role
 
 __all__ = [
-    "COUNT", "COUNTER_COLUMNS", "DURATION", "KERNEL_NAME", "KIND", "LAYER_INDEX", "LAYER_NAME", "LAYER_TYPE",
-    "MODEL_SHARE", "STEP",
+    "BATCH_SIZE", "COUNT", "COUNTER_COLUMNS", "DURATION", "KERNELS", "KERNEL_DURATION", "KERNEL_NAME", "KIND",
+    "LAYER_INDEX", "LAYER_LATENCY", "LAYER_NAME", "LAYER_TYPE", "MODEL_SHARE", "NON_KERNEL", "STEP",
 ]  # fmt: skip
 
 STEP = Column("step", pl.Int64(), "Number of the step, where each is answered for itself.", role=Role.KEY)
@@ -24,8 +24,20 @@ DURATION = Column(
     "Sum of the durations of the device work; each kernel is averaged over steps first where steps are averaged.",
     "ns",
 )
-MODEL_SHARE = Column(
-    "model_share", pl.Float64(), "Its time over model latency (times the processes summed over)."
+MODEL_SHARE = Column("model_share", pl.Float64(), "Its time over model latency (times the processes summed over).")
+BATCH_SIZE = Column("batch_size", pl.Int64(), "Inputs per step; null: unknown.", role=Role.KEY)
+LAYER_LATENCY = Column(
+    "layer_latency_ns",
+    pl.Float64(),
+    "Time of the layer's calls outside the layers inside it: on the host in a serialised run, else on the device.",
+    "ns",
+)
+KERNELS = Column("kernel_count", pl.Float64(), "Device activities; in a mean step, per step on average.")
+KERNEL_DURATION = Column(
+    "kernel_duration_ns", pl.Float64(), "Sum of the durations of its device work, backward work included.", "ns"
+)
+NON_KERNEL = Column(
+    "non_kernel_ns", pl.Float64(), "Latency less kernel duration, as it is: negative where kernels outlast it.", "ns"
 )
 
 COUNTER_COLUMNS = (

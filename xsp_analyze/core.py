@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -110,5 +110,6 @@ def run(wanted: Analysis, view: View) -> Result:
             f"{wanted.id} ({wanted.title}) needs the level {' and '.join(missing)}, which this trace does not hold"
         )
     table = wanted.function(view).collect()
-    columns = [c for c in wanted.columns if c.name in table.columns]
+    # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
+    columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
     return Result(wanted, table.select(c.name for c in columns), columns, view.ledger, view.provenance)

@@ -29,9 +29,7 @@ _METRICS = {
 def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     """The activities with the columns of COUNTERS (Float64, null: not measured); modelled numbers do not count."""
     source, metric = pl.col("source").cast(pl.String), pl.col("metric").cast(pl.String)
-    measured = (
-        trace.scan("metrics").filter(metric.is_in(_METRICS.values()), ~source.str.starts_with("model")).collect()
-    )
+    measured = trace.scan("metrics").filter(metric.is_in(_METRICS.values()), ~source.str.starts_with("model")).collect()
     if measured.is_empty():
         return activities.with_columns(pl.lit(None, dtype=pl.Float64).alias(c) for c in COUNTERS)
     values = measured.group_by("span_id").agg(

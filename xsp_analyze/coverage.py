@@ -12,7 +12,7 @@ from xsp_analyze.steps import StepMode
 from xsp_model import Attribution, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.view import View
 
@@ -60,13 +60,21 @@ _SCHEMA = {
 _Row = dict[str, object]
 
 
-def attribution(view: View) -> pl.DataFrame:
-    """Where device time went: attribution, count, duration_ns, in the order of `Attribution`; only those that occur."""
-    sums = view.executions.group_by(pl.col("attribution").cast(pl.String)).agg(
+def attribution(view: View, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Where device time went: kind, count, duration_ns (of each step, if `by` says so), in the order of `Attribution`.
+
+    Only what occurs; with severity, detail and advice.
+    """
+    sums = view.executions.group_by(*by, pl.col("attribution").cast(pl.String).alias("kind")).agg(
         pl.col("count").sum(), pl.col("duration_ns").sum()
     )
-    order = pl.DataFrame({"attribution": [str(a) for a in Attribution]})
-    return order.join(sums, on="attribution", how="inner", maintain_order="left")
+    per_step = ", per step" if view.averaged else ""
+    words = pl.DataFrame(
+        [(str(a), str(s), detail + per_step, advice) for a, (s, detail, advice) in ATTRIBUTIONS.items()],
+        schema=["kind", "severity", "detail", "advice"],
+        orient="row",
+    )
+    return words.with_row_index("place").join(sums, on="kind").sort(*by, "place").drop("place")
 
 
 def ledger(view: View) -> pl.DataFrame:
@@ -74,15 +82,15 @@ def ledger(view: View) -> pl.DataFrame:
 
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    rows = [*_attributed(view), *_left_out(view), *_doubts(view)]
+    rows = [*_left_out(view), *_doubts(view)]
     number = pl.Float64() if view.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
     own = view.trace.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
-    return pl.concat([ours, own.select(pl.col(c).cast(t) for c, t in schema.items())])
+    return pl.concat([attribution(view), ours, own], how="diagonal_relaxed").select(*schema)
 
 
-def _row(kind: str, severity: Severity, count: float, duration_ns: float | None, detail: str, advice: str) -> _Row:
+def _row(kind: str, severity: Severity, count: object, duration_ns: object, detail: str, advice: str) -> _Row:
     return {
         "run_id": None,
         "kind": kind,
@@ -92,13 +100,6 @@ def _row(kind: str, severity: Severity, count: float, duration_ns: float | None,
         "detail": detail,
         "advice": advice,
     }
-
-
-def _attributed(view: View) -> Iterator[_Row]:
-    per_step = ", per step" if view.averaged else ""
-    for name, count, duration in attribution(view).iter_rows():
-        severity, detail, advice = ATTRIBUTIONS[Attribution(name)]
-        yield _row(name, severity, count, duration, detail + per_step, advice)
 
 
 def _left_out(view: View) -> Iterator[_Row]:
@@ -113,6 +114,16 @@ def _left_out(view: View) -> Iterator[_Row]:
             duration,
             "device work outside of the chosen steps, left out of every table (over the whole trace)",
             "Use --steps all to count it",
+        )
+    stubs = view.all_steps.height - view.steps.height if view.averaged else 0
+    if stubs:
+        yield _row(
+            "step_without_device_work",
+            Severity.INFO,
+            stubs,
+            None,
+            "steps without any device work, while others of their run have some, are left out of the mean",
+            "Look at them with --steps each",
         )
     if view.averaged:
         partial = view.activities.filter(pl.col("present") < pl.col("step_count"))
@@ -184,7 +195,7 @@ def provenance(view: View) -> Mapping[str, object]:
         "sources": sources,
         "run_count": runs.height,
         "levels": list(view.trace.levels),
-        "layer_source": sorted(set(runs["layer_source"].drop_nulls())),
+        "layer_source": " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None,
         "steps": str(view.choice),
         "step_count": view.steps["step"].n_unique(),
         "model_latency_basis": _model_basis(view),

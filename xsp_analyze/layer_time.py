@@ -12,7 +12,7 @@ from xsp_model import Attribution, Phase
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["LAYER_KEY", "layer_calls", "layer_labels", "layer_steps", "latency_bases"]
+__all__ = ["LAYER_KEY", "latency_bases", "layer_calls", "layer_labels", "layer_steps"]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
@@ -22,7 +22,7 @@ _STEP = ("run_id", "step", *LAYER_KEY)
 
 
 def layer_calls(trace: Trace) -> pl.DataFrame:
-    """One row a call of a layer with own work: its identity, run, step, start_ns, end_ns, host_ns (outside children)."""
+    """One row a call of a layer with own work: its identity, run, step, start and end, host_ns (outside children)."""
     spans = trace.scan("spans").select("span_id", "run_id", "step", "start_ns", "duration_ns")
     return (
         trace.scan("layers")
@@ -68,7 +68,10 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
         .join(inside, on="run_id", how="left")
         .select(
             "run_id",
-            pl.when(pl.coalesce("serialised", observed)).then(pl.lit("host")).otherwise(pl.lit("device")).alias("basis"),
+            pl.when(pl.coalesce("serialised", observed))
+            .then(pl.lit("host"))
+            .otherwise(pl.lit("device"))
+            .alias("basis"),
             pl.col("serialised").is_null().alias("observed"),
         )
         .sort("run_id")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["StepChoice", "StepMode", "choose_steps", "mean_over_steps", "step_counts", "steps_of"]
+__all__ = ["StepChoice", "StepMode", "choose_steps", "mean_over_steps", "step_counts", "steps_of", "without_stubs"]
 
 _MOST_NAMED = 8
 
@@ -95,6 +95,16 @@ def _listed(numbers: Sequence[int]) -> str:
     if len(numbers) > _MOST_NAMED:
         return f"{', '.join(map(str, numbers[:_MOST_NAMED]))}, ... {numbers[-1]}"
     return ", ".join(map(str, numbers))
+
+
+def without_stubs(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
+    """The steps that a mean is taken over: in runs with device work in steps, only those that hold some.
+
+    Profilers open a last step that they close at once (50 us without a launch); it would halve every mean of two.
+    """
+    worked = activities.select("run_id", "step").drop_nulls().unique()
+    idle = steps.join(worked, on="run_id", how="semi").join(worked, on=["run_id", "step"], how="anti")
+    return steps.join(idle, on=["run_id", "step"], how="anti", maintain_order="left")
 
 
 def step_counts(steps: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from xsp_analyze.activities import device_activities
 from xsp_analyze.counters import ideal_intensity
 from xsp_analyze.kernel_means import aligned, executions
 from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.steps import StepChoice, StepMode, choose_steps, mean_over_steps, steps_of
+from xsp_analyze.steps import StepChoice, StepMode, choose_steps, mean_over_steps, steps_of, without_stubs
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class View:
 
     @cached_property
     def steps(self) -> pl.DataFrame:
-        """The steps chosen, as `all_steps`."""
+        """The steps chosen, as `all_steps`; a mean leaves out stubs, see `without_stubs`."""
         if self.choice.mode is StepMode.ONE:
             return self.all_steps.filter(pl.col("step") == self.choice.number)
-        return self.all_steps
+        return without_stubs(self.all_steps, self.all_activities) if self.averaged else self.all_steps
 
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""

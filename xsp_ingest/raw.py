@@ -101,6 +101,13 @@ _DEVICES: Mapping[str, pl.DataType] = {
     "fp32_flop_per_s": pl.Float64(),
     "peak_source": _S,
 }
+_METRICS: Mapping[str, pl.DataType] = {  # counters of a span; see xsp_model.schema
+    "row": _I,
+    "metric": _W,
+    "value": pl.Float64(),
+    "unit": _W,
+    "source": _W,
+}
 
 RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "spans": _SPANS,
@@ -112,6 +119,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "allocations": _ALLOCATIONS,
     "graph_nodes": _GRAPH_NODES,
     "devices": _DEVICES,
+    "metrics": _METRICS,
 }
 """The tables of a RawTrace; where a name is also a table of the model, columns mean the same."""
 

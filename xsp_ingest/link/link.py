@@ -145,7 +145,7 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
         ),
     )
     places = forest.spans.select("row").with_columns(pl.int_range(pl.len()).alias("at"))
-    for name in ("ranges", "kernels", "copies"):
+    for name in ("ranges", "kernels", "copies", "metrics"):
         rows = raw.tables[name].join(places, on="row", how="inner", maintain_order="left").drop("row")
         if name == "kernels":
             captured = _reference(forest.captured_in[rows["at"].to_numpy()], first_id)
