@@ -1,0 +1,169 @@
+"""The bundle: whole or not there, equal after a round trip, refused where it cannot be understood."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.xsp_model.sample import sample_trace
+from xsp_model import XspError, bundle
+from xsp_model.schema import SCHEMA_VERSION, TABLES
+from xsp_model.upgrade import upgrade
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "sample.xsp"
+    bundle.write(sample_trace(), path)
+    return path
+
+
+def _edit_manifest(path: Path, **entries: object) -> None:
+    manifest = json.loads((path / bundle.MANIFEST).read_text())
+    (path / bundle.MANIFEST).write_text(json.dumps({**manifest, **entries}))
+
+
+def test_every_table_survives_the_round_trip(written: Path) -> None:
+    before, after = sample_trace(), bundle.read(written)
+    for name in TABLES:
+        assert after.table(name).equals(before.table(name)), name
+    assert after.row_count == before.row_count
+    assert after.levels == before.levels
+
+
+def test_the_same_trace_gives_the_same_bytes(written: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.xsp"
+    bundle.write(sample_trace(), again)
+    names = sorted(file.name for file in written.iterdir())
+    assert names == sorted(file.name for file in again.iterdir())
+    assert all((written / name).read_bytes() == (again / name).read_bytes() for name in names)
+
+
+def test_the_manifest_names_schema_sources_tools_and_rows(written: Path) -> None:
+    manifest = bundle.read_manifest(written)
+    assert manifest["schema_version"] == SCHEMA_VERSION
+    assert manifest["sources"] == [
+        {"run_id": 0, "source_path": "trace.json", "source_sha256": None, "source_bytes": None, "format": None}
+    ]
+    assert isinstance(manifest["tools"], dict)
+    assert "polars" in manifest["tools"]
+    assert isinstance(manifest["rows"], dict)
+    assert manifest["rows"]["spans"] == 6
+
+
+def test_an_older_bundle_is_replaced(written: Path) -> None:
+    bundle.write(sample_trace(), written)
+    assert bundle.read(written).row_count == 6
+    assert [p.name for p in written.parent.iterdir()] == ["sample.xsp"]
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _break_after_three_tables(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.write(sample_trace(), tmp_path / "sample.xsp")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_write_leaves_the_older_bundle(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _break_after_three_tables(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.write(sample_trace(), written)
+    assert [p.name for p in written.parent.iterdir()] == ["sample.xsp"]
+    assert bundle.read(written).row_count == 6
+
+
+def _break_after_three_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = pq.write_table, []
+
+    def write_table(*args: object, **kwargs: object) -> None:
+        calls.append(args)
+        if len(calls) > 3:
+            raise KeyboardInterrupt
+        real(*args, **kwargs)
+
+    monkeypatch.setattr(pq, "write_table", write_table)
+
+
+@pytest.mark.parametrize("name", ["notes", "data.json"])
+def test_what_is_no_bundle_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    target = tmp_path / name
+    if target.suffix:
+        target.write_text("precious")
+    else:
+        target.mkdir()
+        (target / "precious.txt").write_text("precious")
+    with pytest.raises(XspError, match="exists and is not a bundle"):
+        bundle.write(sample_trace(), target)
+    assert target.read_text() == "precious" if target.suffix else (target / "precious.txt").exists()
+
+
+def test_a_newer_version_is_refused_with_advice(written: Path) -> None:
+    _edit_manifest(written, schema_version=SCHEMA_VERSION + 1)
+    with pytest.raises(XspError, match=r"written by a newer XSP\. Install that version"):
+        bundle.read(written)
+
+
+def test_a_manifest_of_something_else_is_refused(written: Path) -> None:
+    _edit_manifest(written, format="holiday pictures")
+    with pytest.raises(XspError, match="not of an XSP bundle"):
+        bundle.read(written)
+
+
+def test_a_broken_manifest_is_refused(written: Path) -> None:
+    (written / bundle.MANIFEST).write_text("{")
+    with pytest.raises(XspError, match="manifest cannot be read"):
+        bundle.read(written)
+
+
+def test_a_missing_table_is_named(written: Path) -> None:
+    (written / "kernels.parquet").unlink()
+    with pytest.raises(XspError, match="lacks its table kernels"):
+        bundle.read(written)
+
+
+def test_a_cut_off_table_is_refused(written: Path) -> None:
+    table = written / "spans.parquet"
+    table.write_bytes(table.read_bytes()[:100])
+    with pytest.raises(XspError, match="a table of the bundle cannot be read"):
+        bundle.read(written)
+
+
+def test_an_earlier_version_is_upgraded_in_memory(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pq.read_table(written / "kernels.parquet").rename_columns(
+        ["registers" if name == "registers_per_thread" else name for name in TABLES["kernels"].schema.names]
+    )
+    pq.write_table(kernels, written / "kernels.parquet")
+    _edit_manifest(written, schema_version=SCHEMA_VERSION - 1)
+
+    def rename(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        names = ["registers_per_thread" if name == "registers" else name for name in tables["kernels"].schema.names]
+        return {**tables, "kernels": tables["kernels"].rename_columns(names)}
+
+    monkeypatch.setattr(bundle, "UPGRADES", {SCHEMA_VERSION - 1: rename})
+    after = bundle.read(written)
+    assert after.table("kernels").schema.names == TABLES["kernels"].schema.names
+    assert after.table("spans").equals(sample_trace().table("spans"))
+
+
+def test_a_version_nobody_can_upgrade_is_refused(written: Path) -> None:
+    _edit_manifest(written, schema_version=-3)
+    with pytest.raises(XspError, match="Convert the source files again"):
+        bundle.read(written)
+
+
+def test_upgrades_run_one_version_after_the_other() -> None:
+    def step(label: str) -> pa.Table:
+        return pa.table({label: [1]})
+
+    steps = {3: lambda t: {**t, "b": step("b")}, 4: lambda t: {**t, "c": step("c")}}
+    assert list(upgrade({"a": step("a")}, 3, steps, to=5)) == ["a", "b", "c"]
+    with pytest.raises(KeyError):
+        upgrade({}, 2, steps, to=5)

@@ -1,0 +1,87 @@
+"""Intervals, against a reference that counts instant by instant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsp_model import intervals
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Ints
+
+_PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(-3, 15)), max_size=12)
+Pairs = list[tuple[int, int]]
+
+
+def _arrays(pairs: Pairs) -> tuple[Ints, Ints]:
+    start = np.array([s for s, _ in pairs], dtype=np.int64)
+    return start, start + np.array([d for _, d in pairs], dtype=np.int64)
+
+
+def _instants(start: Ints, end: Ints) -> set[int]:
+    return {t for s, e in zip(start.tolist(), end.tolist(), strict=True) for t in range(s, e)}
+
+
+@given(_PAIRS)
+def test_merge_covers_the_same_instants_in_disjoint_sorted_intervals(pairs: Pairs) -> None:
+    start, end = _arrays(pairs)
+    first, last = intervals.merge(start, end)
+    assert _instants(first, last) == _instants(start, end)
+    assert (last > first).all()
+    assert (first[1:] > last[:-1]).all()
+
+
+@given(_PAIRS)
+def test_union_length_is_the_number_of_instants(pairs: Pairs) -> None:
+    start, end = _arrays(pairs)
+    assert intervals.union_length(start, end) == len(_instants(start, end))
+
+
+@given(_PAIRS, _PAIRS)
+def test_intersection_holds_the_common_instants(a: Pairs, b: Pairs) -> None:
+    left, right = intervals.merge(*_arrays(a)), intervals.merge(*_arrays(b))
+    first, last = intervals.intersection(left, right)
+    assert _instants(first, last) == _instants(*left) & _instants(*right)
+    assert (first[1:] > last[:-1]).all()
+
+
+@given(_PAIRS)
+def test_gaps_and_union_fill_the_window(pairs: Pairs) -> None:
+    start, end = _arrays(pairs)
+    covered, holes = _instants(start, end), _instants(*intervals.gaps(start, end))
+    window = set(range(min(covered), max(covered) + 1)) if covered else set()
+    assert covered | holes == window
+    assert not covered & holes
+
+
+@given(_PAIRS, st.integers(-(10**15), 10**15))
+def test_a_shift_of_time_shifts_the_union(pairs: Pairs, shift: int) -> None:
+    start, end = _arrays(pairs)
+    first, last = intervals.merge(start, end)
+    shifted = intervals.merge(start + shift, end + shift)
+    assert (shifted[0] == first + shift).all()
+    assert (shifted[1] == last + shift).all()
+
+
+def test_touching_intervals_join_and_empty_ones_vanish() -> None:
+    start, end = _arrays([(0, 5), (5, 5), (20, 0), (30, 1)])
+    first, last = intervals.merge(start, end)
+    assert first.tolist() == [0, 30]
+    assert last.tolist() == [10, 31]
+
+
+def test_nanoseconds_of_an_epoch_stay_exact() -> None:
+    epoch = 1_795_132_800_000_000_001
+    assert intervals.union_length(*_arrays([(epoch, 7), (epoch + 3, 9)])) == 12
+
+
+@pytest.mark.parametrize("function", [intervals.merge, intervals.gaps])
+def test_nothing_gives_nothing(function: object) -> None:
+    assert callable(function)
+    first, last = function(*_arrays([]))
+    assert len(first) == len(last) == 0

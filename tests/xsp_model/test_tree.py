@@ -1,0 +1,55 @@
+"""Walks up the span tree, against a walk span by span."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsp_model import tree
+
+
+@st.composite
+def _forests(draw: st.DrawFn) -> tuple[list[int], list[bool]]:
+    size = draw(st.integers(0, 14))
+    parents = [draw(st.integers(-1, place - 1)) for place in range(size)]
+    wanted = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    relabelled = draw(st.permutations(range(size)))
+    mixed = [-1] * size
+    for place, parent in enumerate(parents):
+        mixed[relabelled[place]] = relabelled[parent] if parent >= 0 else -1
+    return mixed, wanted
+
+
+def _chain(parents: list[int], place: int) -> list[int]:
+    chain = [place]
+    while parents[chain[-1]] >= 0:
+        chain.append(parents[chain[-1]])
+    return chain
+
+
+@given(_forests())
+def test_innermost_is_the_first_wanted_on_the_way_up(forest: tuple[list[int], list[bool]]) -> None:
+    parents, wanted = forest
+    expected = [next((p for p in _chain(parents, i) if wanted[p]), -1) for i in range(len(parents))]
+    found = tree.innermost(np.array(parents, dtype=np.int64), np.array(wanted, dtype=np.bool_))
+    assert found.tolist() == expected
+
+
+@given(_forests())
+def test_outermost_is_the_last_wanted_on_the_way_up(forest: tuple[list[int], list[bool]]) -> None:
+    parents, wanted = forest
+    expected = [next((p for p in reversed(_chain(parents, i)) if wanted[p]), -1) for i in range(len(parents))]
+    found = tree.outermost(np.array(parents, dtype=np.int64), np.array(wanted, dtype=np.bool_))
+    assert found.tolist() == expected
+
+
+def test_ancestors_go_up_one_generation_at_a_time() -> None:
+    generations = [up.tolist() for up in tree.ancestors(np.array([-1, 0, 1, 1]))]
+    assert generations == [[-1, 0, 1, 1], [-1, -1, 0, 0]]
+
+
+def test_a_cycle_is_an_error() -> None:
+    with pytest.raises(ValueError, match="cycle"):
+        list(tree.ancestors(np.array([1, 0])))
