@@ -1,0 +1,48 @@
+"""A11: device time of each layer beside its latency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.columns import (
+    COUNTER_COLUMNS,
+    KERNEL_DURATION,
+    KERNELS,
+    LAYER_INDEX,
+    LAYER_LATENCY,
+    LAYER_NAME,
+    LAYER_TYPE,
+    NON_KERNEL,
+    STEP,
+)
+from xsp_analyze.core import analysis
+from xsp_analyze.counters import derived
+from xsp_analyze.layer_kernels import layer_kernels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from xsp_analyze.view import View
+
+__all__ = ["kernel_by_layer"]
+
+
+@analysis(
+    "A11",
+    "kernels by layer",
+    needs=("layer", "kernel"),
+    columns=(
+        STEP,
+        LAYER_INDEX,
+        LAYER_NAME,
+        LAYER_TYPE,
+        LAYER_LATENCY,
+        KERNELS,
+        KERNEL_DURATION,
+        NON_KERNEL,
+        *COUNTER_COLUMNS,
+    ),
+)
+def kernel_by_layer(view: View) -> pl.LazyFrame:
+    """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
+    return derived(layer_kernels(view), view.ideal_intensity)

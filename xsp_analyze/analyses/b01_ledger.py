@@ -1,0 +1,46 @@
+"""B01: where each nanosecond of device time was attributed or lost, and what the trace could not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.coverage import ATTRIBUTIONS, attribution
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["ledger"]
+
+
+@analysis(
+    "B01",
+    "ledger",
+    needs=(),
+    columns=(
+        STEP,
+        Column("run_id", pl.Int64(), "The run it concerns; null: all.", role=Role.KEY),
+        Column("kind", pl.String(), "A place that device time went to, or a fixed word for a finding.", role=Role.KEY),
+        Column("severity", pl.String(), "info, warning or error.", role=Role.LABEL),
+        Column("count", pl.Float64(), "How many spans or events; of device time in a mean step: per step."),
+        Column("duration_ns", pl.Float64(), "Device time concerned, where that can be said.", "ns"),
+        Column("share", pl.Float64(), "Of all device time in the steps chosen, for the places it went to."),
+        Column("detail", pl.String(), "What was found, in one sentence.", role=Role.LABEL),
+        Column("advice", pl.String(), "What to do about it; empty: nothing is needed.", role=Role.LABEL),
+    ),
+)
+def ledger(view: View) -> pl.LazyFrame:
+    """One row a place that device time went to, in the order of attribution, then one a finding."""
+    rows, places = view.ledger, [str(a) for a in ATTRIBUTIONS]
+    if view.by:
+        findings = rows.filter(~pl.col("kind").is_in(places))
+        rows = pl.concat([attribution(view, view.by), findings], how="diagonal_relaxed")
+    is_place = pl.col("kind").is_in(places)
+    total = pl.col("duration_ns").filter(is_place).sum()
+    if view.by:
+        total = total.over(view.by)
+    share = pl.when(is_place & (total > 0)).then(pl.col("duration_ns") / total)
+    return rows.lazy().with_columns(share.alias("share"))

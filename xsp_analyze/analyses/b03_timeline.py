@@ -1,0 +1,63 @@
+"""B03: what each device did with its time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.timeline import MEASURES, breakdown
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["timeline"]
+
+
+def _time(name: str, doc: str) -> Column:
+    return Column(name, pl.Float64(), doc, "ns")
+
+
+@analysis(
+    "B03",
+    "timeline breakdown",
+    needs=("kernel",),
+    columns=(
+        STEP,
+        Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),
+        Column("device_id", pl.Int64(), "The device, as the framework numbers it.", role=Role.KEY),
+        _time("window_ns", "First start to last end of its activities."),
+        _time("busy_ns", "Time in which at least one activity ran."),
+        _time("idle_ns", "The rest of the window."),
+        _time("compute_ns", "Time in which a kernel (or whole graph) other than communication ran."),
+        _time("communication_ns", "Time in which a communication kernel (NCCL, RCCL) ran."),
+        _time("memory_ns", "Time in which a copy or fill ran."),
+        _time("compute_communication_ns", "Time in which compute and communication ran side by side."),
+        _time("exposed_communication_ns", "Communication while nothing computed."),
+        _time("exposed_memory_ns", "Copies and fills while nothing computed or communicated."),
+        Column("idle_share", pl.Float64(), "Idle time over the window."),
+    ),
+    figure=FigureSpec(
+        "stacked_bars",
+        x="device_id",
+        y=("compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns"),
+        title="Time of each device",
+    ),
+)
+def timeline(view: View) -> pl.LazyFrame:
+    """One row a run and device, in order; busy = compute + exposed communication + exposed memory."""
+    device = ["run_id", "device_id"]
+    if view.averaged:
+        parts = breakdown(view.activities, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
+        found = view.combine(parts, ["run", "device_id"], MEASURES).rename({"run": "run_id"})
+    else:
+        found = breakdown(view.activities, [*view.by, *device])
+    window = pl.col("window_ns")
+    return (
+        found.lazy()
+        .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
+        .with_columns(pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"))
+        .sort(*view.by, *device, nulls_last=True)
+    )

@@ -1,0 +1,99 @@
+"""B06: host and device time of every module, inclusive and its own, forward and backward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.module_tree import ModuleTree
+from xsp_analyze.module_work import module_work
+from xsp_model import Phase
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["module_tree"]
+
+_MODULE = ("module_path", "module_instance", "module_type")
+_ROW = (*_MODULE, "phase")
+_HOST = ("count", "host_ns", "self_host_ns")
+_DEVICE = ("device_sum_ns", "self_device_sum_ns", "activity_count", "self_activity_count")
+_PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
+
+
+@analysis(
+    "B06",
+    "module tree",
+    needs=("module",),
+    columns=(
+        STEP,
+        Column("module_instance", pl.String(), "The module, as the profiler names it: `Linear_3`.", role=Role.KEY),
+        Column("module_path", pl.String(), "Instances from the outermost down to it, joined by dots.", role=Role.KEY),
+        Column("module_type", pl.String(), "Its class: `Linear`.", role=Role.KEY),
+        Column("phase", pl.String(), "forward or recompute: in its own calls; backward: undoing them.", role=Role.KEY),
+        Column("depth", pl.Int64(), "How many modules it ran in.", role=Role.LABEL),
+        Column("count", pl.Float64(), "Its calls; for backward, the calls whose backward work was found."),
+        Column("host_ns", pl.Float64(), "Duration of its calls on the host; null for backward.", "ns"),
+        Column("self_host_ns", pl.Float64(), "Of that, outside the modules called in it.", "ns"),
+        Column("device_sum_ns", pl.Float64(), "Sum of the device work of it and of the modules called in it.", "ns"),
+        Column("self_device_sum_ns", pl.Float64(), "Of that, outside the modules called in it.", "ns"),
+        Column("activity_count", pl.Float64(), "Device activities that device_sum_ns sums."),
+        Column("self_activity_count", pl.Float64(), "Device activities that self_device_sum_ns sums."),
+    ),
+    figure=FigureSpec(
+        "icicle", x="module_path", y=("device_sum_ns",), title="Device time by module", color="module_type"
+    ),
+)
+def module_tree(view: View) -> pl.LazyFrame:
+    """One row a path of modules and phase, in order of first call, then forward, recompute, backward.
+
+    An instance called within itself counts once, on its outermost path.
+    """
+    tree = ModuleTree(view.trace)
+    work = _device(view, tree)
+    order = tree.calls.group_by(_MODULE).agg(pl.col("span_id", "depth").min())
+    keys = [*view.by, *_ROW]
+    phase = pl.col("phase").replace_strict(_PHASES, range(len(_PHASES)), return_dtype=pl.Int8)
+    return (
+        pl.concat([_host(view, tree), _backward_calls(view, work)], how="diagonal_relaxed")
+        .lazy()
+        .join(_summed(view, work).lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
+        .with_columns(pl.col("count", *_DEVICE).fill_null(0))
+        .join(order.lazy(), on=_MODULE, how="left", nulls_equal=True)
+        .sort(*view.by, "span_id", *_MODULE, phase)
+    )
+
+
+def _host(view: View, tree: ModuleTree) -> pl.DataFrame:
+    outermost = pl.col("duration_ns").filter(~pl.col("again")).sum()
+    per_step = tree.calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("count"),
+        outermost.alias("host_ns"),
+        pl.col("self_ns").sum().alias("self_host_ns"),
+    )
+    return view.combine(per_step, _ROW, _HOST)
+
+
+def _device(view: View, tree: ModuleTree) -> pl.DataFrame:
+    """One row a call, phase, run and step, with the module's names."""
+    one = (1 / pl.col("step_count")) if view.averaged else pl.lit(1, pl.Int64)
+    duration = pl.col("mean_ns") if view.averaged else pl.col("duration_ns")
+    work = module_work(tree, view.activities.with_columns(duration.alias("work_ns"), one.alias("work_count")))
+    return work.join(tree.calls.select("call", *_MODULE), on="call", how="left")
+
+
+def _backward_calls(view: View, work: pl.DataFrame) -> pl.DataFrame:
+    per_step = (
+        work.filter(pl.col("phase") == str(Phase.BACKWARD))
+        .group_by("run_id", "step", *_ROW, maintain_order=True)
+        .agg(pl.col("call").n_unique().cast(pl.Int64).alias("count"))
+    )
+    return view.combine(per_step, _ROW, ["count"])
+
+
+def _summed(view: View, work: pl.DataFrame) -> pl.DataFrame:
+    """The work of each row; of a mean step it is that of a step already."""
+    return work.group_by(*view.by, *_ROW).agg(pl.col(_DEVICE).sum())

@@ -1,0 +1,39 @@
+"""Every analysis, listed once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.analyses.a10_kernel_by_name import kernel_by_name
+from xsp_analyze.analyses.a11_kernel_by_layer import kernel_by_layer
+from xsp_analyze.analyses.a13_gpu_share_by_layer import gpu_share_by_layer
+from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
+from xsp_analyze.analyses.b01_ledger import ledger
+from xsp_analyze.analyses.b03_timeline import timeline
+from xsp_analyze.analyses.b06_module_tree import module_tree
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from xsp_analyze.core import Analysis
+
+__all__ = ["ANALYSES", "find"]
+
+ANALYSES: tuple[Analysis, ...] = (
+    kernel_by_name,
+    kernel_by_layer,
+    gpu_share_by_layer,
+    kernel_by_model,
+    ledger,
+    timeline,
+    module_tree,
+)
+"""In the order in which `xsp analyses` lists them."""
+
+
+def find(wanted: str) -> Analysis:
+    """The analysis with that id, however it is capitalised; XspError naming the known ones."""
+    for analysis in ANALYSES:
+        if analysis.id.lower() == wanted.lower():
+            return analysis
+    known = ", ".join(a.id for a in ANALYSES)
+    raise XspError(f"there is no analysis {wanted!r}", advice=f"Known analyses: {known}")

@@ -1,0 +1,50 @@
+"""Layers beside the device work that belongs to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.counters import counted
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_model import Attribution
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["GRAPH_REPLAY", "layer_kernels"]
+
+GRAPH_REPLAY = "graph replay"
+"""Name and type of the row that holds replayed device work which no layer can be given for."""
+
+
+def layer_kernels(view: View) -> pl.LazyFrame:
+    """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
+
+    non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where
+    graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer.
+    """
+    keys = [*view.by, *LAYER_KEY]
+    sums = (*counted(), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
+    work = view.executions.lazy().with_columns(pl.col("attribution").cast(pl.String))
+    in_layers = work.filter(pl.col("attribution") == str(Attribution.LAYER)).group_by(keys).agg(sums)
+    replays = (
+        work.filter(pl.col("attribution") == str(Attribution.GRAPH_REPLAY))
+        .with_columns(pl.lit(None, pl.Int64).alias("layer_index"))
+        .group_by(*view.by, "layer_index")
+        .agg(pl.lit(GRAPH_REPLAY).alias("layer_name"), pl.lit(GRAPH_REPLAY).alias("layer_type"), *sums)
+    )
+    latency = view.layers.lazy().select(*keys, pl.col("latency_ns").alias("layer_latency_ns"))
+    layers = latency.join(in_layers, on=keys, how="full", coalesce=True, nulls_equal=True)
+    return (
+        pl.concat([_as_text(layers), _as_text(replays)], how="diagonal_relaxed")
+        .with_columns(pl.col("duration_ns", "kernel_count").fill_null(0))
+        .rename({"duration_ns": "kernel_duration_ns"})
+        .with_columns((pl.col("layer_latency_ns") - pl.col("kernel_duration_ns")).alias("non_kernel_ns"))
+        .sort(keys, nulls_last=True)
+    )
+
+
+def _as_text(frame: pl.LazyFrame) -> pl.LazyFrame:
+    return frame.with_columns(pl.col("layer_name", "layer_type").cast(pl.String))

@@ -1,0 +1,86 @@
+"""How a device's time divides into compute, communication, memory traffic and idle, in exact ns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_model import Kind
+from xsp_model.intervals import intersection, merge
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = ["COMMUNICATION", "MEASURES", "breakdown"]
+
+COMMUNICATION = r"(?i)^(?:void )?(?:nccl|rccl|msccl)|nccl(?:Dev)?Kernel"
+"""Kernels that move data between devices, by name: NCCL before 2.19 `ncclKernel_...` (before 2.7
+`ncclAllReduceRingLLKernel_...`), since `ncclDevKernel_...`; RCCL and MSCCL likewise (their sources' kernel names)."""
+
+MEASURES = (
+    "window_ns",
+    "busy_ns",
+    "compute_ns",
+    "communication_ns",
+    "memory_ns",
+    "compute_communication_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+)
+"""What `breakdown` measures."""
+
+_COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]
+_COMPUTE, _COMMUNICATION, _MEMORY = range(3)
+
+
+def breakdown(activities: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """One row a value of the keys, in order: MEASURES in ns, each the length of a union of intervals.
+
+    `compute` is every kernel (or graph) that is not communication, `memory` copies and fills. What is exposed runs
+    while nothing earlier in that order does, so that busy = compute + exposed communication + exposed memory.
+    """
+    names = pl.col("name").cast(pl.String)
+    category = (
+        pl.when(pl.col("kind").cast(pl.String).is_in(_COPIES))
+        .then(_MEMORY)
+        .when(names.str.contains(COMMUNICATION))
+        .then(_COMMUNICATION)
+        .otherwise(_COMPUTE)
+    )
+    words = activities.select("kind", "name").unique().with_columns(category.alias("category"))
+    rows = (
+        activities.select(*keys, "kind", "name", "start_ns", "duration_ns")
+        .join(words, on=["kind", "name"], how="left")
+        .group_by(keys)
+        .agg("category", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+        .sort(keys, nulls_last=True)
+    )
+    found = [_measure(*(rows[c][i].to_numpy() for c in ("start_ns", "end_ns", "category"))) for i in range(rows.height)]
+    return rows.select(keys).hstack(pl.DataFrame(found, schema=dict.fromkeys(MEASURES, pl.Int64), orient="row"))
+
+
+def _measure(start: Ints, end: Ints, category: Ints) -> tuple[int, ...]:
+    compute, communication, memory = (_union(start, end, category == c) for c in range(3))
+    working = merge(np.concatenate((compute[0], communication[0])), np.concatenate((compute[1], communication[1])))
+    both = _length(intersection(compute, communication))
+    hidden = _length(intersection(working, memory))
+    return (
+        int(end.max() - start.min()),
+        _length(working) + _length(memory) - hidden,
+        _length(compute),
+        _length(communication),
+        _length(memory),
+        both,
+        _length(communication) - both,
+        _length(memory) - hidden,
+    )
+
+
+def _union(start: Ints, end: Ints, wanted: Bools) -> tuple[Ints, Ints]:
+    return merge(start[wanted], end[wanted])
+
+
+def _length(union: tuple[Ints, Ints]) -> int:
+    return int((union[1] - union[0]).sum())
