@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp_analyze.analyses.a01_model_information import model_information
+from xsp_analyze.analyses.a02_layer_information import layer_information
+from xsp_analyze.analyses.a03_layer_latency import layer_latency
+from xsp_analyze.analyses.a04_layer_memory import layer_memory
+from xsp_analyze.analyses.a05_layer_type_distribution import layer_type_distribution
+from xsp_analyze.analyses.a06_layer_latency_by_type import layer_latency_by_type
+from xsp_analyze.analyses.a07_layer_memory_by_type import layer_memory_by_type
+from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.analyses.a10_kernel_by_name import kernel_by_name
 from xsp_analyze.analyses.a11_kernel_by_layer import kernel_by_layer
 from xsp_analyze.analyses.a13_gpu_share_by_layer import gpu_share_by_layer
@@ -11,6 +19,7 @@ from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
 from xsp_analyze.analyses.b01_ledger import ledger
 from xsp_analyze.analyses.b03_timeline import timeline
 from xsp_analyze.analyses.b06_module_tree import module_tree
+from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -19,6 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["ANALYSES", "find"]
 
 ANALYSES: tuple[Analysis, ...] = (
+    model_information,
+    layer_information,
+    layer_latency,
+    layer_memory,
+    layer_type_distribution,
+    layer_latency_by_type,
+    layer_memory_by_type,
+    kernel_information,
     kernel_by_name,
     kernel_by_layer,
     gpu_share_by_layer,
@@ -26,6 +43,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ledger,
     timeline,
     module_tree,
+    *NSYS_REPORTS,
 )
 """In the order in which `xsp analyses` lists them."""
 

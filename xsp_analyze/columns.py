@@ -7,9 +7,25 @@ import polars as pl
 from xsp_analyze.core import Column, Role
 
 __all__ = [
-    "BATCH_SIZE", "COUNT", "COUNTER_COLUMNS", "DURATION", "KERNELS", "KERNEL_DURATION", "KERNEL_NAME", "KIND",
-    "LAYER_INDEX", "LAYER_LATENCY", "LAYER_NAME", "LAYER_TYPE", "MODEL_SHARE", "NON_KERNEL", "STEP",
-]  # fmt: skip
+    "ALLOCATED",
+    "BATCH_SIZE",
+    "COUNT",
+    "COUNTER_COLUMNS",
+    "DURATION",
+    "KERNELS",
+    "KERNEL_DURATION",
+    "KERNEL_NAME",
+    "KIND",
+    "LATENCY",
+    "LAYER_INDEX",
+    "LAYER_LATENCY",
+    "LAYER_NAME",
+    "LAYER_TYPE",
+    "MODEL_SHARE",
+    "NON_KERNEL",
+    "STEP",
+    "TYPE_KEY",
+]
 
 STEP = Column("step", pl.Int64(), "Number of the step, where each is answered for itself.", role=Role.KEY)
 LAYER_INDEX = Column("layer_index", pl.Int64(), "The layer, in order of first own operator.", role=Role.KEY)
@@ -32,6 +48,19 @@ LAYER_LATENCY = Column(
     "Time of the layer's calls outside the layers inside it: on the host in a serialised run, else on the device.",
     "ns",
 )
+LATENCY = Column(
+    "latency_ns",
+    pl.Float64(),
+    "Time outside the layers inside it: on the host in a serialised run, else on the device (see the provenance).",
+    "ns",
+)
+ALLOCATED = Column(
+    "allocated_bytes",
+    pl.Float64(),
+    "Memory allocated in its calls outside the layers inside it; null: not recorded.",
+    "byte",
+)
+TYPE_KEY = Column("layer_type", pl.String(), "What kind of layer.", role=Role.KEY)
 KERNELS = Column("kernel_count", pl.Float64(), "Device activities; in a mean step, per step on average.")
 KERNEL_DURATION = Column(
     "kernel_duration_ns", pl.Float64(), "Sum of the durations of its device work, backward work included.", "ns"

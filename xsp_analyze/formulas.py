@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_model.arrays import Floats, Ints
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "flop_per_s",
     "is_memory_bound",
     "known_sum",
+    "share_of_sum",
     "throughput_per_s",
     "trimmed_count",
     "trimmed_mean",
@@ -49,6 +52,12 @@ def trimmed_mean(value: pl.Expr) -> pl.Expr:
 def known_sum(value: pl.Expr) -> pl.Expr:
     """The sum of the known values; null where none is known."""
     return pl.when(value.count() > 0).then(value.sum())
+
+
+def share_of_sum(column: str, by: Sequence[str] = ()) -> pl.Expr:
+    """Each row's part of the column's sum (over the rows with the same `by`); null where that is 0 or unknown."""
+    total = pl.col(column).sum().over(by) if by else pl.col(column).sum()
+    return pl.when(total > 0).then(pl.col(column) / total)
 
 
 def weighted_mean(value: pl.Expr, weight: pl.Expr) -> pl.Expr:

@@ -28,7 +28,7 @@ __all__ = ["ledger"]
         Column("count", pl.Float64(), "How many spans or events; of device time in a mean step: per step."),
         Column("duration_ns", pl.Float64(), "Device time concerned, where that can be said.", "ns"),
         Column("share", pl.Float64(), "Of all device time in the steps chosen, for the places it went to."),
-        Column("detail", pl.String(), "What was found, in one sentence.", role=Role.LABEL),
+        Column("detail", pl.String(), "What was found, in one sentence.", role=Role.KEY),
         Column("advice", pl.String(), "What to do about it; empty: nothing is needed.", role=Role.LABEL),
     ),
 )

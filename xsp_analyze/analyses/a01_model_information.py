@@ -1,0 +1,79 @@
+"""A01: latency and throughput of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.columns import BATCH_SIZE, STEP
+from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
+from xsp_analyze.model_time import model_latency
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["model_information"]
+
+
+@analysis(
+    "A01",
+    "model information",
+    needs=("spans",),
+    columns=(
+        STEP,
+        BATCH_SIZE,
+        Column(
+            "latency_ns",
+            pl.Float64(),
+            "Trimmed mean of the step durations; the sum or the trace's extent where it is taken whole.",
+            "ns",
+        ),
+        Column("median_ns", pl.Float64(), "Median of the step durations.", "ns"),
+        Column(
+            "low_ns", pl.Float64(), "Lower end of the 95 % bootstrap interval of latency; null below 3 steps.", "ns"
+        ),
+        Column("high_ns", pl.Float64(), "Upper end of that interval.", "ns"),
+        Column("latency_per_input_ns", pl.Float64(), "Latency over batch size; null without one.", "ns"),
+        Column("throughput_per_s", pl.Float64(), "Inputs per second; null without a batch size.", "1/s"),
+        Column("durations", pl.List(pl.Int64()), "Duration of every step, run by run, in order.", "ns"),
+        Column(
+            "is_optimal",
+            pl.Boolean(),
+            "The first batch size whose doubling raises throughput by 5 % or less; null: none was doubled.",
+        ),
+    ),
+    figure=FigureSpec(
+        "scatter", x="batch_size", y=("throughput_per_s", "latency_ns"), title="Throughput and latency by batch size"
+    ),
+)
+def model_information(view: View) -> pl.LazyFrame:
+    """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
+    keys = [*view.by, "batch_size"]
+    durations = view.run_latencies.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
+    rows = model_latency(view.run_latencies, keys).join(durations, on=keys, nulls_equal=True)
+    batch, latency = pl.col("batch_size"), pl.col("latency_ns")
+    rows = rows.with_columns(
+        pl.col("durations").list.median().alias("median_ns"),
+        (latency / batch).alias("latency_per_input_ns"),
+        throughput_per_s(batch, latency).alias("throughput_per_s"),
+    ).sort(keys, nulls_last=True)
+    return rows.with_columns(*_intervals(view, rows), _optimal(view, rows)).lazy()
+
+
+def _intervals(view: View, rows: pl.DataFrame) -> list[pl.Series]:
+    """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
+    ends = [bootstrap_interval(np.asarray([durations])) for durations in rows["durations"].to_list()]
+    known = [(float(low[0]), float(high[0])) if view.averaged else (None, None) for low, high in ends]
+    return [
+        pl.Series(name, [pair[at] for pair in known], dtype=pl.Float64).fill_nan(None)
+        for at, name in enumerate(("low_ns", "high_ns"))
+    ]
+
+
+def _optimal(view: View, rows: pl.DataFrame) -> pl.Expr:
+    measured = {b: t for b, t in rows.select("batch_size", "throughput_per_s").iter_rows() if b is not None}
+    best = None if view.by else first_saturating_batch({b: t for b, t in measured.items() if t is not None})
+    return (pl.col("batch_size") == pl.lit(best, dtype=pl.Int64)).alias("is_optimal")

@@ -1,0 +1,52 @@
+"""A02: what each layer is, how long it takes and what it allocates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import ALLOCATED, LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, MODEL_SHARE, STEP
+from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.layer_spread import layer_intervals
+from xsp_analyze.layer_time import LAYER_KEY
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["layer_information"]
+
+
+@analysis(
+    "A02",
+    "layer information",
+    needs=("layer",),
+    columns=(
+        STEP,
+        LAYER_INDEX,
+        LAYER_NAME,
+        LAYER_TYPE,
+        Column("path", pl.String(), "Names from the outermost enclosing layer down to it.", role=Role.LABEL),
+        Column("shapes", pl.String(), "Input shapes of its first operator, as JSON; null: unknown.", role=Role.LABEL),
+        Column("dtypes", pl.String(), "Input types of its first operator, as JSON; null: unknown.", role=Role.LABEL),
+        Column("call_count", pl.Float64(), "Its calls; in a mean step, per step on average."),
+        LATENCY,
+        Column(
+            "low_ns", pl.Float64(), "Lower end of the 95 % bootstrap interval of latency; null below 3 steps.", "ns"
+        ),
+        Column("high_ns", pl.Float64(), "Upper end of that interval.", "ns"),
+        MODEL_SHARE,
+        ALLOCATED,
+    ),
+)
+def layer_information(view: View) -> pl.LazyFrame:
+    """One row a layer, in order of first own operator."""
+    rows = view.layers.join(layer_intervals(view), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
+    return (
+        view.with_model(rows.lazy())
+        .with_columns(
+            pl.col("layer_name", "layer_type", "path").cast(pl.String),
+            (pl.col("latency_ns") / pl.col("model_ns")).alias("model_share"),
+        )
+        .sort(*view.by, *LAYER_KEY, nulls_last=True)
+    )

@@ -1,0 +1,49 @@
+"""A03: latency of each layer and its spread over steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.layer_spread import layer_quartiles
+from xsp_analyze.layer_time import LAYER_KEY
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["layer_latency"]
+
+
+def _spread(name: str, what: str) -> Column:
+    return Column(name, pl.Float64(), f"{what} over steps (of all runs); null where no steps are averaged.", "ns")
+
+
+@analysis(
+    "A03",
+    "layer latency",
+    needs=("layer",),
+    columns=(
+        STEP,
+        LAYER_INDEX,
+        LAYER_NAME,
+        LAYER_TYPE,
+        LATENCY,
+        _spread("min_ns", "Least"),
+        _spread("q1_ns", "First quartile"),
+        _spread("median_ns", "Median"),
+        _spread("q3_ns", "Third quartile"),
+        _spread("max_ns", "Most"),
+    ),
+    figure=FigureSpec("bars", x="layer_index", y=("latency_ns",), title="Latency by layer", color="layer_type"),
+)
+def layer_latency(view: View) -> pl.LazyFrame:
+    """One row a layer, in order of first own operator."""
+    rows = view.layers.join(layer_quartiles(view), on=LAYER_KEY, how="left", nulls_equal=True)
+    return (
+        rows.lazy()
+        .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+        .sort(*view.by, *LAYER_KEY, nulls_last=True)
+    )

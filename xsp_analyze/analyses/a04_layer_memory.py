@@ -1,0 +1,29 @@
+"""A04: memory that each layer allocates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import ALLOCATED, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.core import FigureSpec, analysis
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["layer_memory"]
+
+
+@analysis(
+    "A04",
+    "layer memory",
+    needs=("layer",),
+    columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, ALLOCATED),
+    figure=FigureSpec(
+        "bars", x="layer_index", y=("allocated_bytes",), title="Memory allocated by layer", color="layer_type"
+    ),
+)
+def layer_memory(view: View) -> pl.LazyFrame:
+    """One row a layer, in order of first own operator."""
+    return view.layers.lazy().with_columns(pl.col("layer_name", "layer_type").cast(pl.String))

@@ -1,0 +1,34 @@
+"""A06: latency of the layers of each type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import LATENCY, STEP, TYPE_KEY
+from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.formulas import share_of_sum
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["layer_latency_by_type"]
+
+
+@analysis(
+    "A06",
+    "layer latency by type",
+    needs=("layer",),
+    columns=(STEP, TYPE_KEY, LATENCY, Column("share", pl.Float64(), "Of the sum over all layers.")),
+    figure=FigureSpec("bars", x="layer_type", y=("latency_ns",), title="Latency by layer type"),
+)
+def layer_latency_by_type(view: View) -> pl.LazyFrame:
+    """One row a layer type, longest first, then by name."""
+    return (
+        view.layers.lazy()
+        .group_by(*view.by, pl.col("layer_type").cast(pl.String))
+        .agg(pl.col("latency_ns").sum())
+        .with_columns(share_of_sum("latency_ns", view.by).alias("share"))
+        .sort(*view.by, -pl.col("latency_ns"), "layer_type")
+    )

@@ -1,0 +1,34 @@
+"""A07: memory that the layers of each type allocate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import ALLOCATED, STEP, TYPE_KEY
+from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.formulas import known_sum, share_of_sum
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["layer_memory_by_type"]
+
+
+@analysis(
+    "A07",
+    "layer memory by type",
+    needs=("layer",),
+    columns=(STEP, TYPE_KEY, ALLOCATED, Column("share", pl.Float64(), "Of the sum over all layers.")),
+    figure=FigureSpec("bars", x="layer_type", y=("allocated_bytes",), title="Memory allocated by layer type"),
+)
+def layer_memory_by_type(view: View) -> pl.LazyFrame:
+    """One row a layer type, most memory first, unknown last, then by name."""
+    return (
+        view.layers.lazy()
+        .group_by(*view.by, pl.col("layer_type").cast(pl.String))
+        .agg(known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"))
+        .with_columns(share_of_sum("allocated_bytes", view.by).alias("share"))
+        .sort(*view.by, -pl.col("allocated_bytes"), "layer_type", nulls_last=True)
+    )
