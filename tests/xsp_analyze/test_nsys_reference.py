@@ -1,0 +1,44 @@
+"""The reports of nsys on the real files equal what NVIDIA's own nsys 2023.4.4 printed."""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.xsp_analyze.nsys_answers import differences, parse
+from xsp_analyze.analyses.nsys import NSYS_REPORTS
+from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_analyze.core import Analysis
+
+FILES = (
+    "cloverleaf.a100.nsys2024_5",
+    "h100_fsdp_2gpu.nsys2026_2",
+    "h100_mfu_before_2gpu.nsys2026_2",
+    "saxpy_mpi.a100.nsys2022_2",
+)
+
+
+@cache
+def _view(path: Path) -> View:
+    return View(convert([path], Options()))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("report", NSYS_REPORTS, ids=lambda r: r.id)
+@pytest.mark.parametrize("name", FILES)
+def test_the_report_equals_nsys(real_dir: Path, name: str, report: Analysis) -> None:
+    answer = real_dir / "reference" / "nsys_stats" / name / f"{report.id}.csv.gz"
+    theirs = parse(gzip.decompress(answer.read_bytes()).decode())
+    if theirs is None:
+        pytest.skip("nsys itself skipped this report")
+    table = report.function(_view(real_dir / "nsys" / f"{name}.sqlite")).collect()
+    assert differences(report, table, theirs) == []

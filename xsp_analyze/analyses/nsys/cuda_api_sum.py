@@ -1,0 +1,38 @@
+"""`nsys stats`' CUDA API summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import api_calls, printed_api_name
+from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_columns
+from xsp_analyze.core import Role, analysis
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["cuda_api_sum"]
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The report's rows; calls are told apart by the name as recorded, of which less is printed."""
+    found = summary(api_calls(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
+    return found.with_columns(printed_api_name())
+
+
+@analysis(
+    "cuda_api_sum",
+    "CUDA API summary",
+    needs=("runtime",),
+    columns=(
+        *time_columns("the durations of the calls", "Num Calls"),
+        name_column("name", "Name of the function; versions of it are rows of their own.", "Name", role=Role.LABEL),
+    ),
+    by_step=False,
+)
+def cuda_api_sum(view: View) -> pl.LazyFrame:
+    """One row a function, most total time first, then by its name as recorded."""
+    return table(view.trace)

@@ -1,0 +1,37 @@
+"""`nsys stats`' CUDA GPU kernel summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import kernels
+from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_columns
+from xsp_analyze.core import analysis
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["cuda_gpu_kern_sum"]
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The report's rows."""
+    return summary(kernels(trace), ["name"]).sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
+
+
+@analysis(
+    "cuda_gpu_kern_sum",
+    "CUDA GPU kernel summary",
+    needs=("kernels",),
+    columns=(
+        *time_columns("the durations of the kernels", "Instances"),
+        name_column("name", "Name of the kernel.", "Name"),
+    ),
+    by_step=False,
+)
+def cuda_gpu_kern_sum(view: View) -> pl.LazyFrame:
+    """One row a kernel name, most total time first, then fewest instances, then by name."""
+    return table(view.trace)

@@ -1,0 +1,37 @@
+"""`nsys stats`' CUDA GPU memory operation summary by time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import copies
+from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_columns
+from xsp_analyze.core import analysis
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["cuda_gpu_mem_time_sum"]
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The report's rows."""
+    return summary(copies(trace), ["operation"]).sort(-pl.col("total_ns"), maintain_order=True)
+
+
+@analysis(
+    "cuda_gpu_mem_time_sum",
+    "CUDA GPU memory operations by time",
+    needs=("copies",),
+    columns=(
+        *time_columns("the durations of the operations", "Count"),
+        name_column("operation", "Kind of copy, or fill.", "Operation"),
+    ),
+    by_step=False,
+)
+def cuda_gpu_mem_time_sum(view: View) -> pl.LazyFrame:
+    """One row a kind of copy or fill, most total time first, then by name."""
+    return table(view.trace)

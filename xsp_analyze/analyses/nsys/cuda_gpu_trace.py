@@ -1,0 +1,116 @@
+"""`nsys stats`' CUDA GPU trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import copies, kernels
+from xsp_analyze.analyses.nsys.statistics import integer, name_column
+from xsp_analyze.core import Column, Role, analysis
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["cuda_gpu_trace"]
+
+_NS_PER_S = 1_000_000_000
+_ORDER = {str(kind): place for place, kind in enumerate((Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET))}
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The report's rows, with start_ns on the source's own clock."""
+    moved = copies(trace).with_columns(
+        pl.col("operation").alias("name"),
+        # nsys puts the memory that a memset filled under the source.
+        *_where("source_kind", pl.coalesce("source_kind", "destination_kind")),
+        *_where("destination_kind", pl.lit(None, dtype=pl.String)),
+        # In whole bytes per second and byte, as nsys computes it.
+        (pl.col("bytes") * (_NS_PER_S // _positive("duration_ns"))).alias("byte_per_s"),
+    )
+    rows = pl.concat([kernels(trace), moved], how="diagonal_relaxed")
+    return _named_device(trace, _on_source_clock(trace, rows)).sort(
+        "start_ns", pl.col("kind").replace_strict(_ORDER, return_dtype=pl.Int64), "span_id"
+    )
+
+
+def _where(name: str, of_memset: pl.Expr) -> tuple[pl.Expr]:
+    return (pl.when(pl.col("kind") == Kind.MEMSET).then(of_memset).otherwise(pl.col(name)).alias(name),)
+
+
+def _positive(name: str) -> pl.Expr:
+    return pl.when(pl.col(name) > 0).then(pl.col(name))
+
+
+def _on_source_clock(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+    origins = trace.scan("runs").select("run_id", "clock_origin_ns")
+    joined = rows.join(origins, on="run_id", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("start_ns") + pl.col("clock_origin_ns"), pl.col("correlation_id").fill_null(0))
+
+
+def _named_device(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+    known = trace.scan("devices").select("run_id", "device_id", "process_id", pl.col("name").alias("device_name"))
+    own = known.filter(pl.col("process_id").is_not_null())
+    common = known.filter(pl.col("process_id").is_null()).drop("process_id").unique(["run_id", "device_id"])
+    rows = rows.join(own, on=["run_id", "device_id", "process_id"], how="left", maintain_order="left")
+    rows = rows.join(common, on=["run_id", "device_id"], how="left", maintain_order="left", suffix="_common")
+    name = pl.coalesce("device_name", "device_name_common", pl.lit(""))
+    return rows.with_columns(pl.format("{} ({})", name, "device_id").alias("device"), _no_green_context())
+
+
+def _no_green_context() -> pl.Expr:
+    return pl.lit(None, dtype=pl.Int64).alias("green_context_id")
+
+
+@analysis(
+    "cuda_gpu_trace",
+    "CUDA GPU trace",
+    needs=("kernel",),
+    columns=(
+        integer("start_ns", "Start on the profiler's own clock.", "Start (ns)", role=Role.KEY, unit="ns"),
+        integer("duration_ns", "Duration.", "Duration (ns)", unit="ns"),
+        integer("correlation_id", "Ties it to its launch; 0: none.", "CorrId", role=Role.LABEL),
+        *(
+            integer(
+                f"{what}_{axis}", f"{what.capitalize()} size along {axis}.", f"{what[0].upper()}{short}{axis.upper()}"
+            )
+            for what, short in (("grid", "rd"), ("block", "lk"))
+            for axis in "xyz"
+        ),
+        integer("registers_per_thread", "Registers each thread used.", "Reg/Trd"),
+        Column(
+            "static_shared_bytes",
+            pl.Int64(),
+            "Static shared memory per block.",
+            "byte",
+            header="StcSMem (MB)",
+            decimals=3,
+        ),
+        Column(
+            "dynamic_shared_bytes",
+            pl.Int64(),
+            "Dynamic shared memory per block.",
+            "byte",
+            header="DymSMem (MB)",
+            decimals=3,
+        ),
+        Column("bytes", pl.Int64(), "Bytes copied or filled.", "byte", header="Bytes (MB)", decimals=3),
+        Column("byte_per_s", pl.Int64(), "Bytes per second.", "byte/s", header="Throughput (MB/s)", decimals=3),
+        name_column("source_kind", "Memory read from; for a memset, memory filled.", "SrcMemKd", role=Role.LABEL),
+        name_column("destination_kind", "Memory copied to.", "DstMemKd", role=Role.LABEL),
+        name_column("device", "Name of the device and its number.", "Device"),
+        integer("context_id", "The device context.", "Ctx", role=Role.KEY),
+        integer(
+            "green_context_id", "The green context; not in our model, so always unknown.", "GreenCtx", role=Role.LABEL
+        ),
+        integer("stream_id", "The stream.", "Strm", role=Role.KEY),
+        name_column("name", "Name of the kernel, copy or fill.", "Name"),
+    ),
+    by_step=False,
+)
+def cuda_gpu_trace(view: View) -> pl.LazyFrame:
+    """One row a kernel, copy or fill, in order of start; at the same time kernels, then copies, then fills."""
+    return table(view.trace)

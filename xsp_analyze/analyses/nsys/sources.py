@@ -1,0 +1,87 @@
+"""Rows of a trace as the reports of nsys take them: kernels, copies, API calls, ranges and launches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_model import Kind, Level
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+
+__all__ = ["api_calls", "copies", "kernels", "launches", "printed_api_name", "ranges"]
+
+_LAUNCH = ("run_id", "process_id", "correlation_id")
+
+
+def _spans(trace: Trace) -> pl.LazyFrame:
+    words = ("level", "kind", "name")
+    return trace.scan("spans").with_columns(pl.col(words).cast(pl.String))
+
+
+def kernels(trace: Trace) -> pl.LazyFrame:
+    """One row a kernel, its launch geometry beside it."""
+    spans = _spans(trace).filter(pl.col("kind") == Kind.KERNEL)
+    return spans.join(trace.scan("kernels"), on="span_id", how="left", maintain_order="left")
+
+
+def copies(trace: Trace) -> pl.LazyFrame:
+    """One row a copy or fill, named `[CUDA memcpy Host-to-Device]` or `[CUDA memset]`, with its bytes."""
+    spans = _spans(trace).filter(pl.col("kind").is_in([Kind.MEMCPY, Kind.MEMSET]))
+    words = ("copy_kind", "source_kind", "destination_kind")
+    details = trace.scan("copies").with_columns(pl.col(words).cast(pl.String))
+    operation = (
+        pl.when(pl.col("kind") == Kind.MEMSET)
+        .then(pl.lit("[CUDA memset]"))
+        .otherwise(pl.format("[CUDA memcpy {}]", pl.col("copy_kind").fill_null("Unknown")))
+    )
+    joined = spans.join(details, on="span_id", how="left", maintain_order="left")
+    return joined.with_columns(operation.alias("operation"))
+
+
+def api_calls(trace: Trace) -> pl.LazyFrame:
+    """One row a call of the CUDA runtime or driver, `name` as recorded."""
+    return _spans(trace).filter(pl.col("level") == Level.RUNTIME, pl.col("kind") == Kind.CALL)
+
+
+def printed_api_name(name: str = "name") -> pl.Expr:
+    """The name as nsys 2023.4 prints it: `_v7000` goes; `_v11060`, being longer, stays."""
+    return pl.col(name).str.replace(r"_v.{4}$", "")
+
+
+def launches(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
+    """One row an activity and call that launched it (two where runtime and driver were both recorded).
+
+    `work` is rows of `spans`; the call's columns are call_name, thread_id, call_start_ns and call_end_ns.
+    """
+    calls = api_calls(trace).select(
+        *_LAUNCH,
+        "thread_id",
+        pl.col("span_id").alias("call_id"),
+        pl.col("name").alias("call_name"),
+        pl.col("start_ns").alias("call_start_ns"),
+        (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).alias("call_end_ns"),
+    )
+    return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
+
+
+def ranges(trace: Trace) -> pl.LazyFrame:
+    """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last."""
+    details = trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
+    named = pl.when(pl.col("domain").is_null()).then("text").otherwise(pl.col("domain") + ":" + pl.col("text"))
+    end = pl.col("start_ns") + pl.col("duration_ns")
+    last = pl.max_horizontal(pl.col("start_ns").max(), end.max()).over("run_id")
+    spans = trace.scan("spans").select("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
+    return details.join(spans, on="span_id", maintain_order="left").select(
+        "run_id",
+        "process_id",
+        "thread_id",
+        "start_ns",
+        end.fill_null(last).alias("end_ns"),
+        pl.coalesce("range_id", "span_id").alias("range_id"),
+        named.alias("range_name"),
+        "style",
+        "end_thread_id",
+    )
