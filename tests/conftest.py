@@ -12,6 +12,11 @@ __all__: list[str] = []
 _REPO = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --update-golden."""
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew; then read the diff")
+
+
 @pytest.fixture(scope="session")
 def real_dir() -> Path:
     """The folder of real traces beside the checkout; the test is skipped where there is none."""
