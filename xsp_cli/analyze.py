@@ -121,7 +121,6 @@ def _run(wanted: Sequence[Analysis], view: View, progress: Progress) -> list[Res
 def _run_all(view: View, progress: Progress) -> list[Result]:
     """Every analysis whose levels the trace holds; one line says which were left out."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
-
     from xsp_model import XspError  # noqa: PLC0415
 
     results, skipped = [], []

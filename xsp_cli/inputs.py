@@ -62,7 +62,6 @@ def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
     from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for numba)
-
     from xsp_ingest.ingester import Options  # noqa: PLC0415
 
     options = Options(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column, Result
 
-__all__ = ["ShownColumn", "clean", "ledger_lines", "provenance_line", "shown_columns", "unknown_columns"]
+__all__ = ["ShownColumn", "clean", "heading", "ledger_lines", "provenance_line", "shown_columns", "unknown_columns"]
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " "}
 _UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
@@ -60,8 +60,12 @@ def _shown(column: Column, series: pl.Series) -> ShownColumn:
     is_number, values = series.dtype.is_numeric(), series.to_list()
     scale = scale_of(column, values) if is_number else None
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in values]
-    heading = _UNIT_IN_HEADER.sub("", column.header) if column.header else _words(column.name)
-    return ShownColumn(heading, scale.unit if scale else "", is_number, column.role is Role.KEY, cells)
+    return ShownColumn(heading(column), scale.unit if scale else "", is_number, column.role is Role.KEY, cells)
+
+
+def heading(column: Column) -> str:
+    """What stands over the column, without its unit."""
+    return _UNIT_IN_HEADER.sub("", column.header) if column.header else _words(column.name)
 
 
 def _text(value: object) -> str:

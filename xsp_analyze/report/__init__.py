@@ -1,0 +1,49 @@
+"""The report: one self-contained HTML page about a trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.report import detail, overview
+from xsp_analyze.report.answers import Answers
+from xsp_analyze.report.page import page
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+
+__all__ = ["render"]
+
+_FOOTER = (
+    "Numbers are shown rounded; rest the pointer on one to read it exactly. This page holds all it needs and loads"
+    " nothing. A dash stands for what the trace does not say."
+)
+
+
+def render(trace: Trace) -> str:
+    """The page as HTML; sections that the trace has nothing for say so in a sentence."""
+    answers = Answers(trace)
+    sections = (
+        overview.ledger(answers),
+        overview.model(answers),
+        detail.time_by_path(answers),
+        detail.layers(answers),
+        detail.gpu_by_layer(answers),
+        detail.layer_types(answers),
+        detail.kernels(answers),
+        detail.devices(answers),
+        detail.modules(answers),
+    )
+    title = _title(answers)
+    data = {
+        "title": title,
+        "short": overview.in_short(answers),
+        "measured": overview.measured(answers),
+        "sections": sections,
+        "footer": _FOOTER,
+    }
+    return page(data, f"{title} - XSP")
+
+
+def _title(answers: Answers) -> str:
+    names = [str(run["model"] or run["source_path"]) for run in answers.summary.runs]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

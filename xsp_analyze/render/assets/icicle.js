@@ -1,0 +1,111 @@
+// An icicle: parents above, children below, widths in proportion to time. A click makes a box as wide as the page.
+const ROW_HEIGHT = 25;
+const LEAST_WIDTH = 1.5;
+const KINDS = [["layer", "layer"], ["operator", "operator"], ["kernel", "kernel"], ["memcpy", "copy or fill"], ["outside", "in no layer"]];
+
+function drawIcicle(block) {
+  const children = block.parent.map(() => []);
+  block.parent.forEach((parent, node) => { if (parent >= 0) children[parent].push(node); });
+  const total = block.time[0];
+  const nameOf = (node) => block.names[block.name[node]];
+  let focus = 0;
+  let width = 0;
+
+  const crumbs = make("div", { class: "crumbs", "aria-label": "Path to the box in view" });
+  const field = make("div", { class: "icicle" });
+  const told = make("div", { class: "told", "aria-live": "polite" });
+
+  function pathTo(node) {
+    const path = [];
+    for (let at = node; at >= 0; at = block.parent[at]) path.unshift(at);
+    return path;
+  }
+
+  // Boxes to draw: those above the focus and it at full width, below it what is wide enough to see.
+  function boxes() {
+    const path = pathTo(focus);
+    const found = path.map((node, depth) => ({ node, depth, left: 0, share: 1, above: node !== focus }));
+    const stack = [{ node: focus, depth: path.length - 1, left: 0, share: 1 }];
+    while (stack.length) {
+      const box = stack.pop();
+      let left = box.left;
+      for (const child of children[box.node]) {
+        const share = block.time[focus] ? block.time[child] / block.time[focus] : 0;
+        if (share * width >= LEAST_WIDTH) {
+          const below = { node: child, depth: box.depth + 1, left, share, above: false };
+          found.push(below);
+          stack.push(below);
+        }
+        left += share;
+      }
+    }
+    return found;
+  }
+
+  function drawBox({ node, depth, left, share, above }) {
+    const thin = share * width < 24;
+    const cell = make("div", {
+      class: `cell k-${block.kind[node]}${above ? " above" : ""}${thin ? " thin" : ""}`,
+      role: "button", tabindex: thin ? null : "0", title: `${nameOf(node)}\n${summary(node)}`, "data-node": node,
+      style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` },
+    }, thin ? "" : nameOf(node));
+    return cell;
+  }
+
+  function summary(node) {
+    return `${time(block.time[node])}, ${percent(total ? block.time[node] / total : 0)} of all device time`;
+  }
+
+  function tell(node) {
+    const inView = block.time[focus] ? block.time[node] / block.time[focus] : 0;
+    told.replaceChildren(
+      make("div", null, make("b", null, nameOf(node))),
+      make("div", { title: exact(block.time[node], "ns") }, summary(node),
+        focus === 0 ? "" : `, ${percent(inView)} of what is in view`,
+        `, ${block.count[node].toLocaleString("en-US")} ${block.count[node] === 1 ? "piece" : "pieces"} of device work`),
+      make("div", { class: "muted" }, describe(block.kind[node])));
+  }
+
+  function zoom(node) {
+    focus = block.kind[node] === "others" ? block.parent[node] : node;
+    paint();
+  }
+
+  function paint() {
+    const found = boxes();
+    field.style.height = `${(Math.max(...found.map((box) => box.depth)) + 1) * ROW_HEIGHT}px`;
+    field.replaceChildren(...found.map(drawBox));
+    crumbs.replaceChildren(...pathTo(focus).flatMap((node, index) => [
+      index ? make("span", { class: "sep" }, "\u203a") : null,
+      node === focus ? make("span", null, nameOf(node)) : make("button", { type: "button", onclick: () => zoom(node) }, nameOf(node)),
+    ]).filter(Boolean));
+    tell(focus);
+  }
+
+  const nodeAt = (event) => event.target.closest?.(".cell")?.dataset.node;
+  const with_node = (act) => (event) => { const node = nodeAt(event); if (node !== undefined) act(Number(node)); };
+  field.addEventListener("click", with_node(zoom));
+  field.addEventListener("mouseover", with_node(tell));
+  field.addEventListener("focusin", with_node(tell));
+  field.addEventListener("mouseleave", () => tell(focus));
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); with_node(zoom)(event); }
+    if (event.key === "Escape" && block.parent[focus] >= 0) zoom(block.parent[focus]);
+  });
+  onWidth(field, (found) => { width = found; paint(); });
+  const present = new Set(block.kind);
+  const legend = KINDS.filter(([kind]) => present.has(kind)).map(([kind, label]) => make("span", null, make("i", { class: `k-${kind}` }), label));
+  return make("div", null, make("div", { class: "legend" }, legend), crumbs, field, told);
+}
+
+function describe(kind) {
+  return {
+    all: "Everything that ran on a device.",
+    outside: "Work that no layer holds.",
+    layer: "A layer: all its calls in all steps, with the layers and operators in it.",
+    operator: "A framework operator, with the operators and kernels it led to.",
+    others: "The shortest ones here, too many to draw; click to see what surrounds them.",
+    memcpy: "A copy.", memset: "A fill.", graph: "A whole graph replay, recorded as one.",
+    kernel: "A function run on the device.",
+  }[kind] ?? "";
+}

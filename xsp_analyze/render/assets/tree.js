@@ -1,0 +1,75 @@
+// A table whose rows stand under one another: opened and closed by a click on the first cell.
+const ROWS_OPEN_AT_FIRST = 40;
+
+function drawTree(block) {
+  const depths = block.values[block.columns.findIndex((c) => c.key === "depth")];
+  const shownColumns = block.columns.map((_, index) => index).filter((index) => block.columns[index].key !== "depth");
+  const barColumn = block.columns.findIndex((c) => c.key === block.bar);
+  const largest = barColumn < 0 ? 0 : block.values[barColumn].reduce((most, v) => Math.max(most, v ?? 0), 0);
+  const hasBelow = depths.map((depth, row) => row + 1 < depths.length && depths[row + 1] > depth);
+  let closed = closedBelow(firstDepth());
+  const body = make("tbody");
+
+  // The deepest level at which the rows at first still fit a screen.
+  function firstDepth() {
+    let depth = 1;
+    while (depth < 20 && depths.filter((d) => d <= depth + 1).length <= ROWS_OPEN_AT_FIRST) depth += 1;
+    return depth;
+  }
+
+  function closedBelow(depth) {
+    return new Set(depths.flatMap((d, row) => (hasBelow[row] && d >= depth ? [row] : [])));
+  }
+
+  function visibleRows() {
+    const rows = [];
+    let hiddenBelow = Infinity;
+    depths.forEach((depth, row) => {
+      if (depth > hiddenBelow) return;
+      hiddenBelow = closed.has(row) ? depth : Infinity;
+      rows.push(row);
+    });
+    return rows;
+  }
+
+  function toggle(row) {
+    if (closed.has(row)) closed.delete(row);
+    else closed.add(row);
+    paint();
+  }
+
+  function drawRow(row) {
+    return make("tr", { "aria-level": depths[row] + 1 }, shownColumns.map((index) => {
+      const value = block.values[index][row];
+      if (index !== 0) return drawCell(block.columns[index], value, index === barColumn ? largest : 0);
+      const mark = hasBelow[row] ? (closed.has(row) ? "\u25b8" : "\u25be") : "";
+      const label = hasBelow[row]
+        ? make("button", { type: "button", "aria-expanded": String(!closed.has(row)), onclick: () => toggle(row) }, make("span", { class: "toggle" }, mark), value)
+        : [make("span", { class: "toggle" }, mark), value];
+      return make("td", { class: "name", title: value, style: { paddingLeft: `${depths[row] * 18}px` } }, label);
+    }));
+  }
+
+  function paint() {
+    body.replaceChildren(...visibleRows().map(drawRow));
+  }
+
+  function reset(depth) {
+    closed = closedBelow(depth);
+    paint();
+  }
+
+  paint();
+  const head = shownColumns.map((index) => {
+    const column = block.columns[index];
+    return make("th", { class: column.number ? "n" : null, scope: "col", title: column.doc }, column.heading,
+      column.unit ? make("span", { class: "unit" }, column.unit) : null);
+  });
+  return make("div", { class: "tree" },
+    make("div", { class: "tools" },
+      make("button", { type: "button", onclick: () => reset(Infinity) }, "Open all"),
+      make("button", { type: "button", onclick: () => reset(firstDepth()) }, "Close"),
+      make("span", null, `${depths.length.toLocaleString("en-US")} rows`)),
+    make("div", { class: "scroll" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
+    columnsMean({ columns: shownColumns.map((i) => block.columns[i]), unknown: [] }));
+}

@@ -1,0 +1,45 @@
+"""A figure as plain data: what a FigureSpec asks of its result, in the units it will be drawn in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.render.units import scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.core import Column, FigureSpec, Result
+
+__all__ = ["figure_data", "scaled"]
+
+
+def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, object]:
+    """`kind`, `title`, `labels` (one a row) and `series` (values as stored, with the scale to show them in).
+
+    Uses the analysis's own figure unless another is given; ValueError where there is none.
+    All series share one scale, so that they can be compared.
+    """
+    spec = spec or result.analysis.figure
+    if spec is None:
+        message = f"{result.analysis.id} has no figure"
+        raise ValueError(message)
+    table = result.table if spec.top is None else result.table.head(spec.top)
+    columns = {c.name: c for c in result.columns}
+    values = [table[name].to_list() for name in spec.y]
+    shared = [v for series in values for v in series]
+    return {
+        "kind": spec.kind,
+        "title": spec.title,
+        "labels": [str(label) for label in table[spec.x].to_list()],
+        "series": [
+            {"name": name, "values": series, **scaled(columns[name], shared)}
+            for name, series in zip(spec.y, values, strict=True)
+        ],
+    }
+
+
+def scaled(column: Column, values: Sequence[object]) -> dict[str, object]:
+    """What a page needs to print the column: `unit`, `divisor`, `decimals`, and `exact`, the unit at rest."""
+    scale = scale_of(column, values)
+    return {"unit": scale.unit, "divisor": scale.divisor, "decimals": scale.decimals, "exact": column.unit}

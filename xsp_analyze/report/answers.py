@@ -1,0 +1,60 @@
+"""The analyses a report is made of, each computed when first asked for; what cannot be answered is a sentence."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.report.summary import Summary, summarise
+from xsp_analyze.view import View
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from xsp_analyze.core import Result
+    from xsp_model import Trace
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """A trace seen twice: over its mean step (where it has steps), and whole, so that every nanosecond is counted."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.per_step = View(trace)
+        self.whole = View(trace, "all")
+        self._found: dict[tuple[str, bool], Result | str] = {}
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Counts and extents."""
+        return summarise(self.trace)
+
+    @property
+    def step_count(self) -> int:
+        """Steps that numbers are averaged over; 0 where the trace is taken whole."""
+        return self.per_step.steps["step"].n_unique() if self.per_step.averaged else 0
+
+    @property
+    def basis(self) -> str:
+        """What times are totals of: for the end of a sentence."""
+        if not self.step_count:
+            return "over the whole trace, which marks no steps"
+        return "in the one step of the trace" if self.step_count == 1 else f"per step, averaged over {self.step_count}"
+
+    def of(self, identity: str, *, whole: bool = False) -> Result | str:
+        """The analysis's result, or one sentence on why there is none."""
+        key = (identity, whole)
+        if key not in self._found:
+            try:
+                self._found[key] = run(find(identity), self.whole if whole else self.per_step)
+            except XspError as error:
+                self._found[key] = f"{error.what}."
+        return self._found[key]
+
+    def first(self, identity: str) -> dict[str, Any]:
+        """The first row of the result; empty where there is none."""
+        found = self.of(identity)
+        return {} if isinstance(found, str) or found.table.is_empty() else found.table.row(0, named=True)

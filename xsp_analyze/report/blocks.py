@@ -1,0 +1,118 @@
+"""What a report's page is made of: plain data, one function a kind of block; the page's script draws each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.render.figure import scaled
+from xsp_analyze.render.shown import clean, heading, unknown_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.core import Column, Result
+    from xsp_analyze.report.time_tree import TimeTree
+
+__all__ = ["Block", "Section", "bars", "facts", "findings", "icicle", "missing", "section", "shares", "table", "text"]
+
+Block = dict[str, Any]
+Section = dict[str, Any]
+
+_FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
+
+
+def section(identity: str, title: str, means: str, blocks: Sequence[Block]) -> Section:
+    """One part of the page; `means` says in a sentence what its numbers are."""
+    return {"id": identity, "title": title, "means": means, "blocks": list(blocks)}
+
+
+def text(sentence: str) -> Block:
+    """A sentence or a few."""
+    return {"type": "text", "text": clean(sentence)}
+
+
+def missing(sentence: str) -> Block:
+    """Why something is not here."""
+    return {"type": "missing", "text": clean(sentence)}
+
+
+def facts(items: Sequence[tuple[str, str, str, str]]) -> Block:
+    """Key numbers: label, value as shown, exact value (a tooltip), and what it means."""
+    keys = ("label", "value", "exact", "note")
+    return {"type": "facts", "items": [dict(zip(keys, map(clean, item), strict=True)) for item in items]}
+
+
+def shares(parts: Sequence[dict[str, Any]]) -> Block:
+    """One bar divided up, and a sentence for each part: label, share, value, exact, tone, sentence, advice."""
+    return {"type": "shares", "parts": list(parts)}
+
+
+def findings(rows: Sequence[dict[str, Any]]) -> Block:
+    """Entries of the ledger: severity, count, text, advice."""
+    return {"type": "findings", "items": list(rows)}
+
+
+def icicle(tree: TimeTree) -> Block:
+    """A tree of time to click into; names are stored once."""
+    names = {name: i for i, name in enumerate(dict.fromkeys(tree.name))}
+    return {
+        "type": "icicle",
+        "names": list(map(clean, names)),
+        "parent": tree.parent.tolist(),
+        "name": [names[n] for n in tree.name],
+        "kind": list(tree.kind),
+        "time": tree.time_ns.tolist(),
+        "count": tree.count.tolist(),
+    }
+
+
+def bars(kind: str, labels: Sequence[str], series: Sequence[dict[str, Any]], **more: object) -> Block:
+    """Bars: `kind` is bars (one a row, horizontal), columns (stacked, in order) or stack (parts of a whole, a row)."""
+    return {"type": kind, "labels": [clean(label) for label in labels], "series": list(series), **more}
+
+
+def table(
+    result: Result,
+    *,
+    sort: str | None = None,
+    bar: str | None = None,
+    leave_out: Sequence[str] = (),
+    tree: bool = False,
+) -> Block:
+    """The result's table: sortable by every column and searchable; `bar` is the column drawn as a bar in its cells.
+
+    Columns in which nothing is known are named instead of shown. With `tree`, column `depth` indents the first.
+    """
+    unknown = {c.name for c in unknown_columns(result)}
+    shown = [c for c in result.columns if c.name not in unknown and c.name not in leave_out]
+    return {
+        "type": "tree" if tree else "table",
+        "name": result.analysis.title,
+        "columns": [_column(c, result) for c in shown],
+        "values": [_values(c, result) for c in shown],
+        "sort": sort,
+        "bar": bar,
+        "unknown": [heading(c) for c in result.columns if c.name in unknown and c.name not in leave_out],
+    }
+
+
+def _column(column: Column, result: Result) -> dict[str, Any]:
+    is_number = result.table.schema[column.name].is_numeric()
+    about = {"key": column.name, "heading": heading(column), "doc": column.doc, "number": is_number}
+    if not is_number:
+        return about
+    grouped = str(column.role) == "measure"
+    return {**about, "grouped": grouped, **scaled(column, result.table[column.name].to_list())}
+
+
+def _values(column: Column, result: Result) -> list[object]:
+    values = result.table[column.name].to_list()
+    if column.unit == "ns":
+        return [v if v is None or isinstance(v, int) else _short(v) for v in values]
+    return [clean(v) if isinstance(v, str) else v for v in values]
+
+
+def _short(value: float) -> float | int:
+    """A mean of nanoseconds without the digits that nobody measures."""
+    rounded = round(value, _FRACTION_DIGITS)
+    return int(rounded) if rounded == int(rounded) else rounded

@@ -1,0 +1,171 @@
+"""The parts of a report that go into detail: the tree of time, layers, kernels, devices, modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.core import Column, Result, Role
+from xsp_analyze.render.figure import figure_data
+from xsp_analyze.report import blocks
+from xsp_analyze.report.module_rows import module_rows
+from xsp_analyze.report.time_tree import pruned, time_tree
+
+if TYPE_CHECKING:
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block, Section
+
+__all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
+
+_MOST_NODES = 6000
+_PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
+    "compute_ns": ("compute", "compute"),
+    "exposed_communication_ns": ("communication alone", "communication"),
+    "exposed_memory_ns": ("copies and fills alone", "memory"),
+    "idle_ns": ("idle", "idle"),
+}
+
+
+def time_by_path(answers: Answers) -> Section:
+    """The icicle of device time."""
+    means = (
+        "Device time of the whole trace, all steps and calls added up by path: layers hold layers, then operators,"
+        " then kernels. A box is as wide as its share; click one to zoom in, and the path above to zoom out."
+        " Work of the backward pass stands under the layer it belongs to."
+    )
+    tree = time_tree(answers.trace)
+    found = (
+        blocks.icicle(pruned(tree, _MOST_NODES))
+        if tree.time_ns[0]
+        else blocks.missing("The trace holds no device work, so there is no device time to divide.")
+    )
+    return blocks.section("tree", "Device time by path", means, [found])
+
+
+def layers(answers: Answers) -> Section:
+    """The table of layers."""
+    found = answers.of("A11")
+    means = (
+        f"One row a layer, {answers.basis}. Latency is the layer's own time, outside the layers inside it;"
+        " kernel duration is the device time of its work, backward included."
+    )
+    if isinstance(found, str):
+        found = answers.of("A02")
+    block = blocks.missing(found) if isinstance(found, str) else blocks.table(found, bar="layer_latency_ns")
+    return blocks.section("layers", "Layers", means, [block])
+
+
+def gpu_by_layer(answers: Answers) -> Section:
+    """Stacked columns of device time and the rest, in order of execution."""
+    means = (
+        f"Each column is a layer, in order of execution, {answers.basis}: its device time below,"
+        " the rest of its latency, in which the device waited, above."
+    )
+    found = answers.of("A13")
+    block = blocks.missing(found) if isinstance(found, str) else _stacked_layers(found)
+    return blocks.section("gpu", "GPU and non-GPU time by layer", means, [block])
+
+
+def _stacked_layers(found: Result) -> Block:
+    """Time, not shares, so that a layer's weight shows; what is negative is drawn as nothing."""
+    table = found.table
+    if table.is_empty():
+        return blocks.missing("No layer has a latency in this trace.")
+    kernel, rest = table["kernel_duration_ns"].fill_null(0).to_list(), table["non_kernel_ns"].fill_null(0).to_list()
+    unit = {"exact": "ns"}
+    return blocks.bars(
+        "columns",
+        [f"{i}  {n}" for i, n in table.select("layer_index", "layer_name").iter_rows()],
+        [
+            {"name": "device time", "tone": "gpu", "values": [round(v) for v in kernel], **unit},
+            {"name": "not device time", "tone": "rest", "values": [max(round(v), 0) for v in rest], **unit},
+        ],
+    )
+
+
+def layer_types(answers: Answers) -> Section:
+    """Bars of latency by type of layer."""
+    means = (
+        f"Latency of all layers of a type added up, {answers.basis}; shares are of the sum over all layers,"
+        " so they add up to 100 %."
+    )
+    found = answers.of("A06")
+    block = blocks.missing(found) if isinstance(found, str) else _type_bars(found)
+    return blocks.section("types", "Time by layer type", means, [block])
+
+
+def _type_bars(found: Result) -> Block:
+    table = found.table
+    return blocks.bars(
+        "bars",
+        table["layer_type"].to_list(),
+        [{"name": "latency", "tone": "layer", "values": table["latency_ns"].to_list(), "exact": "ns"}],
+        shares=table["share"].to_list(),
+    )
+
+
+def kernels(answers: Answers) -> Section:
+    """The table of kernels by name."""
+    means = (
+        f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and fills are"
+        " device time too. Model share is its time over the latency of the model."
+    )
+    found = answers.of("A10")
+    block = (
+        blocks.missing(found) if isinstance(found, str) else blocks.table(found, sort="duration_ns", bar="duration_ns")
+    )
+    return blocks.section("kernels", "Kernels by name", means, [block])
+
+
+def devices(answers: Answers) -> Section:
+    """What each device did with its time: a bar and the numbers."""
+    means = (
+        "What each device did between its first and last piece of work, over the whole trace. Where kinds of work run"
+        " side by side, the bar counts the time once: compute first, then communication, then copies."
+    )
+    found = answers.of("B03", whole=True)
+    if isinstance(found, str):
+        return blocks.section("devices", "What each device did with its time", means, [blocks.missing(found)])
+    return blocks.section(
+        "devices", "What each device did with its time", means, [_device_bars(found), blocks.table(found)]
+    )
+
+
+def _device_bars(found: Result) -> Block:
+    series: list[dict[str, Any]] = [
+        {"name": _PARTS[s["name"]][0], "tone": _PARTS[s["name"]][1], "values": s["values"], "exact": "ns"}
+        for s in _series(found)
+        if s["name"] in _PARTS
+    ]
+    labels = [f"run {run}, device {device}" for run, device in found.table.select("run_id", "device_id").iter_rows()]
+    return blocks.bars("stack", labels, series)
+
+
+def _series(found: Result) -> list[dict[str, Any]]:
+    series = figure_data(found)["series"]
+    assert isinstance(series, list)  # noqa: S101 (figure_data's own)
+    return series
+
+
+def modules(answers: Answers) -> Section | None:
+    """The tree of modules; nothing where the trace has none and layers are something else."""
+    found = answers.of("B06")
+    means = (
+        f"Every module under the module that called it, {answers.basis}. Device sum includes the modules inside it,"
+        " self only what the module launched itself; host time is how long its calls took, launches included."
+    )
+    if isinstance(found, str):
+        return blocks.section("modules", "Module tree", means, [blocks.missing(found)])
+    rows = module_rows(found.table)
+    columns = [
+        Column("module", rows.schema["module"], "The module, as the profiler names it.", role=Role.KEY),
+        Column("depth", rows.schema["depth"], "How many modules it ran in.", role=Role.LABEL),
+        Column("count", rows.schema["count"], "Calls in the forward pass."),
+        Column("device_sum_ns", rows.schema["device_sum_ns"], "Device time of it and the modules in it.", "ns"),
+        Column("self_device_sum_ns", rows.schema["self_device_sum_ns"], "Of that, what it launched itself.", "ns"),
+        Column("forward_ns", rows.schema["forward_ns"], "Device sum of the forward pass.", "ns"),
+        Column("recompute_ns", rows.schema["recompute_ns"], "Device sum of forward work done again in backward.", "ns"),
+        Column("backward_ns", rows.schema["backward_ns"], "Device sum of the backward pass.", "ns"),
+        Column("host_ns", rows.schema["host_ns"], "Duration of its calls on the host.", "ns"),
+    ]
+    result = Result(found.analysis, rows, columns, found.ledger, found.provenance)
+    return blocks.section("modules", "Module tree", means, [blocks.table(result, bar="device_sum_ns", tree=True)])

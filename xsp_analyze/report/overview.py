@@ -1,0 +1,216 @@
+"""The parts of a report that come first: what was measured, where device time went, the model in a few numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.coverage import ATTRIBUTIONS
+from xsp_analyze.render.units import count, duration, share, size
+from xsp_analyze.report import blocks
+from xsp_model import Attribution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block, Section
+
+__all__ = ["in_short", "ledger", "measured", "model"]
+
+_LABELS: Mapping[str, str] = {
+    Attribution.LAYER: "in a layer",
+    Attribution.MODEL_ONLY: "outside every layer",
+    Attribution.GRAPH_REPLAY: "graph replay",
+    Attribution.ORPHAN_BEFORE_WINDOW: "launched before the trace",
+    Attribution.ORPHAN_NO_LAUNCH: "launch not in the trace",
+    Attribution.ORPHAN_NO_CORRELATION: "no correlation id",
+}
+_CAPTURED: Mapping[str, str] = {
+    "M": "the model as a whole",
+    "ML": "model and layers",
+    "MLG": "model, layers and device work",
+}
+_SOURCES: Mapping[str, str] = {
+    "module": "calls of framework modules",
+    "range": "named ranges",
+    "operator": "outermost framework operators",
+    "none": "nothing: the trace has no layers",
+}
+
+
+def in_short(answers: Answers) -> list[str]:
+    """The findings a reader in a hurry should take away, a sentence each."""
+    return list(_in_short(answers))
+
+
+def _in_short(answers: Answers) -> Iterator[str]:
+    model_row, summary = answers.first("A15"), answers.summary
+    if latency := model_row.get("model_latency_ns"):
+        what = "A step takes" if answers.step_count else "The trace spans"
+        yield f"{what} {duration(latency)}; the GPU works for {share(model_row['gpu_share'])} of that, counted in sum."
+    if not summary.attributed:
+        yield "No device work was recorded, so this report is about the host only."
+    top_type = answers.first("A06")
+    if top_type.get("share"):
+        yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time."
+    kernel, total = answers.first("A10"), model_row.get("kernel_duration_ns")
+    if kernel and total:
+        yield f"The kernel with most time, {kernel['kernel_name']}, takes {share(kernel['duration_ns'] / total)} of it."
+    if summary.coverage is not None and summary.layer_count:
+        yield f"{share(summary.coverage)} of device time is tied to a layer of the model."
+
+
+def measured(answers: Answers) -> list[dict[str, Any]]:
+    """Label and text of what the trace is, for the page's head."""
+    summary, provenance = answers.summary, answers.per_step.provenance
+    rows = [("Source", _source(run)) for run in summary.runs]
+    rows += [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices]
+    rows += [
+        ("Levels", ", ".join(f"{level} {number:,}" for level, number in summary.counts.items()) or "none"),
+        ("Layers are", "; ".join(_SOURCES.get(s, s) for s in summary.layer_sources) or _SOURCES["none"]),
+        ("Steps", _steps(answers)),
+        ("Window", f"{duration(summary.window_ns)}, of which device work spans {duration(summary.device_window_ns)}"),
+        ("Model latency", str(provenance.get("model_latency_basis") or "unknown")),
+        ("Layer latency", _layer_basis(provenance)),
+    ]
+    return [{"label": label, "text": sentence} for label, sentence in rows]
+
+
+def _source(run: Mapping[str, Any]) -> str:
+    parts = (
+        run["source_path"],
+        run["source_bytes"] and size(run["source_bytes"]),
+        run["profiler"],
+        run["framework"],
+        run["rank"] is not None and f"rank {run['rank']} of {_or_dash(run['world_size'])}",
+        run["level_captured"] and f"captured {_CAPTURED.get(run['level_captured'], run['level_captured'])}",
+        run["source_sha256"] and f"SHA-256 {run['source_sha256'][:12]}",
+    )
+    return ", ".join(str(p) for p in parts if p)
+
+
+def _device(device: Mapping[str, Any]) -> str:
+    return (
+        f"{device['name'] or 'no name in the trace'}, run {device['run_id']}: {device['activities']:,} activities,"
+        f" {duration(device['duration_ns'])} in sum"
+    )
+
+
+def _steps(answers: Answers) -> str:
+    steps = answers.summary.steps
+    if not steps:
+        return "none are marked, so times are totals over the whole trace"
+    named = ", ".join(map(str, steps)) if len(steps) <= 12 else f"{steps[0]} to {steps[-1]}"  # noqa: PLR2004
+    return f"{len(steps)} ({named}); times per step are trimmed means over them"
+
+
+def _layer_basis(provenance: Mapping[str, object]) -> str:
+    words = {
+        "device": "measured on the device, from the first start to the last end of the layer's own work",
+        "host": "measured on the host, with the device waited for after each layer",
+    }
+    basis = provenance.get("layer_latency_basis")
+    return words.get(str(basis), str(basis)) if basis else "no layers"
+
+
+def ledger(answers: Answers) -> Section:
+    """Where each nanosecond of device time went, then everything the trace could not say."""
+    summary = answers.summary
+    total = summary.device_time_ns
+    parts = [_part(p.attribution, p.count, p.duration_ns, total) for p in summary.attributed]
+    found: list[Block] = [blocks.shares(parts)] if parts else [blocks.missing("No device work was recorded.")]
+    rows = _findings(answers)
+    if rows:
+        found += [blocks.text("What could not be read, linked or attributed, and what to do about it:")]
+        found += [blocks.findings(rows)]
+    else:
+        found += [blocks.text("Nothing else was lost or left out.")]
+    means = (
+        f"Every piece of device work in the trace is in exactly one of these places; together they are"
+        f" {duration(total)}, the sum of the durations of {count(sum(p.count for p in summary.attributed))} activities."
+    )
+    return blocks.section("ledger", "What these numbers cover", means, found)
+
+
+def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
+    severity, sentence, advice = ATTRIBUTIONS[Attribution(attribution)]
+    return {
+        "label": _LABELS[attribution],
+        "tone": attribution,
+        "severity": str(severity),
+        "share": time_ns / total_ns if total_ns else 0,
+        "shown": share(time_ns / total_ns if total_ns else None),
+        "value": duration(time_ns),
+        "exact": f"{time_ns:,} ns in {number:,} activities",
+        "sentence": f"{sentence[0].upper()}{sentence[1:]}: {count(number)} activities.",
+        "advice": "" if attribution == Attribution.LAYER else advice,
+    }
+
+
+def _findings(answers: Answers) -> list[dict[str, Any]]:
+    """The ledger's other rows, the most serious first."""
+    rank = pl.col("severity").replace_strict(["error", "warning", "info"], [0, 1, 2], default=3)
+    rows = (
+        pl.concat([answers.per_step.ledger, answers.trace.frame("ledger")], how="diagonal_relaxed")
+        .filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+        .unique(["run_id", "kind", "detail"], keep="first", maintain_order=True)
+        .sort(rank, maintain_order=True)
+    )
+    return [
+        {
+            "severity": row["severity"],
+            "count": count(row["count"]),
+            "time": "" if row["duration_ns"] is None else duration(row["duration_ns"]),
+            "text": row["detail"],
+            "advice": row["advice"],
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def model(answers: Answers) -> Section:
+    """Key numbers of the model, a sentence each."""
+    means = f"The model as a whole {answers.basis}."
+    items = list(_facts(answers))
+    found = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
+    return blocks.section("model", "The model", means, [found])
+
+
+def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
+    row, summary = {**answers.first("A01"), **answers.first("A15")}, answers.summary
+    latency = row.get("model_latency_ns", row.get("latency_ns"))
+    if latency is not None:
+        note = (
+            "From the start to the end of a step, host and device together."
+            if answers.step_count
+            else "From the first start to the last end of anything in the trace, as no steps are marked."
+        )
+        yield "Latency", duration(latency), _exact(latency), note
+    if (busy := row.get("kernel_duration_ns")) is not None:
+        yield "Device time", duration(busy), _exact(busy), "Sum of the durations of all kernels, copies and fills."
+    if (part := row.get("gpu_share")) is not None:
+        note = "Device time over latency. What is missing to 100 % is time in which the device waited for the host."
+        yield "GPU share", share(part), f"{part}", note
+    if (number := row.get("kernel_count")) is not None:
+        yield (
+            "Kernels and copies",
+            count(number),
+            "",
+            "Pieces of device work; many short ones make a launch-bound model.",
+        )
+    if summary.layer_count:
+        note = f"With work of their own, called {summary.layer_call_count:,} times in the whole trace."
+        yield "Layers", count(summary.layer_count), "", note
+    if row.get("throughput_per_s") is not None:
+        note = f"With {row['batch_size']} inputs a step."
+        yield "Throughput", f"{row['throughput_per_s']:,.1f} inputs/s", "", note
+
+
+def _exact(time_ns: float) -> str:
+    return f"{time_ns:,.0f} ns"
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value
