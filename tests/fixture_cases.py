@@ -76,6 +76,7 @@ def facts(trace: Trace) -> dict[str, dict[str, object]]:
         ),
         "attribution": dict(device.group_by("attribution").len().sort("attribution").iter_rows()),
         "phase": dict(device.drop_nulls("phase").group_by("phase").len().sort("phase").iter_rows()),
+        "device_steps": {str(step): count for step, count in device.group_by("step").len().sort("step").iter_rows()},
         "layers": {"rows": layers.height, "indexed": layers["layer_index"].n_unique() if layers.height else 0},
         "ledger": dict(trace.frame("ledger").group_by("kind").agg(pl.col("count").sum()).sort("kind").iter_rows()),
     }

@@ -44,9 +44,12 @@ def _numbers(steps: pl.DataFrame) -> Ints:
 
 
 def _under_steps(spans: pl.DataFrame, parent: Ints, steps: Ints) -> Ints:
-    """Host spans below the model level that nothing on their thread holds: children of the step at that time."""
-    below = ~spans["level"].is_in([str(Level.APPLICATION), str(Level.MODEL), str(Level.KERNEL)]).to_numpy()
-    roots = np.flatnonzero((parent < 0) & below)
+    """Host spans that nothing on their thread holds: children of the step they began in.
+
+    So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it.
+    """
+    host = ~spans["level"].is_in([str(Level.MODEL), str(Level.KERNEL)]).to_numpy()
+    roots = np.flatnonzero((parent < 0) & host)
     at = spans.select("process_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
     windows = at[steps].with_columns(pl.Series("step_at", steps)).sort("start_ns", "step_at")
     inside = (

@@ -42,6 +42,7 @@ _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "A
 def shape(document: Document, path: Path, options: Options) -> RawTrace:
     """The staging tables of one file; XspError where it holds nothing that can be used."""
     events, findings = sound_events(document, path)
+    events = _steps_annotated(events)
     spans = [
         _modules(events),
         _operators(events),
@@ -62,6 +63,16 @@ def shape(document: Document, path: Path, options: Options) -> RawTrace:
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
     return RawTrace(tables, facts(document.head), tuple(findings + _frames_left_out(events)))
+
+
+def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
+    """Up to torch 1.8 the steps of the schedule stood among the operators; here they are annotations, as since."""
+    if not (events["category"] == "Operator").any():
+        return events
+    step = (pl.col("category") == "Operator") & pl.col("name").cast(pl.String).str.contains(_STEP)
+    return events.with_columns(
+        pl.when(step).then(pl.lit("user_annotation", pl.Categorical)).otherwise(pl.col("category")).alias("category")
+    )
 
 
 def _of(events: pl.DataFrame, kinds: tuple[str, ...]) -> pl.DataFrame:
