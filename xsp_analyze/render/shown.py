@@ -16,11 +16,21 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column, Result
 
-__all__ = ["ShownColumn", "clean", "heading", "ledger_lines", "provenance_line", "shown_columns", "unknown_columns"]
+__all__ = [
+    "ShownColumn",
+    "clean",
+    "heading",
+    "ledger_lines",
+    "provenance_line",
+    "short_name",
+    "shown_columns",
+    "unknown_columns",
+]
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " "}
 _UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
 _UNIT_IN_HEADER = re.compile(r" \([^()]*\)$")
+_PREFIX = re.compile(r"(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*")
 _WORRYING = ("warning", "error")
 
 
@@ -38,6 +48,13 @@ class ShownColumn:
 def clean(text: str) -> str:
     """The text without control characters, so that a name can neither move the cursor nor break a line."""
     return text.translate(_CONTROLS)
+
+
+def short_name(name: str, most: int = 60) -> str:
+    """A kernel's name without its return type and namespaces, cut to so many characters."""
+    prefix = _PREFIX.match(clean(name))
+    bare = clean(name)[prefix.end() :] if prefix else clean(name)
+    return bare if len(bare) <= most else f"{bare[: most - 1]}\u2026"
 
 
 def unknown_columns(result: Result) -> list[Column]:

@@ -21,9 +21,9 @@ Section = dict[str, Any]
 _FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
 
 
-def section(identity: str, title: str, means: str, blocks: Sequence[Block]) -> Section:
-    """One part of the page; `means` says in a sentence what its numbers are."""
-    return {"id": identity, "title": title, "means": means, "blocks": list(blocks)}
+def section(identity: str, label: str, title: str, means: str, blocks: Sequence[Block]) -> Section:
+    """One part of the page: its label in the table of contents, its title, and what its numbers mean."""
+    return {"id": identity, "label": label, "title": title, "means": means, "blocks": list(blocks)}
 
 
 def text(sentence: str) -> Block:

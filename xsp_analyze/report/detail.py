@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Column, Result, Role
+from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.render.figure import figure_data
 from xsp_analyze.report import blocks
 from xsp_analyze.report.module_rows import module_rows
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 
 _MOST_NODES = 6000
+_LAYER_LABELS = ("model_share", "allocated_bytes", "shapes")
 _PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
     "compute_ns": ("compute", "compute"),
     "exposed_communication_ns": ("communication alone", "communication"),
@@ -38,20 +40,29 @@ def time_by_path(answers: Answers) -> Section:
         if tree.time_ns[0]
         else blocks.missing("The trace holds no device work, so there is no device time to divide.")
     )
-    return blocks.section("tree", "Device time by path", means, [found])
+    return blocks.section("tree", "Tree", "Device time by path", means, [found])
 
 
 def layers(answers: Answers) -> Section:
     """The table of layers."""
-    found = answers.of("A11")
+    found = _with_labels(answers.of("A11"), answers.of("A02"))
     means = (
         f"One row a layer, {answers.basis}. Latency is the layer's own time, outside the layers inside it;"
         " kernel duration is the device time of its work, backward included."
     )
-    if isinstance(found, str):
-        found = answers.of("A02")
-    block = blocks.missing(found) if isinstance(found, str) else blocks.table(found, bar="layer_latency_ns")
-    return blocks.section("layers", "Layers", means, [block])
+    bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
+    block = blocks.missing(found) if isinstance(found, str) else blocks.table(found, bar=bar)
+    return blocks.section("layers", "Layers", "Layers", means, [block])
+
+
+def _with_labels(times: Result | str, labels: Result | str) -> Result | str:
+    """A11 with what A02 says of each layer beside; either alone where there is no other."""
+    if isinstance(times, str) or isinstance(labels, str):
+        return labels if isinstance(times, str) else times
+    added = [c for c in labels.columns if c.name in _LAYER_LABELS]
+    known = labels.table.select(*LAYER_KEY, *(c.name for c in added))
+    table = times.table.join(known, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
+    return Result(times.analysis, table, [*times.columns, *added], times.ledger, times.provenance)
 
 
 def gpu_by_layer(answers: Answers) -> Section:
@@ -62,7 +73,7 @@ def gpu_by_layer(answers: Answers) -> Section:
     )
     found = answers.of("A13")
     block = blocks.missing(found) if isinstance(found, str) else _stacked_layers(found)
-    return blocks.section("gpu", "GPU and non-GPU time by layer", means, [block])
+    return blocks.section("gpu", "GPU by layer", "GPU and non-GPU time by layer", means, [block])
 
 
 def _stacked_layers(found: Result) -> Block:
@@ -90,7 +101,7 @@ def layer_types(answers: Answers) -> Section:
     )
     found = answers.of("A06")
     block = blocks.missing(found) if isinstance(found, str) else _type_bars(found)
-    return blocks.section("types", "Time by layer type", means, [block])
+    return blocks.section("types", "Layer types", "Time by layer type", means, [block])
 
 
 def _type_bars(found: Result) -> Block:
@@ -113,7 +124,7 @@ def kernels(answers: Answers) -> Section:
     block = (
         blocks.missing(found) if isinstance(found, str) else blocks.table(found, sort="duration_ns", bar="duration_ns")
     )
-    return blocks.section("kernels", "Kernels by name", means, [block])
+    return blocks.section("kernels", "Kernels", "Kernels by name", means, [block])
 
 
 def devices(answers: Answers) -> Section:
@@ -124,9 +135,11 @@ def devices(answers: Answers) -> Section:
     )
     found = answers.of("B03", whole=True)
     if isinstance(found, str):
-        return blocks.section("devices", "What each device did with its time", means, [blocks.missing(found)])
+        return blocks.section(
+            "devices", "Devices", "What each device did with its time", means, [blocks.missing(found)]
+        )
     return blocks.section(
-        "devices", "What each device did with its time", means, [_device_bars(found), blocks.table(found)]
+        "devices", "Devices", "What each device did with its time", means, [_device_bars(found), blocks.table(found)]
     )
 
 
@@ -154,7 +167,7 @@ def modules(answers: Answers) -> Section | None:
         " self only what the module launched itself; host time is how long its calls took, launches included."
     )
     if isinstance(found, str):
-        return blocks.section("modules", "Module tree", means, [blocks.missing(found)])
+        return blocks.section("modules", "Modules", "Module tree", means, [blocks.missing(found)])
     rows = module_rows(found.table)
     columns = [
         Column("module", rows.schema["module"], "The module, as the profiler names it.", role=Role.KEY),
@@ -168,4 +181,6 @@ def modules(answers: Answers) -> Section | None:
         Column("host_ns", rows.schema["host_ns"], "Duration of its calls on the host.", "ns"),
     ]
     result = Result(found.analysis, rows, columns, found.ledger, found.provenance)
-    return blocks.section("modules", "Module tree", means, [blocks.table(result, bar="device_sum_ns", tree=True)])
+    return blocks.section(
+        "modules", "Modules", "Module tree", means, [blocks.table(result, bar="device_sum_ns", tree=True)]
+    )

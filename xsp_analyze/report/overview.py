@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.coverage import ATTRIBUTIONS
+from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import count, duration, share, size
 from xsp_analyze.report import blocks
 from xsp_model import Attribution
@@ -49,7 +50,7 @@ def _in_short(answers: Answers) -> Iterator[str]:
     model_row, summary = answers.first("A15"), answers.summary
     if latency := model_row.get("model_latency_ns"):
         what = "A step takes" if answers.step_count else "The trace spans"
-        yield f"{what} {duration(latency)}; the GPU works for {share(model_row['gpu_share'])} of that, counted in sum."
+        yield f"{what} {duration(latency)}; device work adds up to {share(model_row['gpu_share'])} of that."
     if not summary.attributed:
         yield "No device work was recorded, so this report is about the host only."
     top_type = answers.first("A06")
@@ -57,7 +58,8 @@ def _in_short(answers: Answers) -> Iterator[str]:
         yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time."
     kernel, total = answers.first("A10"), model_row.get("kernel_duration_ns")
     if kernel and total:
-        yield f"The kernel with most time, {kernel['kernel_name']}, takes {share(kernel['duration_ns'] / total)} of it."
+        part, name = share(kernel["duration_ns"] / total), short_name(kernel["kernel_name"])
+        yield f"The kernel with most time is {name}: {part} of device time."
     if summary.coverage is not None and summary.layer_count:
         yield f"{share(summary.coverage)} of device time is tied to a layer of the model."
 
@@ -131,7 +133,7 @@ def ledger(answers: Answers) -> Section:
         f"Every piece of device work in the trace is in exactly one of these places; together they are"
         f" {duration(total)}, the sum of the durations of {count(sum(p.count for p in summary.attributed))} activities."
     )
-    return blocks.section("ledger", "What these numbers cover", means, found)
+    return blocks.section("ledger", "Coverage", "What these numbers cover", means, found)
 
 
 def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[st
         "shown": share(time_ns / total_ns if total_ns else None),
         "value": duration(time_ns),
         "exact": f"{time_ns:,} ns in {number:,} activities",
-        "sentence": f"{sentence[0].upper()}{sentence[1:]}: {count(number)} activities.",
+        "sentence": f"{_capital(sentence)}: {count(number)} activities.",
         "advice": "" if attribution == Attribution.LAYER else advice,
     }
 
@@ -163,8 +165,8 @@ def _findings(answers: Answers) -> list[dict[str, Any]]:
             "severity": row["severity"],
             "count": count(row["count"]),
             "time": "" if row["duration_ns"] is None else duration(row["duration_ns"]),
-            "text": row["detail"],
-            "advice": row["advice"],
+            "text": _capital(row["detail"]).rstrip("."),
+            "advice": row["advice"].rstrip("."),
         }
         for row in rows.iter_rows(named=True)
     ]
@@ -175,7 +177,7 @@ def model(answers: Answers) -> Section:
     means = f"The model as a whole {answers.basis}."
     items = list(_facts(answers))
     found = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
-    return blocks.section("model", "The model", means, [found])
+    return blocks.section("model", "Model", "The model", means, [found])
 
 
 def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
@@ -191,7 +193,7 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
     if (busy := row.get("kernel_duration_ns")) is not None:
         yield "Device time", duration(busy), _exact(busy), "Sum of the durations of all kernels, copies and fills."
     if (part := row.get("gpu_share")) is not None:
-        note = "Device time over latency. What is missing to 100 % is time in which the device waited for the host."
+        note = "Device time over latency. Where kernels do not overlap, the rest is time in which the device was idle."
         yield "GPU share", share(part), f"{part}", note
     if (number := row.get("kernel_count")) is not None:
         yield (
@@ -210,6 +212,10 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
 
 def _exact(time_ns: float) -> str:
     return f"{time_ns:,.0f} ns"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _or_dash(value: object) -> object:

@@ -15,6 +15,12 @@ function drawIcicle(block) {
   const field = make("div", { class: "icicle" });
   const told = make("div", { class: "told", "aria-live": "polite" });
 
+  // In a box a kernel goes without return type and namespaces, which are the same for most.
+  function labelOf(node) {
+    const name = nameOf(node);
+    return block.kind[node] === "kernel" ? name.replace(/^(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*/, "") || name : name;
+  }
+
   function pathTo(node) {
     const path = [];
     for (let at = node; at >= 0; at = block.parent[at]) path.unshift(at);
@@ -48,7 +54,7 @@ function drawIcicle(block) {
       class: `cell k-${block.kind[node]}${above ? " above" : ""}${thin ? " thin" : ""}`,
       role: "button", tabindex: thin ? null : "0", title: `${nameOf(node)}\n${summary(node)}`, "data-node": node,
       style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` },
-    }, thin ? "" : nameOf(node));
+    }, thin ? "" : labelOf(node));
     return cell;
   }
 
@@ -77,7 +83,7 @@ function drawIcicle(block) {
     field.replaceChildren(...found.map(drawBox));
     crumbs.replaceChildren(...pathTo(focus).flatMap((node, index) => [
       index ? make("span", { class: "sep" }, "\u203a") : null,
-      node === focus ? make("span", null, nameOf(node)) : make("button", { type: "button", onclick: () => zoom(node) }, nameOf(node)),
+      node === focus ? make("span", null, labelOf(node)) : make("button", { type: "button", onclick: () => zoom(node) }, labelOf(node)),
     ]).filter(Boolean));
     tell(focus);
   }

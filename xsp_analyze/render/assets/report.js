@@ -56,6 +56,6 @@ document.getElementById("page").append(
     make("ul", { class: "short" }, data.short.map((sentence) => make("li", null, sentence))),
     make("details", { open: true }, make("summary", null, "What was measured"),
       make("dl", { class: "measured" }, data.measured.map((row) => [make("dt", null, row.label), make("dd", null, row.text)])))),
-  make("nav", { "aria-label": "Parts of this report" }, data.sections.map((s) => make("a", { href: `#${s.id}` }, s.title))),
+  make("nav", { "aria-label": "Parts of this report" }, data.sections.map((s) => make("a", { href: `#${s.id}` }, s.label))),
   ...data.sections.map(drawSection),
   make("footer", null, data.footer));

@@ -21,7 +21,7 @@ function drawTable(block) {
     const arrow = make("span", { class: "arrow" });
     const button = make("button", { type: "button", title: column.doc, onclick: () => sortBy(index) }, column.heading, arrow,
       column.unit ? make("span", { class: "unit" }, column.unit) : null);
-    return { cell: make("th", { class: column.number ? "n" : null, scope: "col" }, button), arrow };
+    return { cell: make("th", { class: headingClass(column, block), scope: "col" }, button), arrow };
   }
 
   function sortBy(index) {
@@ -88,6 +88,11 @@ function drawTable(block) {
     rowCount > 5 ? make("div", { class: "tools" }, search, status, paged ? previous : null, paged ? next : null) : null,
     make("div", { class: "scroll" }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
     columnsMean(block));
+}
+
+function headingClass(column, block) {
+  if (!column.number) return null;
+  return column.key === block.bar ? "n wide" : "n";
 }
 
 function drawCell(column, value, largest) {

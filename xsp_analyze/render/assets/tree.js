@@ -62,7 +62,7 @@ function drawTree(block) {
   paint();
   const head = shownColumns.map((index) => {
     const column = block.columns[index];
-    return make("th", { class: column.number ? "n" : null, scope: "col", title: column.doc }, column.heading,
+    return make("th", { class: headingClass(column, block), scope: "col", title: column.doc }, column.heading,
       column.unit ? make("span", { class: "unit" }, column.unit) : null);
   });
   return make("div", { class: "tree" },
