@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
-__all__ = ["Reading", "expand", "load"]
+__all__ = ["Reading", "expand", "load", "options_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,26 @@ def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
     from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for numba)
-    from xsp_ingest.ingester import Options  # noqa: PLC0415
+    from xsp_ingest.run_set.run_set import is_run_set, read_run_set  # noqa: PLC0415
 
-    options = Options(
+    options = options_of(reading)
+    if len(paths) == 1 and is_run_set(paths[0]):
+        from xsp_analyze.merge.merge import merge  # noqa: PLC0415 (only for run sets)
+
+        return merge(read_run_set(paths[0], options, progress=progress))
+    return convert(paths, options, wanted=reading.format, progress=progress)
+
+
+def options_of(reading: Reading) -> Options:
+    """What the ingesters take of how the user wants inputs read."""
+    from xsp_ingest.ingester import Options  # noqa: PLC0415 (--help must not wait for polars)
+
+    return Options(
         model_ranges=reading.model_ranges,
         layer_ranges=reading.layer_ranges,
         layer_source=reading.layer_source,
         keep_private=reading.keep_private,
     )
-    return convert(paths, options, wanted=reading.format, progress=progress)
 
 
 def _read_bundle(path: Path, reading: Reading) -> Trace:

@@ -14,6 +14,7 @@ from xsp_cli.analyze import analyze
 from xsp_cli.convert import convert
 from xsp_cli.formats import formats
 from xsp_cli.info import info
+from xsp_cli.merge import merge
 from xsp_cli.output import note, print_text
 from xsp_cli.report import report
 
@@ -37,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (report, analyze, convert, info, analyses, formats):
+for _command in (report, analyze, convert, merge, info, analyses, formats):
     app.command()(_command)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.ingester import Probe, choose
 from xsp_ingest.link.link import Source, link
+from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
 from xsp_model import Finding, Severity, XspError
@@ -16,10 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Ingester, Options
-    from xsp_ingest.raw import RawTrace
     from xsp_model import Trace
 
-__all__ = ["convert", "relayer"]
+__all__ = ["convert", "convert_run", "relayer", "without_files"]
 
 _READ_BYTES = 1 << 20
 
@@ -36,8 +37,38 @@ def convert(
     `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file
     cannot be used.
     """
-    say = progress or (lambda _: None)
     found, skipped = _find(paths, wanted)
+    return _linked(found, options, NOTHING, skipped, progress)
+
+
+def convert_run(
+    files: Sequence[tuple[Path, str | None]],
+    options: Options,
+    given: Given,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Trace:
+    """The trace of one described run from its files, each with its format's name (None: detected)."""
+    ingesters = all_ingesters()
+    found = [(path, choose(path, ingesters, wanted)) for path, wanted in files]
+    return _linked(found, options, given, [], progress)
+
+
+def without_files(given: Given, path: Path) -> Trace:
+    """The trace of a run that left no file but its description: its step times and facts, and no span."""
+    raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
+    source = Source("run_description", path.name, _sha256(path), path.stat().st_size)
+    return link([raw], [source], "auto", given=given)
+
+
+def _linked(
+    found: Sequence[tuple[Path, Ingester]],
+    options: Options,
+    given: Given,
+    noted: Sequence[Finding],
+    progress: Callable[[str], None] | None,
+) -> Trace:
+    say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
     for path, ingester in found:
@@ -46,7 +77,7 @@ def convert(
         sources.append(Source(ingester.name, path.name, _sha256(path), path.stat().st_size))
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
-    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, skipped)
+    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, given=given)
 
 
 def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:

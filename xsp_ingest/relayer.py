@@ -62,6 +62,7 @@ def _forest(trace: Trace) -> Forest:
         spans=spans,
         operators=operators,
         parent=parent,
+        ambiguous=spans["ambiguous"].fill_null(value=False).to_numpy(),
         twin=_scattered(spans.height, operators.select("at", "forward_id")),
         captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
         replayed=replayed_work(spans, kernels, parent),

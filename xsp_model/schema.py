@@ -73,6 +73,10 @@ _RUNS = TableSpec(
         ColumnSpec("framework", _TEXT, "Framework and version, where the files say."),
         ColumnSpec("model", _TEXT, "Name of the model, where known."),
         ColumnSpec("batch_size", _INT, "Inputs per step, where known."),
+        ColumnSpec("role", _TEXT, "In a merged profile: model, layers, kernels or counters; null in a plain trace."),
+        ColumnSpec("counters", _TEXT, "Names of the counters the run was taken for, as JSON; null: none."),
+        ColumnSpec("warmup_steps", _INT, "Steps run before the first one recorded."),
+        ColumnSpec("device_name", _TEXT, "The device it ran on, as the run's own description names it."),
         ColumnSpec("serialised", pa.bool_(), "Whether the device was synchronised after each layer."),
         ColumnSpec("layer_source", _TEXT, "What the layers were taken from: module, range, operator or none."),
         _ns("epoch_ns", "Unix time of this trace's time 0."),
@@ -105,6 +109,7 @@ _SPANS = TableSpec(
         ColumnSpec("step", _INT, "Number of the step it ran in, or was launched in, as the profiler numbers steps."),
         ColumnSpec("phase", _WORD, "forward, recompute, backward, optimizer or other."),
         ColumnSpec("layer_id", _INT, "The layer span the work belongs to, by rules 4 to 6 of linking."),
+        ColumnSpec("ambiguous", pa.bool_(), "Whether another span, overlapping the parent, may be the parent as well."),
         ColumnSpec("attribution", _WORD, "For device work: layer, model_only, graph_replay or an orphan's reason."),
     ),
     ("start_ns", "level", "duration_ns", "run_id", "process_id", "thread_id", "device_id", "stream_id", "name"),
@@ -239,6 +244,17 @@ _COUNTERS = TableSpec(
     ("run_id", "counter", "device_id", "time_ns", "value"),
 )
 
+_STEP_TIMES = TableSpec(
+    "step_times",
+    "One row a step that was timed around the model's call, without a profiler's span.",
+    (
+        _key("run_id", "The run it was timed in."),
+        _key("step", "Number of the step, from 0."),
+        _ns("duration_ns", "Its duration.", nullable=False),
+    ),
+    ("run_id", "step"),
+)
+
 _LEDGER = TableSpec(
     "ledger",
     "What could not be read, linked or attributed, and what to do about it.",
@@ -256,6 +272,6 @@ _LEDGER = TableSpec(
 
 TABLES: Mapping[str, TableSpec] = {
     t.name: t
-    for t in (_RUNS, _SPANS, _LAYERS, _OPERATORS, _RANGES, _KERNELS, _COPIES, _METRICS, _DEVICES, _COUNTERS, _LEDGER)
+    for t in (_RUNS, _SPANS, _LAYERS, _OPERATORS, _RANGES, _KERNELS, _COPIES, _METRICS, _DEVICES, _COUNTERS, _STEP_TIMES, _LEDGER)
 }
 """Every table of a trace, by name."""

@@ -29,10 +29,11 @@ def is_backward(spans: pl.DataFrame, operators: pl.DataFrame) -> Bools:
 
 
 def twins(spans: pl.DataFrame, operators: pl.DataFrame, flows: pl.DataFrame) -> Ints:
-    """For each span the position of its forward twin, or -1: by flow where there is one, else by sequence number."""
+    """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
     out = np.full(spans.height, -1, dtype=np.int64)
     backward = is_backward(spans, operators)
-    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, flows)):
+    stated = _as_stated(spans, operators)
+    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, flows), stated):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
     return out
 
@@ -58,6 +59,14 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
         .join(forward, on=["process_id", "sequence_number"], how="inner", maintain_order="left")
         .filter(pl.col("forward_ns") < pl.col("start_ns"))
         .select(pl.col("at").alias("backward_at"), "forward_at")
+    )
+
+
+def _as_stated(spans: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
+    rows = spans.select(pl.col("row").alias("forward_row"), pl.int_range(pl.len(), dtype=pl.Int64).alias("forward_at"))
+    stated = operators.filter(pl.col("forward_row").is_not_null())
+    return stated.join(rows, on="forward_row", how="inner", maintain_order="left").select(
+        pl.col("at").alias("backward_at"), "forward_at"
     )
 
 

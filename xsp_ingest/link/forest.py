@@ -26,6 +26,7 @@ __all__ = ["Forest", "grow"]
 class Forest:
     """Spans of one run; every array has one entry a span, positions in `spans`, -1 for none.
 
+    `ambiguous`: another parent was possible.
     `twin`: forward twin of a backward operator; `captured_in`: where a replayed kernel's graph node was captured.
     `points`: moments that belong to whatever span held them (`owner`), such as allocations with their `bytes`.
     """
@@ -33,6 +34,7 @@ class Forest:
     spans: pl.DataFrame  # raw spans plus `step`
     operators: pl.DataFrame  # raw operators, `row` replaced by the position `at`
     parent: Ints
+    ambiguous: Bools
     twin: Ints
     captured_in: Ints
     replayed: Bools  # device work that a graph launch issued
@@ -64,6 +66,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
         numbered,
         operators,
         parent,
+        nesting.ambiguous[:height],
         twins(spans, operators, raw.tables["flows"]),
         captured_in,
         replayed,

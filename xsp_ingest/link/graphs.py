@@ -27,7 +27,7 @@ def captures(
 ) -> tuple[Ints, Bools]:
     """For each span the span its graph node was captured in (-1: unknown or no replay), and whether it was replayed.
 
-    A replayed node is looked up by its own id, else by that of the node it was instantiated from.
+    What the file says of a kernel goes first. A replayed node is looked up by its own id, else by that of the node it was instantiated from.
     """
     captured_in = np.full(spans.height, -1, dtype=np.int64)
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
@@ -35,7 +35,15 @@ def captures(
     if made.height:
         found = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
         captured_in[found["at"].to_numpy()] = found["owner"].to_numpy()
+    stated = _as_stated(spans, kernels)
+    captured_in[stated["at"].to_numpy()] = stated["place"].to_numpy()
     return captured_in, replayed_work(spans, kernels, parent)
+
+
+def _as_stated(spans: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    rows = spans.select(pl.col("row").alias("captured_in_row"), pl.int_range(pl.len(), dtype=pl.Int64).alias("place"))
+    stated = kernels.filter(pl.col("captured_in_row").is_not_null()).select("at", "captured_in_row")
+    return stated.join(rows, on="captured_in_row", how="inner", maintain_order="left")
 
 
 def replayed_work(spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints) -> Bools:

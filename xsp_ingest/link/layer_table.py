@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["calls", "with_index"]
+__all__ = ["as_stated", "calls", "with_index"]
 
 _INSTANCE = r"_\d+$"
 
@@ -150,6 +150,16 @@ def _memory(forest: Forest, holder: Ints) -> pl.DataFrame:
     return own.group_by("at").agg(pl.col("bytes").filter(pl.col("bytes") > 0).sum().alias("allocated_bytes"))
 
 
+def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) -> pl.DataFrame:
+    """The calls with what the file itself says of them in place of what was worked out, and `sequence_index`."""
+    places = spans.select("row", pl.int_range(pl.len(), dtype=pl.Int64).alias("at"))
+    facts = stated.join(places, on="row", how="inner", maintain_order="left").drop("row")
+    known = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_stated")
+    columns = [name for name in facts.columns if name in calls.columns and name != "at"]
+    better = (pl.coalesce(f"{name}_stated", name).alias(name) for name in columns)
+    return known.with_columns(better).drop(f"{name}_stated" for name in columns)
+
+
 def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.DataFrame]:
     """Adds `layer_index` over all runs: layers with own work, in order of their first own operator anywhere.
 
@@ -164,6 +174,7 @@ def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.D
             (pl.col("has_work").any() | ~pl.col("is_container").any()).alias("counts"),
             pl.col("first_ns").filter(pl.col("has_work")).min().alias("work_ns"),
             pl.col("first_ns").min(),
+            *([pl.col("sequence_index").min()] if "sequence_index" in every.columns else []),
         )
         .filter("counts")
         .sort(pl.coalesce("work_ns", "first_ns"), key)

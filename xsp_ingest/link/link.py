@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.forest import grow
 from xsp_ingest.link.layers import choose_source, lay
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.clock import Zero
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.link.layers import Layering
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.raw import RawTrace, RunFacts
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -36,7 +38,12 @@ class Source:
 
 
 def link(
-    raws: Sequence[RawTrace], sources: Sequence[Source], layer_source: str, noted: Sequence[Finding] = ()
+    raws: Sequence[RawTrace],
+    sources: Sequence[Source],
+    layer_source: str,
+    noted: Sequence[Finding] = (),
+    *,
+    given: Given = NOTHING,
 ) -> Trace:
     """The linked trace of one or more runs; XspError where the layers asked for are not there."""
     zeros, findings = clock.zeros(raws)
@@ -55,7 +62,9 @@ def link(
     builder.note((*noted, *findings))
     first_id = 0
     for run, raw in enumerate(raws):
-        _add_run(builder, run, raw, sources[run], zeros[run], source, forests[run].spans)
+        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forests[run]), given))
+        builder.add("devices", raw.tables["devices"].with_columns(run_id=pl.lit(run, pl.Int64)))
+        builder.add("step_times", _step_times(run, given))
         _add_spans(builder, run, forests[run], layerings[run], zeros[run], first_id)
         _add_details(builder, raw, forests[run], calls[run], first_id)
         _add_moments(builder, run, raw, zeros[run])
@@ -78,39 +87,46 @@ def _common_source(forests: Sequence[Forest], wanted: str) -> LayerSource:
     return LayerSource.NONE
 
 
-def _add_run(
-    builder: TraceBuilder,
-    run: int,
-    raw: RawTrace,
-    source: Source,
-    zero: Zero,
-    layer_source: LayerSource,
-    spans: pl.DataFrame,
-) -> None:
-    has_device = bool((spans["level"] == "kernel").any())
-    level = "MLG" if has_device else "M" if layer_source is LayerSource.NONE else "ML"
-    facts = raw.facts
-    builder.add(
-        "runs",
-        pl.DataFrame(
-            {
-                "run_id": [run],
-                "rank": [facts.rank],
-                "world_size": [facts.world_size],
-                "level_captured": [level],
-                "profiler": [facts.profiler],
-                "format": [source.format],
-                "framework": [facts.framework],
-                "layer_source": [str(layer_source)],
-                "epoch_ns": [zero.epoch_ns],
-                "clock_origin_ns": [zero.origin_ns],
-                "source_path": [source.path],
-                "source_sha256": [source.sha256],
-                "source_bytes": [source.bytes],
-            }
-        ),
-    )
-    builder.add("devices", raw.tables["devices"].with_columns(run_id=pl.lit(run, pl.Int64)))
+def _level(source: LayerSource, forest: Forest) -> tuple[str, LayerSource]:
+    """The deepest level recorded, and where the layers are from."""
+    if (forest.spans["level"] == "kernel").any():
+        return "MLG", source
+    return ("M" if source is LayerSource.NONE else "ML"), source
+
+
+def run_row(
+    run: int, facts: RunFacts, source: Source, zero: Zero, level: tuple[str, LayerSource], given: Given
+) -> pl.DataFrame:
+    """The row of `runs`: what was given goes before what the file says."""
+    row = {
+        "run_id": run,
+        "rank": facts.rank,
+        "world_size": facts.world_size,
+        "level_captured": given.level or level[0],
+        "profiler": facts.profiler,
+        "format": source.format,
+        "framework": given.framework or facts.framework,
+        "model": given.model,
+        "batch_size": given.batch_size,
+        "role": given.role,
+        "counters": json.dumps(list(given.counters)) if given.counters else None,
+        "warmup_steps": given.warmup_steps,
+        "device_name": given.device_name,
+        "serialised": given.serialised,
+        "layer_source": str(level[1]),
+        "epoch_ns": zero.epoch_ns,
+        "clock_origin_ns": zero.origin_ns,
+        "source_path": source.path,
+        "source_sha256": source.sha256,
+        "source_bytes": source.bytes,
+    }
+    return pl.DataFrame({name: [value] for name, value in row.items()})
+
+
+def _step_times(run: int, given: Given) -> pl.DataFrame:
+    durations = list(given.step_durations_ns)
+    columns = {"run_id": [run] * len(durations), "step": list(range(len(durations))), "duration_ns": durations}
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
 
 
 def _reference(positions: Ints, first_id: int) -> pl.Series:
@@ -130,6 +146,7 @@ def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layeri
         layering.phase.alias("phase"),
         pl.when(device & (layering.attribution != "layer")).then(None).otherwise(layer).alias("layer_id"),
         layering.attribution.alias("attribution"),
+        pl.Series("ambiguous", forest.ambiguous),
     )
     builder.add("spans", spans)
 

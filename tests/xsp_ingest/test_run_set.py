@@ -1,0 +1,120 @@
+"""Run sets: what a run.json may say, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.synth import KinetoTrace
+from xsp_ingest.ingester import Options
+from xsp_ingest.run_set.description import json_schema
+from xsp_ingest.run_set.run_set import is_run_set, read_run, read_run_set, read_single
+from xsp_model import XspError
+
+
+def _described(**changes: object) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "level": "M",
+        "model": {"name": "resnet50_v1.5", "task": "image classification"},
+        "framework": {"name": "pytorch", "version": "2.11.0"},
+        "batch_size": 32,
+        "device": {"name": "NVIDIA H200", "peaks": {"fp32_flop_per_s": 6.7e13, "dram_byte_per_s": 4.8e12}},
+        "steps": 2,
+        "step_durations_ns": [1_000, 1_100],
+        **changes,
+    }
+
+
+def _write(folder: Path, description: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "run.json"
+    path.write_text(json.dumps(description))
+    return path
+
+
+def test_a_run_without_files_has_its_facts_and_step_times(tmp_path: Path) -> None:
+    trace = read_run(_write(tmp_path, _described()), Options())
+    run = trace.frame("runs").to_dicts()[0]
+    assert (run["role"], run["model"], run["batch_size"], run["framework"], run["device_name"]) == (
+        "model",
+        "resnet50_v1.5",
+        32,
+        "pytorch 2.11.0",
+        "NVIDIA H200",
+    )
+    assert trace.frame("step_times").rows() == [(0, 0, 1_000), (0, 1, 1_100)]
+    assert trace.row_count == 0
+
+
+def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::linear", 1_000, 50_000)
+    kineto.launch("gemm", 3_000, 20_000, 7_000)
+    files = [{"path": "trace.json.gz", "format": "torch_profiler"}]
+    path = _write(tmp_path / "MLG", _described(level="MLG", serialized=True, files=files))
+    kineto.write(tmp_path / "MLG" / "trace.json.gz")
+    _write(tmp_path / "M", _described())
+    assert is_run_set(tmp_path)
+    traces = read_run_set(tmp_path, Options())
+    assert [t.frame("runs")["role"][0] for t in traces] == ["model", "kernels"]
+    assert traces[1].frame("runs").select("serialised", "layer_source").row(0) == (True, "operator")
+    assert read_single(path, "layers", Options()).frame("runs")["role"].to_list() == ["kernels"]
+    assert read_single(tmp_path / "MLG" / "trace.json.gz", "layers", Options()).frame("runs")["role"][0] == "layers"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"batch_size": "32"}, r"Expected `int`, got `str` - at `\$.batch_size`"),
+        ({"batch_size": 0}, r"Expected `int` >= 1 - at `\$.batch_size`"),
+        ({"level": "XL"}, r"Invalid enum value 'XL' - at `\$.level`"),
+        ({"schema_version": 2}, r"Invalid enum value 2 - at `\$.schema_version`"),
+        ({"steps": 3}, "steps is 3 but step_durations_ns lists 2"),
+        ({"step_durations_ns": [], "steps": 0}, "must give step_durations_ns"),
+        ({"files": [{"path": "../../etc/passwd"}]}, "lies outside of the run set"),
+        ({"files": [{"path": "nowhere.json"}]}, "is not there"),
+    ],
+)
+def test_a_wrong_description_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    path = _write(tmp_path, _described(**changes))
+    with pytest.raises(XspError, match=said) as caught:
+        read_run(path, Options())
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text('{"schema_version": 1,')
+    with pytest.raises(XspError, match="description of the run is wrong"):
+        read_run(path, Options())
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+    assert not is_run_set(tmp_path)
+    with pytest.raises(XspError, match=r"no run.json"):
+        read_run_set(tmp_path, Options())
+
+
+def test_a_link_out_of_the_run_set_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    path = _write(tmp_path / "set" / "M", _described(files=[{"path": "link"}]))
+    (path.parent / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(XspError, match="lies outside"):
+        read_run_set(tmp_path / "set", Options())
+
+
+def test_the_schema_takes_what_is_right_and_only_that() -> None:
+    schema = json_schema()
+    jsonschema.validate(_described(), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(_described(batch_size=0), schema)
+
+
+def test_the_documented_schema_is_the_one_in_force() -> None:
+    documented = Path(__file__).resolve().parents[2] / "docs" / "run.schema.json"
+    assert json.loads(documented.read_text()) == json_schema()

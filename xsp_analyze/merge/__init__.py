@@ -1,0 +1,1 @@
+"""Leveled runs: joins runs of the same work, taken at different levels, into one profile."""

@@ -1,0 +1,67 @@
+"""Whether runs are of the same work on the same system, so that they may be merged at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["check_comparable", "name_of", "role_of"]
+
+_SAME = {
+    "model": "models",
+    "batch_size": "batch sizes",
+    "framework": "frameworks",
+}
+_ROLES = {"M": "model", "ML": "layers", "MLG": "kernels", "MLG+metrics": "counters"}
+
+
+def role_of(trace: Trace) -> str:
+    """What the run is taken for: as described, else by the deepest level that its profiler recorded."""
+    run = trace.table("runs").slice(0, 1).to_pylist()[0]
+    return str(run["role"] or _ROLES[run["level_captured"]])
+
+
+def name_of(trace: Trace) -> str:
+    """How messages name the run: its role and file."""
+    run = trace.table("runs").slice(0, 1).to_pylist()[0]
+    return f"the {role_of(trace)} run ({run['source_path']})"
+
+
+def check_comparable(traces: Sequence[Trace]) -> None:
+    """XspError that names the two runs and what differs: model, batch size, framework, or device."""
+    for column, words in _SAME.items():
+        _agree(traces, [_fact(trace, column) for trace in traces], words)
+    _agree(traces, [_device(trace) for trace in traces], "devices")
+
+
+def _agree(traces: Sequence[Trace], values: Sequence[object], words: str) -> None:
+    known = [(trace, value) for trace, value in zip(traces, values, strict=True) if value is not None]
+    for trace, value in known[1:]:
+        first, expected = known[0]
+        if value != expected:
+            raise XspError(
+                f"the runs are of different {words}: {expected} in {name_of(first)}, {value} in {name_of(trace)}",
+                advice="Merge only runs of the same work on the same system",
+            )
+
+
+def _fact(trace: Trace, column: str) -> object:
+    found = {value for value in trace.table("runs").column(column).to_pylist() if value is not None}
+    return min(found) if found else None
+
+
+def _device(trace: Trace) -> object:
+    """The device's name as described, else as the profiler wrote it."""
+    described = _fact(trace, "device_name")
+    if described is not None:
+        return described
+    used = set(trace.frame("spans")["device_id"].drop_nulls().to_list())
+    rows = trace.frame("devices").select("device_id", "name").iter_rows()
+    names = {name for device, name in rows if device in used and name is not None}
+    return min(names) if names else None

@@ -1,0 +1,74 @@
+"""How well two runs match at a level, and what to say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_model import Finding, Severity, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.merge.alignment import Alignment
+
+__all__ = ["Matched"]
+
+_MOST_SHOWN = 3
+_LONGEST_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """An alignment of `what` (layers or kernels), with the words for each side's items."""
+
+    what: str
+    alignment: Alignment
+    first: Sequence[str]
+    second: Sequence[str]
+
+    def require(self, least: float, first: str, second: str) -> None:
+        """XspError with the match rate and the first mismatches where fewer than `least` match."""
+        if self.alignment.rate < least:
+            raise XspError(
+                f"{self.what} of {first} and {second} match at {self.alignment.rate:.3f}, less than {least:g}: "
+                + self.differences(),
+                advice="Take both runs of the same work with autotuning off, or accept less with --min-match",
+            )
+
+    def differences(self) -> str:
+        """The first mismatches, in one line."""
+        gaps = self.alignment.mismatches()
+        shown = [self._difference(a, b) for a, b in gaps[:_MOST_SHOWN]]
+        more = f"; and {len(gaps) - _MOST_SHOWN} more places" if len(gaps) > _MOST_SHOWN else ""
+        return "; ".join(shown) + more
+
+    def _difference(self, first: Sequence[int], second: Sequence[int]) -> str:
+        place = first[0] if first else second[0]
+        return f"at {place}: {_listed(self.first, first)} against {_listed(self.second, second)}"
+
+    def finding(self, first: str, second: str) -> Finding:
+        """The ledger's row: the match rate, and the first mismatches where there are any."""
+        pairs, rate = len(self.alignment.pairs), self.alignment.rate
+        longest = max(self.alignment.first_count, self.alignment.second_count)
+        detail = f"{self.what} of {first} and {second} match at {rate:.3f} ({pairs} of {longest})"
+        if pairs == longest:
+            return Finding(f"match_{self.what}", detail, max(pairs, 1), Severity.INFO)
+        return Finding(
+            f"match_{self.what}",
+            f"{detail}; {self.differences()}",
+            longest - pairs,
+            Severity.WARNING,
+            advice="What has no counterpart keeps its own run's numbers and has no others",
+        )
+
+
+def _listed(words: Sequence[str], places: Sequence[int]) -> str:
+    if not places:
+        return "nothing"
+    shown = ", ".join(_short(words[p]) for p in places[:_MOST_SHOWN])
+    return shown + (f" and {len(places) - _MOST_SHOWN} more" if len(places) > _MOST_SHOWN else "")
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST_NAME else word[: _LONGEST_NAME - 3] + "..."

@@ -1,0 +1,180 @@
+"""Merges runs of the same work, taken at different levels, into one profile.
+
+A profile is a trace whose runs have roles: model, layers, kernels, counters. Every number is taken from the run that
+disturbed it least: model latency from `model`, layer latency from `layers`, kernel latency from `kernels`, counters
+from `counters`, of which no time is ever used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.merge.comparable import check_comparable, name_of, role_of
+from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
+from xsp_analyze.merge.layers import match_layers, renamed
+from xsp_analyze.merge.parents import resolved
+from xsp_model import Finding, TraceBuilder, XspError
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["MIN_MATCH", "merge"]
+
+MIN_MATCH = 0.95
+"""Runs whose layers or kernels match less are refused unless told otherwise."""
+
+_ONE_EACH = ("model", "layers", "kernels")
+
+
+@dataclass
+class _Parts:
+    """What the profile is put together from."""
+
+    traces: list[tuple[str, Trace]] = field(default_factory=list)  # role and run
+    layers: dict[int, pl.DataFrame] = field(default_factory=dict)  # id(trace) -> the table under new identities
+    spans: dict[int, pl.DataFrame] = field(default_factory=dict)  # likewise
+    metrics: list[pl.DataFrame] = field(default_factory=list)  # of spans of the kernels run
+    findings: list[Finding] = field(default_factory=list)
+
+
+def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH) -> Trace:
+    """The profile of these runs; XspError where they are of different work or systems, or match too little."""
+    if not traces:
+        raise XspError("there is nothing to merge")
+    check_comparable(traces)
+    by_role = _by_role(traces)
+    if not any(role in by_role for role in _ONE_EACH):
+        raise XspError("the runs hold counters only", advice="Add the run whose kernels they are of")
+    parts = _Parts()
+    for role in _ONE_EACH:
+        parts.traces += [(role if n == 0 else f"{role}, serialised", t) for n, t in enumerate(by_role.get(role, []))]
+    _tie_layers(parts, by_role, min_match)
+    _tie_parents(parts, by_role, min_match)
+    _tie_counters(parts, by_role, min_match)
+    return _built(parts, by_role)
+
+
+def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
+    """The runs by role. Of a role's runs, one asynchronous or else the first is taken, and one serialised beside it."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(role_of(trace), []).append(trace)
+    for role in _ONE_EACH:
+        runs = found.get(role, [])
+        serialised = [t for t in runs if _serialised(t)]
+        free = [t for t in runs if not _serialised(t)]
+        if role == "kernels" and serialised and free:
+            found[role] = [free[0], serialised[0]]
+        elif runs:
+            found[role] = (serialised if role == "layers" else free or serialised)[:1] or runs[:1]
+    return found
+
+
+def _serialised(trace: Trace) -> bool:
+    return any(trace.table("runs").column("serialised").to_pylist())
+
+
+def _tie_layers(parts: _Parts, by_role: dict[str, list[Trace]], least: float) -> None:
+    runs = by_role.get("kernels", [])
+    reference = next(iter(by_role.get("layers", runs[1:])), None)
+    for other in runs:
+        if reference is not None and reference is not other:
+            matched, mapping = match_layers(reference, other)
+            matched.require(least, name_of(reference), name_of(other))
+            parts.layers[id(other)] = renamed(other.frame("layers"), mapping)
+            parts.findings.append(matched.finding(name_of(reference), name_of(other)))
+
+
+def _tie_parents(parts: _Parts, by_role: dict[str, list[Trace]], least: float) -> None:
+    """Where an asynchronous run leaves two parents open, the serialised run of the set tells which is right."""
+    runs = by_role.get("kernels", [])
+    if len(runs) > 1:
+        free, serialised = runs[:2]
+        ours = parts.layers.get(id(free), free.frame("layers"))
+        theirs = parts.layers.get(id(serialised), serialised.frame("layers"))
+        found = resolved((free, ours), (serialised, theirs))
+        found.matched.require(least, name_of(serialised), name_of(free))
+        parts.spans[id(free)] = found.spans
+        parts.findings += found.findings
+
+
+def _tie_counters(parts: _Parts, by_role: dict[str, list[Trace]], least: float) -> None:
+    counters, kernels = by_role.get("counters", []), by_role.get("kernels", [])
+    if not counters:
+        return
+    if not kernels:
+        raise XspError(
+            "there are counters but no run with kernels", advice="Add the run of level MLG that they belong to"
+        )
+    work = kernel_work(kernels[0])
+    step = template(work)
+    for trace in counters:
+        theirs = template(kernel_work(trace))
+        matched, pairs = match_kernels(step, theirs)
+        matched.require(least, name_of(kernels[0]), name_of(trace))
+        parts.findings.append(matched.finding(name_of(kernels[0]), name_of(trace)))
+        parts.metrics.append(_carried_over(trace, work, step, theirs, pairs))
+
+
+def _carried_over(
+    trace: Trace, work: pl.DataFrame, step: pl.DataFrame, theirs: pl.DataFrame, pairs: pl.DataFrame
+) -> pl.DataFrame:
+    """The metrics of `theirs` as rows of `metrics` for the same kernels in every step; means where seen repeatedly."""
+    execution = pairs.select(
+        step["execution"].gather(pairs["first"]).alias("execution"),
+        theirs["span_id"].gather(pairs["second"]).alias("span_id"),
+    )
+    measured = (
+        trace.frame("metrics")
+        .join(execution, on="span_id", how="inner")
+        .group_by("execution", "metric", "unit", "source")
+        .agg(pl.col("value").mean())
+    )
+    targets = work.select("execution", "span_id")
+    return targets.join(measured, on="execution", how="inner").drop("execution")
+
+
+def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
+    builder = TraceBuilder()
+    builder.note(parts.findings)
+    run = span = 0
+    for role, trace in parts.traces:
+        for name in TABLES:
+            rows = parts.layers.get(id(trace)) if name == "layers" else None
+            rows = parts.spans.get(id(trace), rows) if name == "spans" else rows
+            rows = trace.frame(name) if rows is None else rows
+            rows = rows.with_columns(role=pl.lit(role)) if name == "runs" else rows
+            builder.add(name, _moved(rows, run, span))
+        if role == "kernels":
+            for metrics in _first_of_each(parts.metrics):
+                builder.add("metrics", _moved(metrics, run, span))
+        run += trace.table("runs").num_rows
+        span += trace.row_count
+    for trace in by_role.get("counters", []):
+        rows = trace.frame("runs").with_columns(role=pl.lit("counters"))
+        builder.add("runs", _moved(rows, run, span))
+        builder.add("ledger", _moved(trace.frame("ledger"), run, span))
+        run += rows.height
+    return builder.build()
+
+
+def _moved(rows: pl.DataFrame, run: int, span: int) -> pl.DataFrame:
+    """The rows with run and span numbers moved up, so that those of several traces stay apart."""
+    spans = ("span_id", "parent_id", "layer_id", "forward_id", "captured_in_id")
+    return rows.with_columns(
+        *(pl.col(c) + span for c in spans if c in rows.columns),
+        *(pl.col(c) + run for c in ("run_id",) if c in rows.columns),
+    )
+
+
+def _first_of_each(tables: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Where several runs measured a metric of a span, the first one counts."""
+    if not tables:
+        return []
+    return [pl.concat(tables).unique(["span_id", "metric", "source"], keep="first", maintain_order=True)]

@@ -1,0 +1,108 @@
+"""`xsp merge`: runs of the same work at several levels to one profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.arguments import LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, options_of
+from xsp_cli.output import check_writable, note, unwritable
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsp_ingest.ingester import Options
+    from xsp_model import Trace
+
+__all__ = ["merge"]
+
+_MIN_MATCH = 0.95  # as xsp_analyze.merge.merge.MIN_MATCH, which --help must not import
+_SINGLE = "Runs given one by one"
+
+
+def merge(
+    run_set: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUNDIR]", help="A run set: a folder with a run.json per run.", show_default=False),
+    ] = None,
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The profile to write: a folder NAME.xsp.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The run without a profiler (M): its run.json or a trace.",
+            show_default=False,
+            rich_help_panel=_SINGLE,
+        ),
+    ] = None,
+    layers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The run profiled at layer level (ML).", show_default=False, rich_help_panel=_SINGLE
+        ),
+    ] = None,
+    kernels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The run profiled down to kernels (MLG).", show_default=False, rich_help_panel=_SINGLE
+        ),
+    ] = None,
+    counters: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Hardware counters of the same work; may be given several times.",
+            show_default=False,
+            rich_help_panel=_SINGLE,
+        ),
+    ] = None,
+    min_match: Annotated[
+        float, typer.Option("--min-match", min=0.0, max=1.0, help="Refuse runs that match less than this share.")
+    ] = _MIN_MATCH,
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+) -> None:
+    """Join runs of the same work, taken at different levels, into one profile.
+
+    Each latency is then taken from the run that disturbed it least: the model's from the run without a profiler,
+    a layer's from the layer run, a kernel's from the kernel run; counters from the counter runs.
+    """
+    from xsp_analyze.merge.merge import merge as merged  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_model import XspError, bundle  # noqa: PLC0415
+
+    check_writable(output)
+    options = options_of(Reading(None, layer_source, model_range or (), layer_range or ()))
+    single = [("model", model), ("layers", layers), ("kernels", kernels), *(("counters", c) for c in counters or ())]
+    given = [(role, path) for role, path in single if path is not None]
+    if (run_set is None) == (not given):
+        raise XspError(
+            "xsp merge takes either a run set or single runs",
+            advice="Give a folder with a run.json per run, or --model, --layers, --kernels and --counters",
+        )
+    with Progress() as progress:
+        runs = _runs(run_set, given, options, progress.note)
+        progress.note("merging")
+        profile = merged(runs, min_match=min_match)
+        progress.note(f"writing {output.name}")
+        try:
+            bundle.write(profile, output)
+        except OSError as error:
+            raise unwritable(output, error) from error
+    note(f"{output}: {len(runs)} runs, {profile.row_count:,} spans")
+
+
+def _runs(
+    run_set: Path | None, given: Sequence[tuple[str, Path]], options: Options, progress: Callable[[str], None]
+) -> list[Trace]:
+    from xsp_ingest.run_set.run_set import read_run_set, read_single  # noqa: PLC0415
+
+    if run_set is not None:
+        return read_run_set(run_set, options, progress=progress)
+    return [read_single(path, role, options, progress=progress) for role, path in given]

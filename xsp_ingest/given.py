@@ -1,0 +1,32 @@
+"""What is known of a run besides its files: from its description, or from the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["NOTHING", "Given"]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Facts that override what a file says of its run; None and empty: not given. Times in ns."""
+
+    level: str | None = None
+    role: str | None = None
+    model: str | None = None
+    framework: str | None = None
+    batch_size: int | None = None
+    serialised: bool | None = None
+    counters: Sequence[str] = ()
+    warmup_steps: int | None = None
+    device_name: str | None = None
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    step_durations_ns: Sequence[int] = ()
+
+
+NOTHING = Given()
+"""Nothing is known besides the files."""

@@ -1,0 +1,102 @@
+"""What `run.json` holds, version 1: the types are its JSON Schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from xsp_ingest.given import Given
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["RunDescription", "json_schema", "read_description"]
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Positive = Annotated[int, msgspec.Meta(gt=0)]
+_Rate = Annotated[float, msgspec.Meta(gt=0)]
+_Name = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Model(msgspec.Struct, frozen=True):
+    name: _Name
+    task: str = ""
+
+
+class _Framework(msgspec.Struct, frozen=True):
+    name: _Name
+    version: str = ""
+
+
+class _Device(msgspec.Struct, frozen=True):
+    name: str
+    peaks: dict[str, _Rate] = {}  # e.g. fp32_flop_per_s, dram_byte_per_s; they override every other source
+
+
+class _File(msgspec.Struct, frozen=True):
+    path: _Name  # relative to run.json, inside the run set
+    format: str | None = None  # a name that `xsp formats` lists; detected where left out
+
+
+class RunDescription(msgspec.Struct, frozen=True):
+    """One run of a run set. Keys that are not listed are ignored, so that runners may add their own."""
+
+    schema_version: Literal[1]
+    level: Literal["M", "ML", "MLG"]
+    model: _Model
+    framework: _Framework
+    batch_size: _Positive
+    device: _Device
+    steps: _Count
+    files: list[_File] = []
+    counters: list[str] = []  # what a counter run collected; empty otherwise
+    serialized: bool | None = None  # device synchronised after each layer
+    warmup_steps: _Count = 0
+    step_durations_ns: list[_Positive] = []  # measured around each step after warm-up; always for M
+
+    @property
+    def given(self) -> Given:
+        """What the description says of the run, as the linker takes it."""
+        return Given(
+            level="MLG+metrics" if self.counters else self.level,
+            role=self.role,
+            model=self.model.name,
+            framework=" ".join(filter(None, (self.framework.name, self.framework.version))),
+            batch_size=self.batch_size,
+            serialised=self.serialized,
+            counters=tuple(self.counters),
+            warmup_steps=self.warmup_steps,
+            device_name=self.device.name or None,
+            peaks=self.device.peaks,
+            step_durations_ns=tuple(self.step_durations_ns),
+        )
+
+    @property
+    def role(self) -> str:
+        """What the run is taken for in a merge: model, layers, kernels or counters."""
+        return "counters" if self.counters else {"M": "model", "ML": "layers", "MLG": "kernels"}[self.level]
+
+
+def read_description(path: Path) -> RunDescription:
+    """The description in a `run.json`; XspError says which key is wrong and how."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=RunDescription)
+    except OSError as error:
+        raise XspError(f"the description cannot be read ({error.strerror})", path=path) from error
+    except msgspec.DecodeError as error:  # ValidationError among them
+        raise XspError(
+            f"the description of the run is wrong: {error}", path=path, advice="docs/run-set.md lists the keys"
+        ) from error
+    durations = len(found.step_durations_ns)
+    if found.level == "M" and not durations and not found.files:
+        raise XspError("a run of level M must give step_durations_ns", path=path)
+    if durations and durations != found.steps:
+        raise XspError(f"steps is {found.steps} but step_durations_ns lists {durations}", path=path)
+    return found
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of `run.json`."""
+    return msgspec.json.schema(RunDescription)

@@ -1,0 +1,79 @@
+"""Reads the runs of a run set, each to a trace of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_ingest.convert import convert_run, without_files
+from xsp_ingest.given import Given
+from xsp_ingest.run_set.description import read_description
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.run_set.description import RunDescription
+    from xsp_model import Trace
+
+__all__ = ["DESCRIPTION", "is_run_set", "read_run", "read_run_set", "read_single"]
+
+DESCRIPTION = "run.json"
+_MOST_RUNS = 1_000
+_HEAD_BYTES = 1 << 14
+
+
+def is_run_set(path: Path) -> bool:
+    """Whether the folder is a run set: it, or a folder right inside it, holds a run.json."""
+    return path.is_dir() and bool(_descriptions(path))
+
+
+def _descriptions(path: Path) -> Sequence[Path]:
+    own = path / DESCRIPTION
+    return [own] if own.is_file() else sorted(path.glob(f"*/{DESCRIPTION}"))[:_MOST_RUNS]
+
+
+def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None] | None = None) -> list[Trace]:
+    """A trace for every run of the set, in order of their folders' names; XspError where one cannot be used."""
+    found = _descriptions(path)
+    if not found:
+        raise XspError(f"no {DESCRIPTION} is in the folder or in a folder right inside it", path=path)
+    return [read_run(each, options, root=path, progress=progress) for each in found]
+
+
+def read_run(
+    path: Path, options: Options, *, root: Path | None = None, progress: Callable[[str], None] | None = None
+) -> Trace:
+    """The trace of the run that this run.json describes; its files must lie inside `root` (its folder by default)."""
+    description = read_description(path)
+    files = _files(path, description, root or path.parent)
+    if not files:
+        return without_files(description.given, path)
+    return convert_run(files, options, description.given, progress=progress)
+
+
+def read_single(path: Path, role: str, options: Options, *, progress: Callable[[str], None] | None = None) -> Trace:
+    """The trace of a run that is given as a run.json, or as a raw file taken for this role."""
+    if path.name.endswith(".json") and _describes_a_run(path):
+        return read_run(path, options, progress=progress)
+    return convert_run([(path, None)], options, Given(role=role), progress=progress)
+
+
+def _describes_a_run(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return b'"schema_version"' in head and b'"level"' in head and b'"traceEvents"' not in head
+
+
+def _files(path: Path, description: RunDescription, root: Path) -> list[tuple[Path, str | None]]:
+    files = []
+    inside = root.resolve()
+    for entry in description.files:
+        file = path.parent / entry.path
+        if not file.resolve().is_relative_to(inside):
+            raise XspError(f"the file {entry.path!r} lies outside of the run set", path=path)
+        if not file.exists():
+            raise XspError(f"the file {entry.path!r} is not there", path=path)
+        files.append((file, entry.format))
+    return files
