@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
-from xsp_ingest.ingester import Probe, choose
+from xsp_ingest.ingester import Probe, choose, read_runs
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
@@ -32,7 +32,7 @@ def convert(
     wanted: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
-    """The trace of all files given, each a run (a rank); a directory stands for the known files right inside it.
+    """The trace of all files given, each one run (a rank) or more; a directory stands for the known files inside it.
 
     `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file
     cannot be used.
@@ -73,8 +73,9 @@ def _linked(
     sources: list[Source] = []
     for path, ingester in found:
         say(f"reading {path.name}")
-        raws.append(ingester.read(path, options))
-        sources.append(Source(ingester.name, path.name, _sha256(path), path.stat().st_size))
+        found_runs = read_runs(ingester, path, options)
+        raws += found_runs
+        sources += [Source(ingester.name, path.name, _sha256(path), path.stat().st_size)] * len(found_runs)
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, given=given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from xsp_model import XspError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.raw import RawTrace
 
-__all__ = ["Ingester", "Options", "Probe", "choose"]
+__all__ = ["Ingester", "Options", "Probe", "SeveralRuns", "choose", "read_runs"]
 
 _HEAD_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -81,6 +81,21 @@ class Ingester(Protocol):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it cannot be used at all."""
+
+
+@runtime_checkable
+class SeveralRuns(Protocol):
+    """What an ingester offers besides, where one file of its format may hold several runs."""
+
+    def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
+        """The file's runs, at least one; XspError where it cannot be used at all."""
+
+
+def read_runs(ingester: Ingester, path: Path, options: Options) -> Sequence[RawTrace]:
+    """The runs of a file; most formats hold one."""
+    if isinstance(ingester, SeveralRuns):
+        return ingester.read_runs(path, options)
+    return [ingester.read(path, options)]
 
 
 def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester:

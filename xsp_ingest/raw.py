@@ -39,6 +39,7 @@ _OPERATORS: Mapping[str, pl.DataType] = {
     "external_id": _I,
     "input_shapes": _S,
     "input_dtypes": _S,
+    "forward_row": _I,  # row of the forward twin, where the file itself says it
 }
 _RANGES: Mapping[str, pl.DataType] = {
     "row": _I,
@@ -57,6 +58,15 @@ _KERNELS: Mapping[str, pl.DataType] = {
     "shared_bytes": _I,
     "graph_id": _I,
     "graph_node_id": _I,
+    "captured_in_row": _I,  # row of the span the node was captured in, where the file itself says it
+}
+_LAYERS: Mapping[str, pl.DataType] = {  # what the file itself says of a layer; goes before what is worked out
+    "row": _I,
+    "sequence_index": _I,  # its place among the layers of the model
+    "layer_type": _S,
+    "shapes": _S,
+    "dtypes": _S,
+    "allocated_bytes": _I,
 }
 _COPIES: Mapping[str, pl.DataType] = {
     "row": _I,
@@ -115,6 +125,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "ranges": _RANGES,
     "kernels": _KERNELS,
     "copies": _COPIES,
+    "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,
     "graph_nodes": _GRAPH_NODES,
@@ -144,6 +155,8 @@ class RunFacts:
 
     profiler: str = ""
     framework: str | None = None
+    model: str | None = None
+    batch_size: int | None = None
     rank: int | None = None
     world_size: int | None = None
     epoch_ns: int | None = None  # Unix time at the source clock's 0; null where the file does not say

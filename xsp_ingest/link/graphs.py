@@ -27,7 +27,8 @@ def captures(
 ) -> tuple[Ints, Bools]:
     """For each span the span its graph node was captured in (-1: unknown or no replay), and whether it was replayed.
 
-    What the file says of a kernel goes first. A replayed node is looked up by its own id, else by that of the node it was instantiated from.
+    What the file says of a kernel goes first.
+    A replayed node is looked up by its own id, else by that of the node it was instantiated from.
     """
     captured_in = np.full(spans.height, -1, dtype=np.int64)
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")

@@ -26,14 +26,16 @@ _INSTANCE = r"_\d+$"
 def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
     """One row a call: the columns of `layers` with `at` for the span's position, without `layer_index`.
 
-    Besides, `has_work` says whether operators or device work ran in the call outside its children, and `first_ns`
-    when the first of its own operators started. Modules and ranges are listed whatever the layers' source is.
+    Besides, `has_work` says whether operators or device work ran in the call outside its children, `first_ns`
+    when the first of its own operators started, and `sequence_index` is null until stated.
+    Modules and ranges are listed whatever the layers' source is.
     """
     sources = [LayerSource.MODULE, LayerSource.RANGE]
     if layering.source is LayerSource.OPERATOR:
         sources.append(LayerSource.OPERATOR)
     parts = [_of_source(forest, source) for source in sources]
-    return pl.concat([part for part in parts if part.height] or parts[:1])
+    found = pl.concat([part for part in parts if part.height] or parts[:1])
+    return found.with_columns(sequence_index=pl.lit(None, pl.Int64))
 
 
 def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
@@ -151,7 +153,7 @@ def _memory(forest: Forest, holder: Ints) -> pl.DataFrame:
 
 
 def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) -> pl.DataFrame:
-    """The calls with what the file itself says of them in place of what was worked out, and `sequence_index`."""
+    """The calls with what the file itself says of them in place of what was worked out."""
     places = spans.select("row", pl.int_range(pl.len(), dtype=pl.Int64).alias("at"))
     facts = stated.join(places, on="row", how="inner", maintain_order="left").drop("row")
     known = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_stated")
@@ -161,7 +163,7 @@ def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) ->
 
 
 def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.DataFrame]:
-    """Adds `layer_index` over all runs: layers with own work, in order of their first own operator anywhere.
+    """Adds `layer_index` over all runs: layers with own work, in the order the file states, else of first own operator.
 
     A layer is known by its name where names are instances (modules), else by its path.
     """
@@ -174,13 +176,13 @@ def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.D
             (pl.col("has_work").any() | ~pl.col("is_container").any()).alias("counts"),
             pl.col("first_ns").filter(pl.col("has_work")).min().alias("work_ns"),
             pl.col("first_ns").min(),
-            *([pl.col("sequence_index").min()] if "sequence_index" in every.columns else []),
+            pl.col("sequence_index").min(),
         )
         .filter("counts")
-        .sort(pl.coalesce("work_ns", "first_ns"), key)
+        .sort("sequence_index", pl.coalesce("work_ns", "first_ns"), key, nulls_last=True)
         .with_row_index("layer_index")
         .select(key, pl.col("layer_index").cast(pl.Int64), pl.lit(str(source)).alias("source"))
     )
-    drop = ["has_work", "first_ns", "table"]
+    drop = ["has_work", "first_ns", "sequence_index", "table"]
     indexed = every.join(counted, on=[key, "source"], how="left", maintain_order="left")
     return [indexed.filter(pl.col("table") == n).drop(drop) for n in range(len(tables))]

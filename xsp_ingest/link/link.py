@@ -56,7 +56,11 @@ def link(
     source = _common_source(forests, layer_source)
     layerings = [lay(forest, source) for forest in forests]
     calls = layer_table.with_index(
-        [layer_table.calls(forest, layering) for forest, layering in zip(forests, layerings, strict=True)], source
+        [
+            layer_table.as_stated(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
+            for forest, layering, raw in zip(forests, layerings, raws, strict=True)
+        ],
+        source,
     )
     builder = TraceBuilder()
     builder.note((*noted, *findings))
@@ -106,8 +110,8 @@ def run_row(
         "profiler": facts.profiler,
         "format": source.format,
         "framework": given.framework or facts.framework,
-        "model": given.model,
-        "batch_size": given.batch_size,
+        "model": given.model or facts.model,
+        "batch_size": given.batch_size or facts.batch_size,
         "role": given.role,
         "counters": json.dumps(list(given.counters)) if given.counters else None,
         "warmup_steps": given.warmup_steps,
@@ -166,7 +170,7 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
         rows = raw.tables[name].join(places, on="row", how="inner", maintain_order="left").drop("row")
         if name == "kernels":
             captured = _reference(forest.captured_in[rows["at"].to_numpy()], first_id)
-            rows = rows.with_columns(captured.alias("captured_in_id"))
+            rows = rows.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")
         builder.add(name, rows.with_columns(identity).drop("at"))
 
 
