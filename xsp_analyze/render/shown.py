@@ -51,9 +51,11 @@ def clean(text: str) -> str:
 
 
 def short_name(name: str, most: int = 60) -> str:
-    """A kernel's name without its return type and namespaces, cut to so many characters."""
+    """A kernel's name without its return type, namespaces and parameters, cut to so many characters."""
     prefix = _PREFIX.match(clean(name))
     bare = clean(name)[prefix.end() :] if prefix else clean(name)
+    plain = bare.partition("(")[0]
+    bare = plain if plain and "<" not in plain else bare
     return bare if len(bare) <= most else f"{bare[: most - 1]}\u2026"
 
 

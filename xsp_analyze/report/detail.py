@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 
 _MOST_NODES = 6000
+_MOST_COLUMNS = 300
+_MOST_IN_ORDER = 100  # layers shown in order of execution at first; of more, the longest come first
 _LAYER_LABELS = ("model_share", "allocated_bytes", "shapes")
 _PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
     "compute_ns": ("compute", "compute"),
@@ -51,7 +53,8 @@ def layers(answers: Answers) -> Section:
         " kernel duration is the device time of its work, backward included."
     )
     bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
-    block = blocks.missing(found) if isinstance(found, str) else blocks.table(found, bar=bar)
+    sort = bar if not isinstance(found, str) and found.table.height > _MOST_IN_ORDER else None
+    block = blocks.missing(found) if isinstance(found, str) else blocks.table(found, bar=bar, sort=sort)
     return blocks.section("layers", "Layers", "Layers", means, [block])
 
 
@@ -72,25 +75,32 @@ def gpu_by_layer(answers: Answers) -> Section:
         " the rest of its latency, in which the device waited, above."
     )
     found = answers.of("A13")
-    block = blocks.missing(found) if isinstance(found, str) else _stacked_layers(found)
-    return blocks.section("gpu", "GPU by layer", "GPU and non-GPU time by layer", means, [block])
+    drawn = [blocks.missing(found)] if isinstance(found, str) else _stacked_layers(found)
+    return blocks.section("gpu", "GPU by layer", "GPU and non-GPU time by layer", means, drawn)
 
 
-def _stacked_layers(found: Result) -> Block:
+def _stacked_layers(found: Result) -> list[Block]:
     """Time, not shares, so that a layer's weight shows; what is negative is drawn as nothing."""
     table = found.table
     if table.is_empty():
-        return blocks.missing("No layer has a latency in this trace.")
-    kernel, rest = table["kernel_duration_ns"].fill_null(0).to_list(), table["non_kernel_ns"].fill_null(0).to_list()
-    unit = {"exact": "ns"}
-    return blocks.bars(
+        return [blocks.missing("No layer has a latency in this trace.")]
+    longest = table.with_row_index("order").sort("layer_latency_ns", descending=True).head(_MOST_COLUMNS)
+    drawn = longest.sort("order")
+    values = {
+        name: [max(round(v), 0) for v in drawn[name].fill_null(0)] for name in ("kernel_duration_ns", "non_kernel_ns")
+    }
+    chart = blocks.bars(
         "columns",
-        [f"{i}  {n}" for i, n in table.select("layer_index", "layer_name").iter_rows()],
+        [f"{i}  {n}" for i, n in drawn.select("layer_index", "layer_name").iter_rows()],
         [
-            {"name": "device time", "tone": "gpu", "values": [round(v) for v in kernel], **unit},
-            {"name": "not device time", "tone": "rest", "values": [max(round(v), 0) for v in rest], **unit},
+            {"name": "device time", "tone": "gpu", "values": values["kernel_duration_ns"], "exact": "ns"},
+            {"name": "not device time", "tone": "rest", "values": values["non_kernel_ns"], "exact": "ns"},
         ],
     )
+    if drawn.height == table.height:
+        return [chart]
+    left_out = f"Only the {_MOST_COLUMNS} longest of {table.height:,} layers are drawn, in their order."
+    return [chart, blocks.text(left_out)]
 
 
 def layer_types(answers: Answers) -> Section:

@@ -65,8 +65,14 @@ def _numbers(column: pl.Series) -> Ints:
 
 
 def _names(trace: Trace, spans: pl.DataFrame) -> pl.Series:
-    """The spans' names; of layers the name that all calls share."""
-    layers = trace.scan("layers").select("span_id", pl.col("layer_name").cast(pl.String)).collect()
+    """The spans' names; of modules the instance's, of ranges and operators that are layers what all calls share."""
+    shared = pl.when(pl.col("source").cast(pl.String) == "module").then("layer_name").otherwise("layer_type")
+    layers = (
+        trace.scan("layers")
+        .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+        .select("span_id", shared.alias("layer_name"))
+        .collect()
+    )
     named = spans.select(pl.int_range(pl.len()).alias("span_id"), pl.col("name").cast(pl.String))
     joined = named.join(layers, on="span_id", how="left", maintain_order="left")
     return joined.select(pl.coalesce("layer_name", "name")).to_series()

@@ -33,6 +33,7 @@ _CAPTURED: Mapping[str, str] = {
     "ML": "model and layers",
     "MLG": "model, layers and device work",
 }
+_MORE_THAN_ROUNDING = 1.01
 _SOURCES: Mapping[str, str] = {
     "module": "calls of framework modules",
     "range": "named ranges",
@@ -50,7 +51,9 @@ def _in_short(answers: Answers) -> Iterator[str]:
     model_row, summary = answers.first("A15"), answers.summary
     if latency := model_row.get("model_latency_ns"):
         what = "A step takes" if answers.step_count else "The trace spans"
-        yield f"{what} {duration(latency)}; device work adds up to {share(model_row['gpu_share'])} of that."
+        busy, part = model_row["kernel_duration_ns"], model_row["gpu_share"]
+        several = " for each process" if _is_per_process(model_row) else ""
+        yield f"{what} {duration(latency)}; device work adds up to {duration(busy)}, {share(part)} of that{several}."
     if not summary.attributed:
         yield "No device work was recorded, so this report is about the host only."
     top_type = answers.first("A06")
@@ -64,6 +67,12 @@ def _in_short(answers: Answers) -> Iterator[str]:
         yield f"{share(summary.coverage)} of device time is tied to a layer of the model."
 
 
+def _is_per_process(row: Mapping[str, Any]) -> bool:
+    """Whether the GPU share was taken of the latency times the processes whose device time is summed."""
+    part, busy, latency = (row.get(key) or 0.0 for key in ("gpu_share", "kernel_duration_ns", "model_latency_ns"))
+    return bool(busy > part * latency * _MORE_THAN_ROUNDING)
+
+
 def measured(answers: Answers) -> list[dict[str, Any]]:
     """Label and text of what the trace is, for the page's head."""
     summary, provenance = answers.summary, answers.per_step.provenance
@@ -73,7 +82,7 @@ def measured(answers: Answers) -> list[dict[str, Any]]:
         ("Levels", ", ".join(f"{level} {number:,}" for level, number in summary.counts.items()) or "none"),
         ("Layers are", "; ".join(_SOURCES.get(s, s) for s in summary.layer_sources) or _SOURCES["none"]),
         ("Steps", _steps(answers)),
-        ("Window", f"{duration(summary.window_ns)}, of which device work spans {duration(summary.device_window_ns)}"),
+        ("Window", _window(summary.window_ns, summary.device_window_ns)),
         ("Model latency", str(provenance.get("model_latency_basis") or "unknown")),
         ("Layer latency", _layer_basis(provenance)),
     ]
@@ -108,6 +117,11 @@ def _steps(answers: Answers) -> str:
     return f"{len(steps)} ({named}); times per step are trimmed means over them"
 
 
+def _window(whole_ns: int | None, device_ns: int | None) -> str:
+    within = f"; device work spans {duration(device_ns)} of it" if device_ns is not None else ""
+    return f"{duration(whole_ns)} from the first start to the last end of anything{within}"
+
+
 def _layer_basis(provenance: Mapping[str, object]) -> str:
     words = {
         "device": "measured on the device, from the first start to the last end of the layer's own work",
@@ -129,11 +143,18 @@ def ledger(answers: Answers) -> Section:
         found += [blocks.findings(rows)]
     else:
         found += [blocks.text("Nothing else was lost or left out.")]
-    means = (
+    return blocks.section("ledger", "Coverage", "What these numbers cover", _coverage_means(answers), found)
+
+
+def _coverage_means(answers: Answers) -> str:
+    parts = answers.summary.attributed
+    if not parts:
+        return "Where device time went, and what the trace could not say."
+    return (
         f"Every piece of device work in the trace is in exactly one of these places; together they are"
-        f" {duration(total)}, the sum of the durations of {count(sum(p.count for p in summary.attributed))} activities."
+        f" {duration(answers.summary.device_time_ns)}, the sum of the durations of"
+        f" {count(sum(p.count for p in parts))} activities."
     )
-    return blocks.section("ledger", "Coverage", "What these numbers cover", means, found)
 
 
 def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
@@ -152,29 +173,38 @@ def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[st
 
 
 def _findings(answers: Answers) -> list[dict[str, Any]]:
-    """The ledger's other rows, the most serious first."""
+    """The ledger's other rows, the most serious first; what several runs have in common is said once."""
     rank = pl.col("severity").replace_strict(["error", "warning", "info"], [0, 1, 2], default=3)
     rows = (
-        pl.concat([answers.per_step.ledger, answers.trace.frame("ledger")], how="diagonal_relaxed")
-        .filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
-        .unique(["run_id", "kind", "detail"], keep="first", maintain_order=True)
+        answers.per_step.ledger.filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+        .group_by("kind", "severity", "detail", "advice", maintain_order=True)
+        .agg(
+            pl.col("count").sum(), pl.col("duration_ns").sum().replace(0, None), pl.col("run_id").drop_nulls().unique()
+        )
         .sort(rank, maintain_order=True)
     )
+    several = len(answers.summary.runs) > 1
     return [
         {
             "severity": row["severity"],
             "count": count(row["count"]),
             "time": "" if row["duration_ns"] is None else duration(row["duration_ns"]),
-            "text": _capital(row["detail"]).rstrip("."),
+            "text": _capital(row["detail"]).rstrip(".") + (_in_runs(row["run_id"]) if several else ""),
             "advice": row["advice"].rstrip("."),
         }
         for row in rows.iter_rows(named=True)
     ]
 
 
+def _in_runs(runs: list[int]) -> str:
+    if not runs:
+        return ""
+    return f" (run {runs[0]})" if len(runs) == 1 else f" ({len(runs)} runs)"
+
+
 def model(answers: Answers) -> Section:
     """Key numbers of the model, a sentence each."""
-    means = f"The model as a whole {answers.basis}."
+    means = f"The model as a whole, {answers.basis}."
     items = list(_facts(answers))
     found = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
     return blocks.section("model", "Model", "The model", means, [found])
@@ -193,7 +223,8 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
     if (busy := row.get("kernel_duration_ns")) is not None:
         yield "Device time", duration(busy), _exact(busy), "Sum of the durations of all kernels, copies and fills."
     if (part := row.get("gpu_share")) is not None:
-        note = "Device time over latency. Where kernels do not overlap, the rest is time in which the device was idle."
+        several = ", for each process" if _is_per_process(row) else ""
+        note = f"Device time over latency{several}. Where kernels do not overlap, the device is idle for the rest."
         yield "GPU share", share(part), f"{part}", note
     if (number := row.get("kernel_count")) is not None:
         yield (

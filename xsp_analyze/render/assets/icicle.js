@@ -34,6 +34,7 @@ function drawIcicle(block) {
     const stack = [{ node: focus, depth: path.length - 1, left: 0, share: 1 }];
     while (stack.length) {
       const box = stack.pop();
+      const narrow = { node: box.node, depth: box.depth + 1, left: 0, share: 0, above: false, narrow: 0 };
       let left = box.left;
       for (const child of children[box.node]) {
         const share = block.time[focus] ? block.time[child] / block.time[focus] : 0;
@@ -41,15 +42,25 @@ function drawIcicle(block) {
           const below = { node: child, depth: box.depth + 1, left, share, above: false };
           found.push(below);
           stack.push(below);
+          left += share;
+        } else {
+          narrow.share += share;
+          narrow.narrow += 1;
         }
-        left += share;
       }
+      narrow.left = left;
+      if (narrow.share * width >= LEAST_WIDTH) found.push(narrow);
     }
     return found;
   }
 
-  function drawBox({ node, depth, left, share, above }) {
+  function drawBox({ node, depth, left, share, above, narrow }) {
     const thin = share * width < 24;
+    if (narrow) {
+      const text = `${narrow.toLocaleString("en-US")} too narrow to draw`;
+      return make("div", { class: `cell k-others${thin ? " thin" : ""}`, "data-node": node, title: `${text}: click to look closer`,
+        style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` } }, thin ? "" : text);
+    }
     const cell = make("div", {
       class: `cell k-${block.kind[node]}${above ? " above" : ""}${thin ? " thin" : ""}`,
       role: "button", tabindex: thin ? null : "0", title: `${nameOf(node)}\n${summary(node)}`, "data-node": node,
@@ -65,7 +76,7 @@ function drawIcicle(block) {
   function tell(node) {
     const inView = block.time[focus] ? block.time[node] / block.time[focus] : 0;
     told.replaceChildren(
-      make("div", null, make("b", null, nameOf(node))),
+      make("div", { class: "what", title: nameOf(node) }, make("b", null, nameOf(node))),
       make("div", { title: exact(block.time[node], "ns") }, summary(node),
         focus === 0 ? "" : `, ${percent(inView)} of what is in view`,
         `, ${block.count[node].toLocaleString("en-US")} ${block.count[node] === 1 ? "piece" : "pieces"} of device work`),

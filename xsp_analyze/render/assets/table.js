@@ -84,7 +84,7 @@ function drawTable(block) {
   state.descending = state.column >= 0 && block.columns[state.column].number;
   update();
   const paged = rowCount > PAGE_ROWS;
-  return make("div", { class: "table" },
+  return make("div", { class: texts.length > 1 ? "table many" : "table" },
     rowCount > 5 ? make("div", { class: "tools" }, search, status, paged ? previous : null, paged ? next : null) : null,
     make("div", { class: "scroll" }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
     columnsMean(block));
