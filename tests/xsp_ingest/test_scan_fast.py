@@ -1,0 +1,389 @@
+"""The compiled scanner reads what the plain one reads, in pieces of any size, and never beyond the end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from xsp_ingest.torch_profiler import scan_columns, scan_fast, scan_plain, scan_source
+from xsp_ingest.torch_profiler.scan_fast import CannotScan
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.torch_profiler.events import Document
+
+_EVENT = (
+    b'{"ph": "X", "cat": "kernel", "name": "void f<1>(int)", "pid": 0, "tid": 7, "ts": 1712195495519689.047, '
+    b'"dur": 3.5, "args": {"External id": 5, "device": 0, "stream": 7, "correlation": 8218, '
+    b'"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32}}'
+)
+_OPERATOR = (
+    b'{"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":"12","ts":5,"dur":1,"args":{"Input Dims":[[2,\n3],[]],'
+    b'"Input type":["float",""],"Concrete Inputs":["","[1, 2]",{"a":[null,true,false,-1.5e-3]}],"Sequence number":4}}'
+)
+_SMALL = (
+    b'{"schemaVersion": 1,\n "traceEvents": [' + _EVENT + b",\n" + _OPERATOR + b'], "distributedInfo": {"rank": 3}}\n'
+)
+
+
+def _list(*entries: bytes) -> bytes:
+    return b"[" + b",".join(entries) + b"]"
+
+
+def _assert_same(found: Document, expected: Document) -> None:
+    assert_frame_equal(found.events, expected.events, categorical_as_str=True)
+    assert dict(found.head) == dict(expected.head)
+    assert found.not_objects == expected.not_objects
+
+
+def _compare(path: Path, data: bytes) -> Document:
+    path.write_bytes(data)
+    found = scan_fast.scan(path)
+    _assert_same(found, scan_plain.scan(path))
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+@pytest.mark.real
+def test_real_files(real_dir: Path) -> None:
+    files = sorted((real_dir / "kineto").rglob("*.json.gz"))
+    assert files
+    for path in files:
+        _assert_same(scan_fast.scan(path), scan_plain.scan(path))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _SMALL,
+        b"[]",
+        b" [ ] ",
+        b"\r\n\t[{}, {} ]",
+        b'{"traceEvents":[]}',
+        b'{"traceEvents" : [ ] , "a" : [ 1 , { "b" : null } ] , "c" : -1.50e+3, "d": NaN}',
+        b'{"a": {"traceEvents": [{"name": "not here"}]}, "traceEvents": [{"name": "here"}]}',
+        b'{"a": "traceEvents\\": [", "traceEvents": [{"name": "x"}], "b": "}"}',
+        _list(b'1, -2.5, "text", null, true, false, NaN, -Infinity, [[]], [{}], {"name": "a"}'),
+        _list(b'{"args": {"stream": 1}, "args": {"device": 2}}', b'{"args": {"stream": 1}, "args": 0}'),
+        _list(b'{"ts": 1, "ts": null}', b'{"name": "a", "name": "b"}', b'{"args": {"stream": 1, "stream": "x"}}'),
+        _list(b'{"args": {"External id": 1, "external id": 2}}', b'{"args": {"external id": 2, "External id": null}}'),
+        _list(b'{"args": {"Input dims": [[1]], "Input Dims": [[2]]}}', b'{"args": {"Input dims": null}}'),
+        _list(b'{"args": {"grid": [1, 2, 3], "grid": [4]}}', b'{"args": {"grid": [1, "2", 3.0, 4], "block": 5}}'),
+        _list(b'{"args": {"grid": [], "block": {}}}', b'{"args": {}}', b'{"args": [], "ph": "i"}'),
+        _list(b'{"args": {"a": {"stream": 3}, "stream": 4}, "stream": 5, "correlation": 6}'),
+        _list(b'{"ph": 1, "cat": null, "name": 12}', b'{"name": 1.50}', b'{"name": {"b" : [1,\n2]}}', b'{"name": NaN}'),
+        _list(b'{"name": ""}', b"{}", b'{"name": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00"}', b'{"name": "A"}'),
+        _list(b'{"name": "\xe2\x82\xac <script>alert(1)</script>"}', b'{"name": "\xff\xc3"}', b'{"name": "\\u0000"}'),
+        _list(b'{"name": "' + b"k" * 5000 + b'"}', b'{"name": "' + b"k" * 5001 + b'"}'),
+        _list(b'{"an unknown key of more than twenty-four bytes": 1, "": 2, "name": "a"}'),
+    ],
+)
+def test_documents_of_every_shape(file: Path, data: bytes) -> None:
+    _compare(file, data)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("5", 5000),
+        ("-5", -5000),
+        ("-0", 0),
+        ("0.5", 500),
+        ("1712195495519689.047", 1712195495519689047),
+        ("1712195495519689.0475", 1712195495519689048),
+        ("1712195495519689.0465", 1712195495519689046),
+        ("1712195495519689.04650001", 1712195495519689047),
+        ("-0.0005", 0),
+        ("-0.0015", -2),
+        ("1e3", 1000000),
+        ("1.5E-3", 2),
+        ("2.5e-3", 2),
+        ("2.51e-3", 3),
+        ("1e-400", 0),
+        ("0e99", 0),
+        ("1e+400", None),
+        ("12e15", None),
+        ("9e15", 9000000000000000000),
+        ("9223372036854774.999", 9223372036854774999),
+        ("9223372036854776", None),
+        ("99999999999999999999999999", None),
+        ("NaN", None),
+        ("-Infinity", None),
+        ("Infinity", None),
+        ("null", None),
+        ("true", None),
+        ('"1.25"', 1250),
+        ("[1]", None),
+        ("{}", None),
+    ],
+)
+def test_microseconds(file: Path, text: str, nanoseconds: int | None) -> None:
+    document = _compare(file, _list(f'{{"ts": {text}, "dur": {text}}}'.encode()))
+    assert document.events["ts_ns"].to_list() == [nanoseconds]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7", 7),
+        ("-7", -7),
+        ("7.0", None),
+        ("7e0", None),
+        ('"7"', 7),
+        ('"-7"', -7),
+        ('"007"', 7),
+        ('"stream 7"', 7),
+        ('"stream "', None),
+        ('"stream x7"', None),
+        ('"7 "', None),
+        ('""', None),
+        ('"-"', None),
+        ('"Spans"', None),
+        ('"Caf\\u00e9"', None),
+        ("9223372036854775807", 9223372036854775807),
+        ("9223372036854775808", None),
+        ("-9223372036854775807", -9223372036854775807),
+        ("18446744073709551615", None),
+        ("1" * 400, None),
+        ("true", None),
+        ("null", None),
+        ("NaN", None),
+        ("-Infinity", None),
+        ("[7]", None),
+    ],
+)
+def test_whole_numbers(file: Path, text: str, number: int | None) -> None:
+    file.write_bytes(_list(f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
+    expected = scan_plain.scan(file)
+    assert expected.events["pid"].to_list() == [number]
+    try:
+        _assert_same(scan_fast.scan(file), expected)
+    except CannotScan:
+        assert "\\" in text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'[{"name": "a"}] x',
+        b'[{"name": "a"},]',
+        b'[{"name": "a",}]',
+        b'[{"name" "a"}]',
+        b'[{name: "a"}]',
+        b"[{'name': 1}]",
+        b'[{"name": tru}]',
+        b'[{"name": nulll}]',
+        b'[{"ts": 01}]',
+        b'[{"ts": 1.}]',
+        b'[{"ts": .5}]',
+        b'[{"ts": +5}]',
+        b'[{"ts": 1e}]',
+        b'[{"ts": -}]',
+        b'[{"name": "a\nb"}]',
+        b'[{"name": "\\x41"}]',
+        b'[{"name": "\\u12g4"}]',
+        b'[{"a": [1 2]}]',
+        b'[{"a": [1,]}]',
+        b'[{"a": [1}]]',
+        b'[{"a": {"b"}}]',
+        b"[1 2]",
+        b"[,1]",
+        b"[1,,2]",
+        b"[\x00]",
+        b'{"a": 1 "traceEvents": []}',
+        b'{"traceEvents": [],}',
+        b'{"traceEvents": []} {}',
+        b'{"traceEvents": 5}',
+        b'{"events": []}',
+        b'"traceEvents"',
+        b"5",
+        b"\xef\xbb\xbf[]",
+        b"",
+        b" \n",
+    ],
+)
+def test_what_the_plain_scanner_refuses_is_not_read(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+    with pytest.raises(XspError):
+        scan_plain.scan(file)
+    with pytest.raises((XspError, CannotScan)):
+        scan_fast.scan(file)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"traceEvents": [], "traceEvents": [{}]}',
+        b'{"trace\\u0045vents": []}',
+        b'[{"n\\u0061me": "a"}]',
+        b'[{"name": "\\ud800"}]',
+        b'[{"pid": -9223372036854775808}]',
+        b'[{"a": ' + b"[" * 300 + b"]" * 300 + b"}]",
+        '[{"pid": "\u0663"}]'.encode(),
+        b'[{"ts": 0.00000000000000000000000000000000000001}]',
+        b'[{"ts": "1_0"}]',
+    ],
+)
+def test_the_rare_is_left_to_the_plain_scanner(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+    with pytest.raises(CannotScan):
+        scan_fast.scan(file)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
+def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(scan_fast, "_BUFFER_BYTES", size)
+    _compare(file, _SMALL)
+    _compare(file, _list(b"1234567", _EVENT, b" null ", _OPERATOR, b"12 "))
+
+
+def test_tables_that_must_grow(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_columns, "_FIRST_ROWS", 2)
+    monkeypatch.setattr(scan_columns, "_FIRST_TEXTS", 64)
+    monkeypatch.setattr(scan_columns, "_FIRST_BYTES", 256)
+    entries = [json.dumps({"name": f"kernel {n % 700}", "ph": "X", "ts": n}).encode() for n in range(3000)]
+    late = b'{"name": "late", "args": {"graph id": 4}}'
+    document = _compare(file, _list(*entries, late))
+    assert document.events["graph_id"].null_count() == 3000
+
+
+def test_truncation_at_every_byte(file: Path) -> None:
+    for length in range(len(_SMALL) - 1):
+        file.write_bytes(_SMALL[:length])
+        with pytest.raises((XspError, CannotScan)):
+            scan_fast.scan(file)
+
+
+def test_truncation_is_said_in_one_sentence(file: Path) -> None:
+    file.write_bytes(_SMALL[:200])
+    with pytest.raises(XspError, match="the trace is cut off"):
+        scan_fast.scan(file)
+
+
+def test_json_without_events(file: Path) -> None:
+    file.write_bytes(b'{"schemaVersion": 1}')
+    with pytest.raises(XspError, match="no list `traceEvents`"):
+        scan_fast.scan(file)
+
+
+class TestGzip:
+    def test_members_and_padding(self, file: Path) -> None:
+        half = len(_SMALL) // 2
+        _compare(file, gzip.compress(_SMALL[:half]) + b"\0" * 9 + gzip.compress(_SMALL[half:]) + b"\0" * 600)
+
+    def test_without_the_faster_library(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(scan_source, "_isal", lambda: None)
+        _compare(file, gzip.compress(_list(*[_EVENT] * 40000)))
+
+    def test_blocks(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(scan_source, "_READ_BYTES", 11)
+        monkeypatch.setattr(scan_source, "_BLOCK_BYTES", 5)
+        _compare(file, gzip.compress(_SMALL))
+
+    def test_truncation_at_every_byte(self, file: Path) -> None:
+        data = gzip.compress(_SMALL)
+        for length in range(2, len(data)):
+            file.write_bytes(data[:length])
+            with pytest.raises(XspError, match="cut off"):
+                scan_fast.scan(file)
+
+    @pytest.mark.parametrize("tail", [b"x", b"garbage behind the member"])
+    def test_garbage_behind_it(self, file: Path, tail: bytes) -> None:
+        file.write_bytes(gzip.compress(_SMALL) + tail)
+        with pytest.raises(XspError):
+            scan_fast.scan(file)
+
+    def test_a_damaged_stream(self, file: Path) -> None:
+        data = bytearray(gzip.compress(_SMALL))
+        data[-6] ^= 1
+        file.write_bytes(bytes(data))
+        with pytest.raises(XspError):
+            scan_fast.scan(file)
+
+    def test_content_bytes(self, file: Path) -> None:
+        file.write_bytes(gzip.compress(_SMALL * 100))
+        assert scan_source.content_bytes(file) == len(_SMALL) * 100
+        file.write_bytes(_SMALL)
+        assert scan_source.content_bytes(file) == len(_SMALL)
+
+
+_KEYS = st.sampled_from(
+    'ph|cat|name|ts|dur|pid|tid|id|args|s||a"b|stream|External id|external id|grid|block|Input Dims|Input dims|Input type'
+    "|correlation|bytes|Bytes|device|registers per thread|Total Allocated|graph node id|a key that nobody knows".split(
+        "|"
+    )
+)
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 70), 1 << 70)
+    | st.floats()
+    | st.text(max_size=40)
+    | st.sampled_from(["7", "stream 7", "-3", "Spans", "X", "kernel"])
+)
+_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=6))
+_EVENTS = st.lists(st.dictionaries(_KEYS, _VALUES, max_size=10) | _VALUES, max_size=6)
+_STYLES: list[dict[str, Any]] = [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}]
+_SETTINGS = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def _agree(file: Path, data: bytes) -> None:
+    """The same document, or both refuse, or the compiled scanner leaves it."""
+    file.write_bytes(data)
+    try:
+        found = scan_fast.scan(file)
+    except CannotScan:
+        return
+    except XspError:
+        with pytest.raises(XspError):
+            scan_plain.scan(file)
+        return
+    _assert_same(found, scan_plain.scan(file))
+
+
+@_SETTINGS
+@given(_EVENTS, st.dictionaries(st.text(max_size=5), _VALUES, max_size=3), st.sampled_from(_STYLES), st.booleans())
+def test_any_document(file: Path, events: list[Any], head: dict[str, Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001
+    document = events if bare else head | {"traceEvents": events} | {"after": 1}
+    _agree(file, json.dumps(document, **style).encode("utf-8", "surrogatepass"))
+
+
+@_SETTINGS
+@given(st.data())
+def test_any_damage(file: Path, data: st.DataObject) -> None:
+    text = bytearray(data.draw(st.sampled_from([_SMALL, _list(_OPERATOR, b"-1.5e3", _EVENT)])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        piece = data.draw(
+            st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"9", b"e"])
+        )
+        text[at : at + data.draw(st.integers(0, 3))] = piece
+    _agree(file, bytes(text))
+
+
+@_SETTINGS
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=None))
+def test_any_number(file: Path, value: Any) -> None:  # noqa: ANN401 (Decimal)
+    _agree(file, _list(f'{{"ts": {value}, "dur": "{value}", "pid": {value}}}'.encode()))
+
+
+def test_damage_to_a_compressed_file(file: Path) -> None:
+    data = zlib.compress(_SMALL)
+    file.write_bytes(data)
+    with pytest.raises((XspError, CannotScan)):
+        scan_fast.scan(file)

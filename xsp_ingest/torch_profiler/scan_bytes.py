@@ -1,0 +1,137 @@
+"""Loads and stores by address for the compiled scanner: what numba has no word for.
+
+An address is a whole number, so passing one to a function costs a register; an array costs seven and a reference
+count.
+"""
+
+# ruff: noqa: ANN401 (numba's and LLVM's builders are untyped)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "BACKSLASH",
+    "CAPITAL_I",
+    "CLOSE_LIST",
+    "CLOSE_OBJECT",
+    "COLON",
+    "COMMA",
+    "LANES",
+    "MINUS",
+    "NINE",
+    "OPEN_LIST",
+    "OPEN_OBJECT",
+    "PLUS",
+    "POINT",
+    "QUOTE",
+    "ZERO",
+    "byte",
+    "leading_blanks",
+    "leading_ordinary",
+    "machine",
+    "masked",
+    "number",
+    "put",
+    "put_byte",
+    "put_small",
+    "word",
+]
+
+QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT, ZERO, NINE, CAPITAL_I = b'"\\,:-+.09I'
+OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST = b"{}[]"
+LANES = 32
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+def machine(function: _F) -> _F:
+    """Compiles the function when it is first called, and keeps the result for other processes."""
+    try:
+        return cast("_F", njit(nogil=True, cache=True)(function))
+    except RuntimeError:  # no folder to keep machine code in: compile for this process alone
+        return cast("_F", njit(nogil=True)(function))
+
+
+def _loads(width: int, result: Any) -> Any:
+    """An intrinsic: the number of so many bits at an address, the byte there lowest."""
+
+    def load(_: Any, address: Any) -> Any:
+        def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(width).as_pointer())
+            return builder.zext(builder.load(pointer, align=1), ir.IntType(64))
+
+        return result(address), emit
+
+    return intrinsic(load)
+
+
+def _stores(width: int) -> Any:
+    """An intrinsic: writes the low bits of a number to an address."""
+
+    def store(_: Any, address: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, __: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(width).as_pointer())
+            builder.store(builder.trunc(args[1], ir.IntType(width)), pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(address, value), emit
+
+    return intrinsic(store)
+
+
+def _counts(test: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
+    """An intrinsic: how many of the LANES bytes from an address on come before the first that passes the test."""
+    lanes = ir.VectorType(ir.IntType(8), LANES)
+
+    def every(value: int) -> Any:
+        return ir.Constant(lanes, [value] * LANES)
+
+    def count(_: Any, address: Any) -> Any:
+        def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
+            block = builder.load(builder.inttoptr(args[0], lanes.as_pointer()), align=1)
+            passed = builder.bitcast(test(builder, block, every), ir.IntType(LANES))
+            guarded = builder.or_(builder.zext(passed, ir.IntType(64)), ir.Constant(ir.IntType(64), 1 << LANES))
+            return builder.cttz(guarded, ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(address), emit
+
+    return intrinsic(count)
+
+
+def _ends_ordinary(builder: Any, block: Any, every: Callable[[int], Any]) -> Any:
+    quote = builder.icmp_unsigned("==", block, every(ord('"')))
+    escape = builder.icmp_unsigned("==", block, every(ord("\\")))
+    control = builder.icmp_unsigned("<", block, every(ord(" ")))
+    return builder.or_(builder.or_(quote, escape), control)
+
+
+def _ends_blanks(builder: Any, block: Any, every: Callable[[int], Any]) -> Any:
+    other = [builder.icmp_unsigned("!=", block, every(ord(blank))) for blank in " \n\r\t"]
+    return builder.and_(builder.and_(other[0], other[1]), builder.and_(other[2], other[3]))
+
+
+byte = _loads(8, types.int64)
+number = _loads(64, types.int64)
+word = _loads(64, types.uint64)
+put_byte = _stores(8)
+put_small = _stores(32)
+put = _stores(64)
+leading_ordinary = _counts(_ends_ordinary)
+leading_blanks = _counts(_ends_blanks)
+
+
+@machine
+def masked(place: int, length: int) -> np.uint64:
+    """The word at the place, bytes beyond the length as zeros."""
+    if length >= 8:  # noqa: PLR2004 (bytes of a word)
+        return word(place)  # type: ignore[no-any-return]
+    return word(place) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))  # type: ignore[no-any-return]

@@ -1,0 +1,226 @@
+"""The tables that the machine code fills, and the frame made of them without copying."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from xsp_ingest.torch_profiler import scan_desk as desk
+from xsp_ingest.torch_profiler import scan_machine as machine
+from xsp_ingest.torch_profiler.events import ARGS, EVENT_COLUMNS
+from xsp_ingest.torch_profiler.scan_plain import _parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from xsp_model.arrays import Bools
+
+__all__ = ["Tables"]
+
+_TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
+_NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
+_MEMBERS = {  # an event's own keys: what kind of value, which column
+    "ph": (desk.WORD, "ph"),
+    "cat": (desk.WORD, "cat"),
+    "name": (desk.TEXT, "name"),
+    "ts": (desk.MICROSECONDS, "ts_ns"),
+    "dur": (desk.MICROSECONDS, "dur_ns"),
+    "pid": (desk.WHOLE, "pid"),
+    "tid": (desk.WHOLE, "tid"),
+    "id": (desk.WHOLE, "flow_id"),
+}
+_ARGUMENTS = {
+    **{keys[0]: (desk.WHOLE, column) for column, keys in ARGS.items()},
+    "grid": (desk.AXES, "grid_x"),
+    "block": (desk.AXES, "block_x"),
+    "Input Dims": (desk.TEXT, "input_dims"),
+    "Input type": (desk.TEXT, "input_types"),
+    # Other spellings come last: they count where the first is absent.
+    **{key: (desk.WHOLE, column) for column, keys in ARGS.items() for key in keys[1:]},
+    "Input dims": (desk.TEXT, "input_dims"),
+}
+_FIRST_ROWS = 1 << 14
+_FIRST_TEXTS = 1 << 14
+_FIRST_BYTES = 1 << 21
+
+
+def _slots() -> tuple[list[str], NDArray[np.uint64]]:
+    """The column of each slot of a row, and the table that tells a key's kind and slot."""
+    columns: list[str] = []
+    keys = np.zeros((2, desk.KEYS_PER_LEVEL, desk.KEY_WORDS), dtype=np.uint64)
+    for level, members in enumerate((_MEMBERS, _ARGUMENTS)):
+        for key, (kind, column) in members.items():
+            _enter(keys[level], key, kind << 8 | len(columns))
+            columns += [column[:-1] + axis for axis in "xyz"] if kind == desk.AXES else [column]
+    _enter(keys[0], "args", desk.MEMBERS << 8)
+    return columns, keys
+
+
+def _enter(table: NDArray[np.uint64], key: str, meaning: int) -> None:
+    text = key.encode()
+    words = [int.from_bytes(text[i : i + 8], "little") for i in (0, 8, 16)] + [len(text)]
+    slot = machine.first_slot(words)
+    while table[slot, 3]:
+        slot = (slot + 1) % desk.KEYS_PER_LEVEL
+    table[slot] = [*words[:3], len(text) + 1, meaning]
+
+
+class Tables:
+    """Rows of events so far, and the texts they refer to by number, each distinct text once."""
+
+    def __init__(self) -> None:
+        slots, keys = _slots()
+        places = {name: i for i, name in enumerate(_NUMBERS)} | {name: -1 - i for i, name in enumerate(_TEXTS)}
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._desk = np.zeros(len(desk.NAMES), dtype=np.int64)
+        self._set(width=len(slots), first_argument=len(_MEMBERS))
+        self._set(number_columns=len(_NUMBERS), code_columns=len(_TEXTS))
+        self._hold("keys", keys)
+        self._hold("plan", np.array([places[name] for name in slots], dtype=np.int64))
+        self._hold("row", np.empty(2 * len(slots), dtype=np.int64))
+        self._hold("started", np.zeros(len(_NUMBERS), dtype=np.uint8))
+        self._hold("nesting", np.empty(desk.MAX_DEPTH, dtype=np.uint8))
+        self._room_for_rows(_FIRST_ROWS)
+        self._room_for_texts(_FIRST_TEXTS)
+        self._room_for_bytes(_FIRST_BYTES)
+
+    def __getitem__(self, name: str) -> int:
+        """What the desk says."""
+        return int(self._desk[desk.NAMES.index(name)])
+
+    def _set(self, **values: int) -> None:
+        for name, value in values.items():
+            self._desk[desk.NAMES.index(name)] = value
+
+    def _hold(self, name: str, array: NDArray[Any]) -> None:
+        """Puts the array's address on the desk, and keeps the array alive."""
+        self._arrays[name] = array
+        self._set(**{name: array.ctypes.data})
+
+    def scan(self, text: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
+        """Scans entries of the list from the place on: one of the machine's results, and the place reached.
+
+        The text must be followed by desk.PAD zero bytes in the same array.
+        """
+        origin = text.ctypes.data
+        self._set(place=origin + place, end=origin + end)
+        result: int = machine.scan_events(self._desk.ctypes.data)
+        return result, self["place"] - origin
+
+    def value_end(self, text: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
+        """Likewise, for one value outside the list."""
+        expected = self["expected"]
+        self._set(expected=desk.ONE_VALUE)
+        try:
+            return self.scan(text, place, end)
+        finally:
+            self._set(expected=expected)
+
+    def grow(self, expected_rows: int, event_bytes: int) -> None:
+        """Makes room for more events, the next of which is at most so long."""
+        if self["rows"] == self["max_rows"]:
+            # Pages of an array that are never written cost nothing, so a generous guess is better than a second copy.
+            self._room_for_rows(max(expected_rows, self["rows"] * 3 // 2))
+        if self["texts"] + self["width"] > self["max_texts"]:
+            self._room_for_texts(2 * self["max_texts"])
+        if self["text_bytes"] + event_bytes + desk.PAD > self["store_bytes"]:
+            self._room_for_bytes(2 * self["store_bytes"] + event_bytes)
+
+    def _room_for_rows(self, height: int) -> None:
+        for name, columns, kind in (("numbers", len(_NUMBERS), np.int64), ("codes", len(_TEXTS), np.int32)):
+            new = np.empty((columns, height), dtype=kind)
+            if used := self["rows"]:
+                written = self._arrays["started"].astype(np.bool_) if name == "numbers" else np.ones(columns, np.bool_)
+                for column in np.flatnonzero(written):
+                    new[column, :used] = self._arrays[name][column, :used]
+            self._hold(name, new)
+        self._set(max_rows=height)
+
+    def _room_for_texts(self, count: int) -> None:
+        for name, shape, kind in (("known", (count, 2), np.int64), ("hashes", (count,), np.uint64)):
+            new = np.empty(shape, dtype=kind)
+            if used := self["texts"]:
+                new[:used] = self._arrays[name][:used]
+            self._hold(name, new)
+        self._hold("table", np.full(4 * count, -1, dtype=np.int64))
+        self._set(max_texts=count, table_mask=4 * count - 1, indexed=0)
+
+    def _room_for_bytes(self, count: int) -> None:
+        new = np.zeros(count, dtype=np.uint8)
+        if used := self["text_bytes"]:
+            new[:used] = self._arrays["store"][:used]
+        self._hold("store", new)
+        self._set(store_bytes=count)
+
+    def frame(self, path: Path) -> pl.DataFrame:
+        """The events as a frame of EVENT_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
+        rows, numbers, codes = self["rows"], self._arrays["numbers"], self._arrays["codes"]
+        columns = {
+            name: _series(name, pa.int64(), numbers[i, :rows], numbers[i, :rows] != desk.NULL)
+            if self._arrays["started"][i]
+            else _nulls(name, rows)
+            for i, name in enumerate(_NUMBERS)
+        }
+        columns |= {name: self._texts(name, codes[i, :rows], path) for i, name in enumerate(_TEXTS)}
+        return pl.DataFrame([columns[name] for name in EVENT_COLUMNS])
+
+    def _texts(self, name: str, codes: NDArray[np.int32], path: Path) -> pl.Series:
+        used = np.zeros(self["texts"] + 1, dtype=np.bool_)
+        used[codes] = True  # -1, absent, is the last
+        used[-1] = False
+        numbers = np.flatnonzero(used)
+        store = self._arrays["store"]
+        raw = [store[at : at + length].tobytes() for at, length in self._arrays["known"][numbers].tolist()]
+        words = [_decoded(each, name, path) for each in raw]
+        distinct = {word: i for i, word in enumerate(dict.fromkeys(["", *words] if name == "name" else words))}
+        new_codes = np.full(len(used), -1, dtype=np.int32)
+        new_codes[numbers] = [distinct[word] for word in words]
+        if name == "name":
+            new_codes[-1] = distinct[""]
+        new = new_codes[codes]
+        words_once = pl.Series(name, list(distinct), dtype=EVENT_COLUMNS[name])
+        return words_once.gather(_series(name, pa.int32(), new, new >= 0))
+
+
+def _decoded(raw: bytes, column: str, path: Path) -> str:
+    """The text as the plain scanner gives it."""
+    if column.startswith("input"):
+        return json.dumps(_parse(raw, path))
+    if raw.startswith(b'"') and b"\\" not in raw:
+        return raw[1:-1].decode(errors="replace")
+    value = _parse(raw, path)
+    word = str(value) if isinstance(value, str) else json.dumps(value)
+    word.encode()  # a lone surrogate: UnicodeEncodeError, a ValueError
+    return word
+
+
+def _nulls(name: str, rows: int) -> pl.Series:
+    # Zeroed memory that nobody touches takes no room.
+    return _series(name, pa.int64(), np.zeros(rows, dtype=np.int64), None)
+
+
+def _series(
+    name: str, kind: pa.DataType, values: NDArray[np.int64] | NDArray[np.int32], valid: Bools | None
+) -> pl.Series:
+    """The same memory as a Series; all null where nothing is said to be valid."""
+    absent = len(values) - (0 if valid is None else int(np.count_nonzero(valid)))
+    bits = np.zeros((len(values) + 7) // 8, dtype=np.uint8) if valid is None else np.packbits(valid, bitorder="little")
+    buffers = [pa.py_buffer(bits) if absent else None, pa.py_buffer(values)]
+    return pl.Series(_Lent(pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))).alias(name)
+
+
+class _Lent:
+    """An Arrow array by its C interface alone: to take it whole, polars would import pyarrow.compute and pandas."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        schema, array = self._array.__arrow_c_array__(requested_schema)
+        return schema, array

@@ -1,0 +1,86 @@
+"""What the compiled scanner's Python and machine code agree on: constants, and the desk, a row of int64."""
+
+from __future__ import annotations
+
+PAD = 64
+"""Zero bytes behind every text. No JSON token holds one, so every loop stops there, and no load reaches beyond."""
+
+MAX_DEPTH = 256
+NULL = -(1 << 63)
+
+# How a scan ends; a place, which is an address, is never negative.
+DONE = 0
+INCOMPLETE = -1  # the bytes end before the value does
+UNSURE = -2  # no JSON, or JSON that the plain scanner should judge
+FULL = -3  # a table has no room for one more event
+
+# The table of known keys.
+KEYS_PER_LEVEL = 256
+KEY_WORDS = 5  # three words of the key, its length + 1, its meaning: kind * 256 + slot
+MEMBERS, WORD, TEXT, MICROSECONDS, WHOLE, AXES = range(6)  # kinds: what to do with the value
+
+# What may come next.
+VALUE_OR_END, VALUE, COMMA_OR_END, ONE_VALUE = range(4)
+
+NAMES = (
+    "sources",  # what the machine code was compiled from
+    "place",  # where to go on
+    "expected",  # what comes next in the list
+    "rows",
+    "not_objects",
+    "texts",  # distinct texts so far
+    "text_bytes",  # their bytes
+    "indexed",  # how many of them the table holds
+    "end",
+    "keys",
+    "row",  # scratch: a value a slot (for texts their start), then the ends of texts
+    "width",  # slots of a row
+    "first_argument",  # slots before it are the event's own, the others of its `args`
+    "plan",  # a slot's column: whole numbers from 0 up, texts from -1 down
+    "numbers",
+    "number_columns",
+    "started",  # which of them have a value yet: the others are not written, for untouched memory is free
+    "codes",
+    "code_columns",
+    "max_rows",
+    "store",  # the distinct texts' bytes
+    "store_bytes",
+    "known",  # start and length in the store of each
+    "hashes",
+    "max_texts",
+    "table",
+    "table_mask",
+    "nesting",  # scratch
+)
+
+# Each place as an offset in bytes.
+(
+    SOURCES,
+    PLACE,
+    EXPECTED,
+    ROWS,
+    NOT_OBJECTS,
+    TEXTS,
+    TEXT_BYTES,
+    INDEXED,
+    END,
+    KEYS,
+    ROW,
+    WIDTH,
+    FIRST_ARGUMENT,
+    PLAN,
+    NUMBERS,
+    NUMBER_COLUMNS,
+    STARTED,
+    CODES,
+    CODE_COLUMNS,
+    MAX_ROWS,
+    STORE,
+    STORE_BYTES,
+    KNOWN,
+    HASHES,
+    MAX_TEXTS,
+    TABLE,
+    TABLE_MASK,
+    NESTING,
+) = range(0, 8 * len(NAMES), 8)

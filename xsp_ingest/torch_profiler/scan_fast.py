@@ -1,0 +1,168 @@
+"""The compiled scanner: the same Document as the plain one, for large files, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xsp_ingest.torch_profiler import refusal
+from xsp_ingest.torch_profiler.events import Document
+from xsp_ingest.torch_profiler.scan_desk import DONE, FULL, PAD, UNSURE
+from xsp_ingest.torch_profiler.scan_plain import _parse
+from xsp_ingest.torch_profiler.scan_source import Source, open_source
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MIN_BYTES", "CannotScan", "scan"]
+
+MIN_BYTES = 8 << 20
+"""Content smaller than this is read faster by the plain scanner, since that needs no numba."""
+
+_BUFFER_BYTES = 1 << 22
+_QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
+
+
+class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
+    """The file is no JSON, or such as the plain scanner should judge."""
+
+
+def scan(path: Path) -> Document:
+    """The file's events; CannotScan where the plain scanner must read it, XspError where the file is cut off."""
+    with open_source(path) as source:
+        scanner = _Scanner(path, source)
+        try:
+            return scanner.document()
+        except ValueError as error:
+            raise CannotScan from error
+
+
+class _Scanner:
+    def __init__(self, path: Path, source: Source) -> None:
+        # numba costs a third of a second: only those who scan pay it.
+        from xsp_ingest.torch_profiler import scan_columns  # noqa: PLC0415
+
+        self._path = path
+        self._source = source
+        self._tables = scan_columns.Tables()
+        self._buffer = np.zeros(_BUFFER_BYTES + PAD, dtype=np.uint8)
+        self._place = 0
+        self._end = 0
+        self._passed = 0  # bytes that have left the buffer
+        self._rest: list[bytes] = []  # the content without what is in the list
+
+    def document(self) -> Document:
+        """The whole content."""
+        bare = self._peek() == _OPEN_LIST
+        if bare:
+            self._place += 1
+            self._list()
+        else:
+            self._object()
+        if self._peek(at_end=0):
+            raise CannotScan
+        head = {} if bare else self._head()
+        return Document(self._tables.frame(self._path), head, self._tables["not_objects"])
+
+    def _head(self) -> dict[str, Any]:
+        try:
+            head = _parse(b"".join(self._rest), self._path)
+        except XspError as error:
+            raise CannotScan from error
+        if "traceEvents" not in head:
+            raise refusal.no_events(self._path)
+        del head["traceEvents"]
+        return head  # type: ignore[no-any-return]
+
+    def _object(self) -> None:
+        """The members of the top-level object; their commas are checked when the rest is parsed."""
+        self._take(_OPEN_OBJECT)
+        found = False
+        while (letter := self._peek()) != _CLOSE_OBJECT:
+            if letter == _COMMA:
+                self._take(_COMMA)
+            elif letter == _QUOTE:
+                key = self._value()
+                self._take(_COLON)
+                if b"\\" in key or (found and key == b'"traceEvents"'):
+                    raise CannotScan
+                if key == b'"traceEvents"':
+                    found = True
+                    if self._peek() != _OPEN_LIST:
+                        raise CannotScan
+                    self._place += 1
+                    self._list()
+                    self._rest.append(b"[]")
+                else:
+                    self._peek()
+                    self._value()
+            else:
+                raise CannotScan
+        self._take(_CLOSE_OBJECT)
+
+    def _peek(self, at_end: int | None = None) -> int:
+        """The next byte that is no blank; cut off where there is none, unless another answer is given."""
+        while True:
+            while self._place < self._end:
+                letter = int(self._buffer[self._place])
+                if letter not in b" \t\n\r":
+                    return letter
+                self._place += 1
+            if not self._more():
+                if at_end is None:
+                    raise refusal.truncated(self._path)
+                return at_end
+
+    def _take(self, letter: int) -> None:
+        if self._peek() != letter:
+            raise CannotScan
+        self._place += 1
+        self._rest.append(bytes([letter]))
+
+    def _value(self) -> bytes:
+        """The value at the place, which no blank precedes, as written."""
+        while True:
+            result, stop = self._tables.value_end(self._buffer, self._place, self._end)
+            if result == DONE:
+                break
+            if result == UNSURE:
+                raise CannotScan
+            if not self._more():
+                raise refusal.truncated(self._path)
+        text = self._buffer[self._place : stop].tobytes()
+        self._place = stop
+        self._rest.append(text)
+        return text
+
+    def _list(self) -> None:
+        """The list's entries, from behind its opening bracket."""
+        while True:
+            result, self._place = self._tables.scan(self._buffer, self._place, self._end)
+            if result == DONE:
+                return
+            if result == UNSURE:
+                raise CannotScan
+            if result == FULL:
+                self._tables.grow(self._expected_rows(), self._end - self._place)
+            elif not self._more():
+                raise refusal.truncated(self._path)
+
+    def _expected_rows(self) -> int:
+        passed = max(self._passed + self._place, 1)
+        return self._tables["rows"] * max(self._source.expected_bytes, passed) // passed * 2
+
+    def _more(self) -> bool:
+        """Reads on, keeping what is not yet scanned; False at the end of the content."""
+        kept = self._end - self._place
+        room = len(self._buffer) - PAD
+        target = self._buffer if kept < room else np.zeros(2 * room + PAD, dtype=np.uint8)
+        target[:kept] = self._buffer[self._place : self._end]
+        self._buffer = target
+        self._passed += self._place
+        self._place = 0
+        read = self._source.fill(target[kept:-PAD].data)
+        self._end = kept + read
+        target[self._end : self._end + PAD] = 0
+        return read > 0

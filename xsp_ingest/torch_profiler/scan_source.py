@@ -1,0 +1,135 @@
+"""A trace file's content in bounded pieces, decompressed beside the scan where it is gzip."""
+
+from __future__ import annotations
+
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from xsp_ingest.torch_profiler import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Source", "content_bytes", "open_source"]
+
+_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_READ_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 22
+_LEAST_GAIN = 4  # traces compress about 14 times
+_TRAILER_BYTES = 4
+
+
+class Source(Protocol):
+    """Something to read a file's content from."""
+
+    expected_bytes: int  # of content; an estimate
+
+    def fill(self, target: memoryview) -> int:
+        """Writes the next bytes to the target, and says how many: 0 at the end only."""
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """The file's content; XspError while reading where the gzip stream is cut off or damaged."""
+    with path.open("rb") as file:
+        size, is_gzip = _measure(file)
+        if not is_gzip:
+            yield _Plain(file, size)
+            return
+        with ThreadPoolExecutor(1, "decompress") as pool:
+            yield _Gzip(_inflated(file, path), pool, size)
+
+
+def content_bytes(path: Path) -> int:
+    """How long the content is, decompressed; an estimate where the file is gzip."""
+    with path.open("rb") as file:
+        return _measure(file)[0]
+
+
+def _measure(file: BinaryIO) -> tuple[int, bool]:
+    """The content's length, and whether it is gzip: that ends in its length, modulo 4 GiB, of its last member."""
+    is_gzip = file.read(2) == _MAGIC
+    size = file.seek(0, 2)
+    if is_gzip and size > _TRAILER_BYTES:
+        file.seek(-_TRAILER_BYTES, 2)
+        size = max(int.from_bytes(file.read(_TRAILER_BYTES), "little"), size * _LEAST_GAIN)
+    file.seek(0)
+    return size, is_gzip
+
+
+class _Plain:
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self.expected_bytes = size
+
+    def fill(self, target: memoryview) -> int:
+        return self._file.readinto(target)  # type: ignore[attr-defined, no-any-return]
+
+
+class _Gzip:
+    """Decompresses one block ahead, in a thread of its own."""
+
+    def __init__(self, blocks: Iterator[bytes], pool: ThreadPoolExecutor, expected_bytes: int) -> None:
+        self.expected_bytes = expected_bytes
+        self._blocks = blocks
+        self._pool = pool
+        self._block = memoryview(b"")
+        self._next = pool.submit(next, blocks, b"")
+
+    def fill(self, target: memoryview) -> int:
+        if not self._block:
+            self._block = memoryview(self._next.result())
+            if not self._block:
+                return 0
+            self._next = self._pool.submit(next, self._blocks, b"")
+        taken = min(len(target), len(self._block))
+        target[:taken] = self._block[:taken]
+        self._block = self._block[taken:]
+        return taken
+
+
+def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """The content of all members in blocks, none of them empty."""
+    try:
+        inflate = _decompressor()
+        while raw := file.read(_READ_BYTES):
+            while raw := _between_members(inflate, raw):
+                if inflate.eof:
+                    inflate = _decompressor()
+                if block := inflate.decompress(raw, _BLOCK_BYTES):
+                    yield block
+                raw = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+        if block := inflate.flush():
+            yield block
+    except _errors() as error:
+        raise refusal.truncated(path) from error
+    if not inflate.eof:
+        raise refusal.truncated(path)
+
+
+def _between_members(inflate: Any, raw: bytes) -> bytes:  # noqa: ANN401 (two libraries, one interface)
+    """What is left to read: gzip allows zero bytes behind a member."""
+    return raw.lstrip(b"\0") if inflate.eof else raw
+
+
+def _decompressor() -> Any:  # noqa: ANN401
+    isal = _isal()
+    return zlib.decompressobj(_GZIP_WINDOW) if isal is None else isal.decompressobj(_GZIP_WINDOW)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    isal = _isal()
+    return (zlib.error,) if isal is None else (zlib.error, isal.error)
+
+
+def _isal() -> Any:  # noqa: ANN401
+    """Intel's library, three times as fast, where it is installed."""
+    try:
+        return import_module("isal.isal_zlib")
+    except ImportError:
+        return None
