@@ -103,9 +103,9 @@ def capture(
     if steps < 1 or warmup < 1:
         raise RunnerError("steps and warmup must be at least 1: the profiler's first step is never representative")
     torch = _import_torch()
-    on_gpu = _device(torch, device) == "cuda"
     if serialised:
-        _serialise(torch)
+        _serialise(torch)  # before anything asks CUDA for its devices
+    on_gpu = _device(torch, device) == "cuda"
     profiler = _profiler(torch, steps=steps, warmup=warmup, on_gpu=on_gpu)
     session = Session(warmup, steps, profiler.step, torch.cuda.synchronize if on_gpu else _nothing)
     with profiler:

@@ -1,0 +1,61 @@
+"""What the project promises about itself: documents that point somewhere, imports that stay light, no private data."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixture_cases import BROKEN, SOUND, FixtureCase
+from xsp_ingest.registry import INGESTERS
+
+_REPO = Path(__file__).resolve().parents[1]
+_DOCUMENTS = [*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"]
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+_PRIVATE = re.compile(rb"/home/\w|/root/|/Users/\w|planted-secret")
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=lambda path: str(path.relative_to(_REPO)))
+def test_links_of_a_document_lead_somewhere(document: Path) -> None:
+    targets = _LINK.findall(document.read_text(encoding="utf-8"))
+    assert [t for t in targets if not (document.parent / t).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["report", "test"])
+def test_the_readme_marks_its_commands_for_ci(name: str) -> None:
+    readme = (_REPO / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf"<!-- command: {name} -->\n\n    python3 -m venv \S+ && .+\n", readme)
+
+
+@pytest.mark.parametrize("ingester", INGESTERS, ids=lambda ingester: ingester.name)
+def test_every_format_has_a_fixture(ingester: object) -> None:
+    assert any(case.name.startswith(f"{getattr(ingester, 'name', '')}/") for case in SOUND)
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("xsp_model, xsp_ingest.registry, xsp_analyze.catalog, xsp_cli.main", "torch"),
+        ("runners.torch_profiler", "torch"),
+        ("xsp_cli.main", "polars"),
+        ("xsp_cli.main", "numba"),
+        ("xsp_analyze.catalog", "pandas"),
+        ("xsp_analyze.catalog", "plotly"),
+    ],
+)
+def test_importing_stays_light(module: str, forbidden: str) -> None:
+    program = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("case", SOUND + BROKEN, ids=lambda case: case.name)
+def test_a_fixture_holds_nothing_private(case: FixtureCase) -> None:
+    for file in case.folder.iterdir():
+        content = file.read_bytes()
+        if content.startswith(b"\x1f\x8b") and "truncated" not in case.name:
+            content = gzip.decompress(content)
+        assert not _PRIVATE.search(content), file.name
