@@ -32,7 +32,7 @@ def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     measured = trace.scan("metrics").filter(metric.is_in(_METRICS.values()), ~source.str.starts_with("model")).collect()
     if measured.is_empty():
         return activities.with_columns(pl.lit(None, dtype=pl.Float64).alias(c) for c in COUNTERS)
-    values = measured.group_by("span_id").agg(
+    values = measured.group_by("span_id", maintain_order=True).agg(
         pl.col("value").filter(metric == name).first().alias(column) for column, name in _METRICS.items()
     )
     return activities.join(values, on="span_id", how="left", maintain_order="left")

@@ -65,7 +65,7 @@ def attribution(view: View, by: Sequence[str] = ()) -> pl.DataFrame:
 
     Only what occurs; with severity, detail and advice.
     """
-    sums = view.executions.group_by(*by, pl.col("attribution").cast(pl.String).alias("kind")).agg(
+    sums = view.executions.group_by(*by, pl.col("attribution").cast(pl.String).alias("kind"), maintain_order=True).agg(
         pl.col("count").sum(), pl.col("duration_ns").sum()
     )
     per_step = ", per step" if view.averaged else ""
@@ -169,7 +169,7 @@ def _doubts(view: View) -> Iterator[_Row]:
 def _negative(view: View) -> Iterator[_Row]:
     keys = [*view.by, *LAYER_KEY]
     inside = view.executions.filter(pl.col("attribution").cast(pl.String) == str(Attribution.LAYER))
-    kernels = inside.group_by(keys).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
+    kernels = inside.group_by(keys, maintain_order=True).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
     rest = view.layers.join(kernels, on=keys, nulls_equal=True).filter(pl.col("kernel_ns") > pl.col("latency_ns"))
     if not rest.is_empty():
         yield _row(

@@ -1,4 +1,8 @@
-"""The one frame of kernel executions that every kernel table is summed from."""
+"""The one frame of kernel executions that every kernel table is summed from.
+
+Its rows have a fixed order, and tables group it eagerly with `maintain_order` (a lazy plan drops that before a sort):
+the threads of a sum of Float64 would else show in its last digit, and two runs would not print the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +104,7 @@ def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
     present = pl.len() / pl.col("step_count").first()
     same = [c for c in (*_LABELS, *_LAYER, *AXES) if c != "step"]
     return (
-        rows.group_by("execution")
+        rows.group_by("execution", maintain_order=True)
         .agg(
             *(pl.col(c).first() for c in same),
             present.alias("count"),

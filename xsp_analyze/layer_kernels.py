@@ -27,18 +27,19 @@ def layer_kernels(view: View) -> pl.LazyFrame:
     """
     keys = [*view.by, *LAYER_KEY]
     sums = (*counted(), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
-    work = view.executions.lazy().with_columns(pl.col("attribution").cast(pl.String))
-    in_layers = work.filter(pl.col("attribution") == str(Attribution.LAYER)).group_by(keys).agg(sums)
+    work = view.executions.with_columns(pl.col("attribution").cast(pl.String))
+    belongs = pl.col("attribution") == str(Attribution.LAYER)
+    in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)
     replays = (
         work.filter(pl.col("attribution") == str(Attribution.GRAPH_REPLAY))
         .with_columns(pl.lit(None, pl.Int64).alias("layer_index"))
-        .group_by(*view.by, "layer_index")
+        .group_by(*view.by, "layer_index", maintain_order=True)
         .agg(pl.lit(GRAPH_REPLAY).alias("layer_name"), pl.lit(GRAPH_REPLAY).alias("layer_type"), *sums)
     )
     latency = view.layers.lazy().select(*keys, pl.col("latency_ns").alias("layer_latency_ns"))
-    layers = latency.join(in_layers, on=keys, how="full", coalesce=True, nulls_equal=True)
+    layers = latency.join(in_layers.lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
     return (
-        pl.concat([_as_text(layers), _as_text(replays)], how="diagonal_relaxed")
+        pl.concat([_as_text(layers), _as_text(replays.lazy())], how="diagonal_relaxed")
         .with_columns(pl.col("duration_ns", "kernel_count").fill_null(0))
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns((pl.col("layer_latency_ns") - pl.col("kernel_duration_ns")).alias("non_kernel_ns"))

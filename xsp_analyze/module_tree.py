@@ -49,7 +49,7 @@ class ModuleTree:
                 "span_id",
                 "run_id",
                 "step",
-                inside_phase(pl.col("phase")).alias("phase"),
+                inside_phase(pl.col("phase")),
                 pl.col("layer_name").alias("module_instance"),
                 pl.col("layer_type").alias("module_type"),
                 pl.coalesce("path", "layer_name").alias("module_path"),
@@ -84,7 +84,8 @@ class ModuleTree:
 def inside_phase(phase: pl.Expr) -> pl.Expr:
     """The phase of what runs inside a module's own call: recompute where it is that, else forward."""
     again = phase.cast(pl.String) == str(Phase.RECOMPUTE)
-    return pl.when(again).then(pl.lit(str(Phase.RECOMPUTE))).otherwise(pl.lit(str(Phase.FORWARD)))
+    words = pl.lit(str(Phase.RECOMPUTE)), pl.lit(str(Phase.FORWARD))
+    return pl.when(again).then(words[0]).otherwise(words[1]).alias("phase")
 
 
 def _owners(parent: Ints, modules: Ints) -> Ints:

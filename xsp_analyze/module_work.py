@@ -47,12 +47,12 @@ def module_work(tree: ModuleTree, activities: pl.DataFrame) -> pl.DataFrame:
         pl.col("layer_call").alias("call"), pl.col("inside").alias("other")
     )
     parts = [part for rows in (own, backward) for part in _spread(tree, rows)]
-    return pl.concat(parts).group_by("run_id", "step", "phase", "call").agg(pl.all().sum())
+    return pl.concat(parts).group_by("run_id", "step", "phase", "call", maintain_order=True).agg(pl.all().sum())
 
 
 def _spread(tree: ModuleTree, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """The rows' work on their calls and on the calls around these."""
-    cells = rows.group_by(_CELL).agg(pl.col("work_ns", "work_count").sum())
+    cells = rows.group_by(_CELL, maintain_order=True).agg(pl.col("work_ns", "work_count").sum())
     other, again = cells["other"].to_numpy(), tree.calls["again"].to_numpy()
     yield _on(cells, cells["call"].to_numpy(), other < 0, own=True).clear()
     for level, call in enumerate(tree.around(cells["call"].to_numpy())):

@@ -122,7 +122,7 @@ def mean_over_steps(
     """
     present = pl.len() / pl.col("step_count").first()
     return (
-        values.join(step_counts(steps), on="run_id", how="inner")
+        values.join(step_counts(steps), on="run_id", how="inner", maintain_order="left")
         .group_by("run_id", *keys, maintain_order=True)
         .agg((trimmed_mean(pl.col(m)) * present).alias(m) for m in measures)
         .group_by(*keys, maintain_order=True)

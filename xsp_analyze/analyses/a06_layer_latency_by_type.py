@@ -26,9 +26,9 @@ __all__ = ["layer_latency_by_type"]
 def layer_latency_by_type(view: View) -> pl.LazyFrame:
     """One row a layer type, longest first, then by name."""
     return (
-        view.layers.lazy()
-        .group_by(*view.by, pl.col("layer_type").cast(pl.String))
+        view.layers.group_by(*view.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(pl.col("latency_ns").sum())
+        .lazy()
         .with_columns(share_of_sum("latency_ns", view.by).alias("share"))
         .sort(*view.by, -pl.col("latency_ns"), "layer_type")
     )

@@ -26,9 +26,9 @@ __all__ = ["layer_memory_by_type"]
 def layer_memory_by_type(view: View) -> pl.LazyFrame:
     """One row a layer type, most memory first, unknown last, then by name."""
     return (
-        view.layers.lazy()
-        .group_by(*view.by, pl.col("layer_type").cast(pl.String))
+        view.layers.group_by(*view.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"))
+        .lazy()
         .with_columns(share_of_sum("allocated_bytes", view.by).alias("share"))
         .sort(*view.by, -pl.col("allocated_bytes"), "layer_type", nulls_last=True)
     )

@@ -34,12 +34,12 @@ __all__ = ["kernel_by_model"]
 def kernel_by_model(view: View) -> pl.LazyFrame:
     """One row a batch size, smallest first; null where the runs do not say it."""
     keys = [*view.by, "batch_size"]
-    batches = view.trace.scan("runs").select("run_id", "batch_size")
+    batches = view.trace.frame("runs").select("run_id", "batch_size")
     sums = (
-        view.executions.lazy()
-        .join(batches, on="run_id", how="left")
-        .group_by(keys)
+        view.executions.join(batches, on="run_id", how="left", maintain_order="left")
+        .group_by(keys, maintain_order=True)
         .agg(pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), *counted())
+        .lazy()
     )
     latency = model_latency(view.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (

@@ -82,7 +82,7 @@ def _device(view: View, tree: ModuleTree) -> pl.DataFrame:
     one = (1 / pl.col("step_count")) if view.averaged else pl.lit(1, pl.Int64)
     duration = pl.col("mean_ns") if view.averaged else pl.col("duration_ns")
     work = module_work(tree, view.activities.with_columns(duration.alias("work_ns"), one.alias("work_count")))
-    return work.join(tree.calls.select("call", *_MODULE), on="call", how="left")
+    return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 
 
 def _backward_calls(view: View, work: pl.DataFrame) -> pl.DataFrame:
@@ -96,4 +96,4 @@ def _backward_calls(view: View, work: pl.DataFrame) -> pl.DataFrame:
 
 def _summed(view: View, work: pl.DataFrame) -> pl.DataFrame:
     """The work of each row; of a mean step it is that of a step already."""
-    return work.group_by(*view.by, *_ROW).agg(pl.col(_DEVICE).sum())
+    return work.group_by(*view.by, *_ROW, maintain_order=True).agg(pl.col(_DEVICE).sum())

@@ -1,0 +1,85 @@
+"""What layer latency is measured by, and how."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tests.xsp_analyze.hand import Hand
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+
+
+def asynchronous(**facts: object) -> Hand:
+    """Two layers called at [0, 100) and [100, 200) whose kernels run later, one in backward.
+
+    Linear_0: forward [300, 340) and [360, 400), backward [700, 720). Block_0, a container with 60 ns of its own:
+    [400, 450) and [440, 460), then [500, 510).
+    """
+    hand = Hand()
+    hand.run(0, **facts)
+    linear = hand.module("Linear_0", 0, 100, 0)
+    block = hand.module("Block_0", 100, 100, 1, self_host=60)
+    for start, duration, launch, layer, phase in (
+        (300, 40, 10, linear, "forward"),
+        (360, 40, 20, linear, "forward"),
+        (700, 20, 600, linear, "backward"),
+        (400, 50, 110, block, "forward"),
+        (440, 20, 120, block, "forward"),
+        (500, 10, 130, block, "forward"),
+    ):
+        parent = layer if phase == "forward" else None
+        hand.work("k", start, duration, launch=launch, parent=parent, layer=layer, phase=phase, stream_id=start)
+    return hand
+
+
+def latencies(hand: Hand) -> tuple[object, list[tuple[object, ...]]]:
+    view = View(hand.build())
+    table = run(find("A11"), view).table
+    found = table.select("layer_name", "layer_latency_ns", "kernel_duration_ns", "non_kernel_ns")
+    return view.provenance["layer_latency_basis"], found.rows()
+
+
+def test_device_basis_where_kernels_outlast_the_calls() -> None:
+    # Linear_0: 400 - 300 forward and 20 backward. Block_0: the union, 60 + 10.
+    assert latencies(asynchronous()) == ("device", [("Linear_0", 120, 100, 20), ("Block_0", 70, 80, -10)])
+
+
+def test_run_that_says_it_was_serialised_is_believed() -> None:
+    assert latencies(asynchronous(serialised=True)) == ("host", [("Linear_0", 100, 100, 0), ("Block_0", 60, 80, -20)])
+
+
+def test_run_that_says_it_was_not_serialised_is_believed() -> None:
+    hand = Hand()
+    hand.run(0, serialised=False)
+    layer = hand.module("Linear_0", 0, 100, 0)
+    hand.work("k", 20, 30, launch=10, parent=layer, layer=layer, phase="forward")
+    assert latencies(hand) == ("device", [("Linear_0", 30, 30, 0)])
+
+
+def test_negative_rest_is_kept_and_flagged() -> None:
+    ledger = View(asynchronous().build()).ledger
+    flagged = ledger.filter(pl.col("kind") == "negative_non_kernel")
+    assert flagged.select("count", "duration_ns").rows() == [(1, 10)]
+
+
+def test_layers_without_device_work_are_timed_on_the_host() -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.module("Linear_0", 0, 100, 0)
+    hand.module("Linear_0", 200, 110, 0)
+    view = View(hand.build())
+    assert run(find("A02"), view).table.select("layer_name", "call_count", "latency_ns").rows() == [
+        ("Linear_0", 2, 210)
+    ]
+    assert view.provenance["layer_latency_basis"] == "host"
+
+
+@pytest.mark.parametrize("wanted", ["A02", "A11", "B06"])
+def test_calls_without_own_work_are_no_layers(wanted: str) -> None:
+    hand = asynchronous()
+    hand.module("Outer_0", 1000, 50)
+    table = run(find(wanted), View(hand.build())).table
+    names = table["module_instance" if wanted == "B06" else "layer_name"].to_list()
+    assert ("Outer_0" in names) == (wanted == "B06")

@@ -1,0 +1,84 @@
+"""B03: unions and overlaps per device."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from tests.xsp_analyze.hand import Hand
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.timeline import COMMUNICATION
+from xsp_analyze.view import View
+
+
+def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
+    # compute [0,100) and [50,120): 120. communication [100,180): 80, of which 20 beside compute.
+    # copies [170,200) and [300,310): 40, of which 10 beside communication. Idle: [200,300).
+    hand = Hand()
+    hand.run(0)
+    hand.work("gemm", 0, 100)
+    hand.work("gemm", 50, 70, stream_id=8)
+    hand.work("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 100, 80, stream_id=9)
+    hand.work("Memcpy DtoH", 170, 30, kind="memcpy")
+    hand.work("Memset", 300, 10, kind="memset")
+    hand.work("whole graph", 5, 10, kind="graph", device_id=1)
+    table = run(find("B03"), View(hand.build())).table
+    assert table.drop("idle_share").rows(named=True) == [
+        {
+            "run_id": 0,
+            "device_id": 0,
+            "window_ns": 310,
+            "busy_ns": 210,
+            "idle_ns": 100,
+            "compute_ns": 120,
+            "communication_ns": 80,
+            "memory_ns": 40,
+            "compute_communication_ns": 20,
+            "exposed_communication_ns": 60,
+            "exposed_memory_ns": 30,
+        },
+        {
+            "run_id": 0,
+            "device_id": 1,
+            "window_ns": 10,
+            "busy_ns": 10,
+            "idle_ns": 0,
+            "compute_ns": 10,
+            "communication_ns": 0,
+            "memory_ns": 0,
+            "compute_communication_ns": 0,
+            "exposed_communication_ns": 0,
+            "exposed_memory_ns": 0,
+        },
+    ]
+    assert table["idle_share"].to_list() == [100 / 310, 0.0]
+
+
+def test_steps_are_measured_apart_then_averaged() -> None:
+    # Step 1: [10,20) and [30,40): window 30, busy 20. Step 2: [110,140): window 30, busy 30.
+    hand = Hand()
+    hand.run(0)
+    for number, start in ((1, 0), (2, 100)):
+        hand.step(number, start, 100)
+    for start, duration, number in ((10, 10, 1), (30, 10, 1), (110, 30, 2)):
+        hand.work("k", start, duration, launch=start - 5, step=number)
+    trace = hand.build()
+    each = run(find("B03"), View(trace, "each")).table
+    assert each.select("step", "device_id", "window_ns", "busy_ns").rows() == [(1, 0, 30, 20), (2, 0, 30, 30)]
+    assert run(find("B03"), View(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [(30.0, 25.0, 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", True),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", True),
+        ("void ncclDevKernel_Generic<1>()", True),
+        ("rcclGenericKernel", True),
+        ("sgemm_nccl_like", False),
+        ("void at::native::vectorized_elementwise_kernel<4>", False),
+    ],
+)
+def test_communication_is_told_by_name(name: str, expected: bool) -> None:  # noqa: FBT001 (a parameter of the test)
+    assert pl.Series([name]).str.contains(COMMUNICATION).to_list() == [expected]
