@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.nsys_answers import differences, parse
+from tests.xsp_analyze.test_nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.view import View
 from xsp_ingest.convert import convert

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import adbc_driver_manager
 import adbc_driver_sqlite.dbapi
 import numpy as np
 import polars as pl
@@ -23,10 +25,28 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["MAGIC", "Database", "Strings", "table_names"]
+__all__ = ["MAGIC", "Database", "Strings", "check_header", "table_names"]
 
 MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_SIZES = struct.Struct(">16xH6xII60xI4x")  # page size, change counter, pages, and the counter at which pages held
 _DAMAGED = "Copy the file again, or export it once more with `nsys export --type sqlite`"
+
+
+def check_header(path: Path) -> None:
+    """XspError where the file is no SQLite database, or is shorter than its header says."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER_BYTES)
+    if not head.startswith(MAGIC):
+        zeroed = len(head) > 0 and not head.strip(b"\0")
+        what = (
+            "the SQLite header is zeroed, as an interrupted `nsys export` leaves it" if zeroed else "no SQLite database"
+        )
+        raise XspError(what, path=path, advice="Export the .nsys-rep file again with `nsys export --type sqlite`")
+    size, changed, pages, valid_for = _SIZES.unpack_from(head.ljust(_HEADER_BYTES, b"\0"))
+    page = 65536 if size == 1 else size
+    if changed == valid_for and path.stat().st_size < page * pages:
+        raise XspError("the SQLite database is truncated", path=path, advice=_DAMAGED)
 
 
 def _uri(path: Path) -> str:
@@ -129,7 +149,7 @@ class Database:
         with _damage(self.path):
             try:
                 return self._bulk_arrow(query)
-            except OSError:
+            except (OSError, adbc_driver_manager.Error):
                 # The driver met a value of another type than it had taken the column for, or damage, which SQLite
                 # itself then names.
                 return self._bulk_plain(query)

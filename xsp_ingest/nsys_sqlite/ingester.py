@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.nsys_sqlite.activities import activities
-from xsp_ingest.nsys_sqlite.database import MAGIC, Database, table_names
+from xsp_ingest.nsys_sqlite.database import MAGIC, Database, check_header, table_names
 from xsp_ingest.nsys_sqlite.devices import devices
 from xsp_ingest.nsys_sqlite.facts import META_TABLES, complaints, run_facts, session_ns
 from xsp_ingest.nsys_sqlite.host import host_calls
@@ -52,17 +52,7 @@ class NsysSqlite:
 
 
 def _nsight_tables(path: Path) -> frozenset[str]:
-    with path.open("rb") as file:
-        head = file.read(len(MAGIC))
-    if head != MAGIC:
-        zeroed = not head.strip(b"\0")
-        raise XspError(
-            "the SQLite header is zeroed, as an interrupted `nsys export` leaves it"
-            if zeroed
-            else "no SQLite database",
-            path=path,
-            advice="Export the .nsys-rep file again with `nsys export --type sqlite`",
-        )
+    check_header(path)
     tables = table_names(path)
     if tables.isdisjoint(META_TABLES):
         raise XspError(

@@ -37,23 +37,25 @@ def nvtx_ranges(database: Database, options: Options) -> Part:
         pl.col("row").cast(pl.Int64),
         process_of(pl.col("globalTid")).alias("process_id"),
         thread_of(pl.col("globalTid")).alias("thread_id"),
-        ranges.plain_name(pl.col("text")).alias("name"),
+        ranges.plain_name(pl.col("text").fill_null("")).alias("name"),
     )
-    found = _with_domains(database, found).with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
+    found = _with_domains(database, found).with_columns(
+        (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
+    )
     found = found.hstack(ranges.classify(found, options))
     tables = {"spans": _spans(found), "ranges": _details(found), "operators": _operators(found)}
     return Part(tables, tuple(f for f in findings if f.count))
 
 
 def _texts(database: Database, found: pl.DataFrame, which: str) -> pl.Series:
-    """The text of each range: the registered string, else the one in place, else none ("")."""
+    """The text of each range: the registered string, else the one in place, else null."""
     if found.is_empty():
         return pl.Series("text", [], dtype=pl.String)
     own = database.texts(_TABLE, "text", where=which)
     if found["textId"].null_count() == found.height:
-        return own.fill_null("").alias("text")
+        return own.alias("text")
     registered = database.strings.of(found["textId"]).cast(pl.String)
-    return pl.select(pl.coalesce(registered, own, pl.lit("")).alias("text")).to_series()
+    return pl.select(pl.coalesce(registered, own).alias("text")).to_series()
 
 
 def _with_domains(database: Database, found: pl.DataFrame) -> pl.DataFrame:
@@ -74,7 +76,7 @@ def _spans(found: pl.DataFrame) -> pl.DataFrame:
         "row",
         "level",
         "kind",
-        pl.when(pl.col("name") == "").then(pl.lit("[unnamed range]")).otherwise("name").alias("name"),
+        pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]")).alias("name"),
         pl.col("start").alias("start_ns"),
         closed_duration(),
         "process_id",

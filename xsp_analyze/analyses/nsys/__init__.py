@@ -13,7 +13,20 @@ from xsp_analyze.analyses.nsys.nvtx_kern_sum import nvtx_kern_sum
 from xsp_analyze.analyses.nsys.nvtx_sum import nvtx_sum
 from xsp_analyze.core import Analysis
 
-__all__ = ["NSYS_REPORTS"]
+__all__ = [
+    "NSYS_REPORTS",
+    "cuda_api_sum",
+    "cuda_gpu_kern_gb_sum",
+    "cuda_gpu_kern_sum",
+    "cuda_gpu_mem_size_sum",
+    "cuda_gpu_mem_time_sum",
+    "cuda_gpu_trace",
+    "cuda_kern_exec_sum",
+    "nvtx_gpu_proj_sum",
+    "nvtx_gpu_proj_trace",
+    "nvtx_kern_sum",
+    "nvtx_sum",
+]
 
 NSYS_REPORTS: tuple[Analysis, ...] = (
     cuda_gpu_kern_sum,

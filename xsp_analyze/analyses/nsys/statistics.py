@@ -35,8 +35,9 @@ def spread(value: str, prefix: str = "") -> list[pl.Expr]:
 
 
 def share() -> pl.Expr:
-    """Each row's part of all rows' total, 0..1."""
-    return (pl.col("total_ns") / pl.col("total_ns").sum()).alias("share")
+    """Each row's part of all rows' total, 0..1; null where that is nothing."""
+    whole = pl.col("total_ns").sum()
+    return pl.when(whole != 0).then(pl.col("total_ns") / whole).alias("share")
 
 
 def summary(rows: pl.LazyFrame, by: Sequence[str], value: str = "duration_ns") -> pl.LazyFrame:

@@ -1,0 +1,158 @@
+"""NVIDIA's own nsys, run on files that the tests make, prints what our reports say."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.synth_nsys import NsightFile
+from tests.xsp_analyze.test_nsys_answers import differences, parse
+from xsp_analyze.analyses.nsys import NSYS_REPORTS
+from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+pytestmark = pytest.mark.nsys
+
+
+@cache
+def _nsys() -> str | None:
+    return os.environ.get("XSP_NSYS") or shutil.which("nsys")
+
+
+def _answers(path: Path) -> dict[str, list[list[str]]]:
+    """What nsys prints for each report that it does not skip."""
+    command = _nsys()
+    if command is None:
+        pytest.skip("NVIDIA's nsys is not here: put it on PATH or set XSP_NSYS")
+    # The trace last: where it finds no greenContextId, nsys 2023.4.4 skips every report after it too.
+    last = sorted((report.id for report in NSYS_REPORTS), key=lambda name: name == "cuda_gpu_trace")
+    reports = [argument for name in last for argument in ("--report", name)]
+    copy = shutil.copy(path, path.with_name("copy_for_nsys.sqlite"))
+    done = subprocess.run(
+        [command, "stats", *reports, "--format", "csv", "--output", "-", str(copy)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    _, *parts = re.split(r"^Processing \[.*/(\w+)\.py\]\.\.\. *$", done.stdout, flags=re.MULTILINE)
+    answers = {name: parse(text.strip()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {name: rows for name, rows in answers.items() if rows is not None}
+
+
+def _compare(file: NsightFile, *, expected: int = len(NSYS_REPORTS)) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = file.write(Path(folder) / "made.sqlite")
+        answers = _answers(path)
+        view = View(convert([path], Options()))
+        asked = [report for report in NSYS_REPORTS if report.id in answers]
+        found = [(r.id, differences(r, r.function(view).collect(), answers[r.id])) for r in asked]
+    assert [each for each in found if each[1]] == []
+    assert len(found) == expected
+
+
+def _odd_file(schema: str = "3.7") -> NsightFile:
+    """Every oddity of ranges and launches that we know of."""
+    file = NsightFile(schema)
+    file.gpu()
+    file.domain(3, "library")
+    file.range(0, 100, "outer")
+    file.range(10, 50, "inner", registered=True)
+    file.range(10, 50, "equal to inner")
+    file.range(12, 40, "below both")
+    file.range(60, None, "never closed", style="StartEnd")
+    file.range(5, 90, "closed elsewhere", style="StartEnd", end_thread=102)
+    file.range(61, 80, "in a domain", domain=3)
+    file.range(61, 80, "in an unknown domain", domain=4)
+    file.range(62, 79, None)
+    file.range(62, 79, None, domain=3)
+    file.range(62, 79, "", style="StartEnd")
+    file.range(18, 64, "overlaps", style="NVTXT StartEnd")
+    file.range(15, 15, "empty", style="NVTXT PushPop")
+    file.launch((20, 25), (30, 40), "a")
+    file.launch((20, 25), (22, 24), "started before its call ended")
+    file.launch((65, 66), (70, 90), "b<int, 4>")
+    file.launch((200, 201), (202, 203), "in no range")
+    file.launch((15, 16), (170, 190), "on another thread", thread=5)
+    return file
+
+
+def test_odd_ranges_and_launches() -> None:
+    file = _odd_file()
+    both = file.correlation()
+    file.call(65, 70, "cudaMemcpy_v3020", correlation=both)
+    file.call(66, 69, "cuMemcpy_v2", correlation=both)
+    file.call(67, 68, "cudaLaunchKernelExC_v11060")
+    file.memcpy(80, 85, 1, correlation=both)
+    file.memcpy(80, 86, 8, size=12_345_678, memory=(2, 2))
+    file.memset(91, 91, correlation=4000)
+    file.kernel(300, 305, "launch not recorded", correlation=1000, grid=(123456, 2, 1), block=(1024, 1, 1))
+    file.kernel(301, 305, "launched by the device")
+    _compare(file)
+
+
+def test_two_processes_with_the_same_correlation_ids() -> None:
+    file = NsightFile("3.13")
+    file.gpu(0)
+    file.gpu(1)
+    for process, device in ((100, 0), (200, 1)):
+        file.domain(1, f"of {process}", process=process)
+        file.range(0, 50, "step", process=process, thread=process)
+        file.range(5, 20, "part", process=process, thread=process, domain=1)
+        for correlation in (1, 2):
+            file.call(correlation * 10, correlation * 10 + 1, process=process, thread=process, correlation=correlation)
+            file.kernel(
+                30, 35 + process, f"kernel {correlation}", process=process, device=device, correlation=correlation
+            )
+    file.memset(3, 4)
+    _compare(file)
+
+
+def test_the_kernels_of_a_graph_are_one_operation() -> None:
+    file = NsightFile("3.25")
+    file.gpu()
+    file.range(0, 20, "replay")
+    launch = file.correlation()
+    file.call(5, 9, "cudaGraphLaunch_v10000", correlation=launch)
+    for node in (1, 2, 3):
+        file.kernel(node * 10, node * 10 + 5, "node", correlation=launch, graphNodeId=(7 << 32) + node, graphId=7)
+    file.memset(50, 51, correlation=launch)
+    file.graph_trace(60, 90, graph=8, correlation=launch)
+    _compare(file)
+
+
+def test_an_old_schema() -> None:
+    file = _odd_file("2.9")
+    _compare(file, expected=8)  # without the ENUM tables nsys skips what has copies
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_ranges_and_launches(seed: int) -> None:
+    # One run of nsys takes seconds, so a hundred small cases share a file, each a process of its own.
+    choose = random.Random(seed)  # noqa: S311 (a test's dice)
+    file = NsightFile()
+    file.gpu()
+    for process in range(1000, 1100):
+        file.domain(3, "d", process=process)
+        for _ in range(choose.randint(1, 12)):
+            start, thread = choose.randint(0, 60), choose.choice((101, 102))
+            end = start + choose.randint(0, 40) if choose.random() < 0.95 else None
+            text, domain = choose.choice(("a", "b", "aten::mm, op_id = 4")), choose.choice((0, 3))
+            style = choose.choice(("PushPop", "StartEnd"))
+            file.range(start, end, text, style=style, thread=thread, process=process, domain=domain)
+        for _ in range(choose.randint(1, 12)):
+            start, thread = choose.randint(0, 60), choose.choice((101, 102))
+            end = start + choose.randint(0, 5)
+            begun = end + choose.randint(-3, 20)
+            work = (begun, begun + choose.randint(1, 30))
+            file.launch((start, end), work, choose.choice("kl"), thread=thread, process=process)
+    file.memcpy(0, 7)
+    _compare(file)

@@ -1,0 +1,104 @@
+"""What NVTX ranges are taken for, by default and as the user says."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from xsp_ingest.ingester import Options
+from xsp_ingest.nsys_sqlite.ranges import classify, is_backward, plain_name
+
+
+def _place(text: str, domain: str | None = None, options: Options | None = None) -> tuple[str, str]:
+    names = pl.DataFrame({"text": [text], "domain": [domain]}, schema={"text": pl.String, "domain": pl.String})
+    names = names.with_columns(plain_name(pl.col("text")).alias("name"))
+    names = names.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
+    level, kind = classify(names, options or Options()).row(0)
+    return level, kind
+
+
+@pytest.mark.parametrize(
+    ("text", "domain", "expected"),
+    [
+        # TensorRT
+        ("ExecutionContext::enqueueV3", "TensorRT", ("model", "step")),
+        ("ExecutionContext::executeV2", "TensorRT", ("model", "step")),
+        ("ExecutionContext::enqueue", "TensorRT", ("model", "step")),
+        ("ExecutionContext::setOptimizationProfileAsync", "TensorRT", ("library", "range")),
+        ("Conv_0 + Relu_1", "TensorRT", ("layer", "range")),
+        ("Reformatting CopyNode for Input Tensor 0 to Conv_0", "TensorRT", ("layer", "range")),
+        # emit_nvtx
+        ("aten::conv2d, seq = 5, op_id = 9", None, ("operator", "operator")),
+        ("aten::conv2d", None, ("operator", "operator")),
+        ("autograd::engine::evaluate_function: MmBackward0, op_id = 3", None, ("operator", "operator")),
+        ("torch::autograd::AccumulateGrad, op_id = 3", None, ("operator", "operator")),
+        ("ThnnConv2DBackward, stashed seq = 4", None, ("operator", "operator")),
+        ("FlashAttnFunc, seq = 47575, op_id = 999172", None, ("operator", "operator")),
+        ("flash_attn::_flash_attn_forward", None, ("operator", "operator")),
+        ("nccl:all_reduce, op_id = 3", None, ("library", "range")),
+        ("ncclAllReduce", "NCCL", ("library", "range")),
+        ("MPI_Send", "MPI", ("library", "range")),
+        # Megatron and hand-written loops
+        ("iteration12", None, ("model", "step")),
+        ("iteration 12", None, ("model", "step")),
+        ("step_3", None, ("model", "step")),
+        ("ProfilerStep#7", None, ("model", "step")),
+        ("train_step", None, ("model", "step")),
+        ("Training step 5", None, ("model", "step")),
+        ("batch 4/10", None, ("model", "step")),
+        ("STEP: 4", None, ("model", "step")),
+        ("forward_step", None, ("layer", "range")),
+        ("optimizer_step", None, ("layer", "range")),
+        ("ParallelTransformerLayer.forward", None, ("layer", "range")),
+        ("self_attention", None, ("layer", "range")),
+        ("batch_norm", None, ("layer", "range")),
+        ("", None, ("layer", "range")),
+    ],
+)
+def test_defaults(text: str, domain: str | None, expected: tuple[str, str]) -> None:
+    assert _place(text, domain) == expected
+
+
+def test_the_users_model_ranges_replace_the_default_ones() -> None:
+    options = Options(model_ranges=["^epoch"])
+    assert _place("epoch 3", options=options) == ("model", "step")
+    assert _place("step 3", options=options) == ("layer", "range")
+    assert _place("aten::mm", options=options) == ("operator", "operator")
+
+
+def test_where_the_user_names_the_layers_other_ranges_are_none() -> None:
+    options = Options(layer_ranges=["Layer", "aten::mm"])
+    assert _place("ParallelTransformerLayer.forward", options=options) == ("layer", "range")
+    assert _place("aten::mm, op_id = 3", options=options) == ("layer", "range")
+    assert _place("loss", options=options) == ("application", "range")
+    assert _place("step 3", options=options) == ("model", "step")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("aten::mm, op_id = 990347", "aten::mm"),
+        ("aten::mm, seq = 5", "aten::mm"),
+        ("aten::mm, seq = 5, op_id = 7, sizes = [[1, 2], []], input_op_ids = [(5,0)]", "aten::mm"),
+        ("MulBackward0, stashed seq = 4", "MulBackward0"),
+        ("mine, seq = 5 of 7", "mine, seq = 5 of 7"),
+        ("step 3", "step 3"),
+    ],
+)
+def test_numbers_of_single_calls_are_stripped(text: str, name: str) -> None:
+    assert pl.select(plain_name(pl.lit(text))).item() == name
+
+
+@pytest.mark.parametrize(
+    ("name", "backward"),
+    [
+        ("MmBackward0", True),
+        ("FlashAttnFuncBackward", True),
+        ("torch::autograd::AccumulateGrad", True),
+        ("autograd::engine::evaluate_function: MmBackward0", True),
+        ("aten::mm", False),
+        ("aten::convolution_backward", False),
+    ],
+)
+def test_backward_nodes_are_told_by_name(name: str, *, backward: bool) -> None:
+    assert pl.select(is_backward(pl.lit(name))).item() == backward
