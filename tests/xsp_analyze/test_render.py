@@ -147,6 +147,18 @@ def test_csv_has_our_names_and_full_precision() -> None:
     )
 
 
+def test_csv_rounds_a_half_up_as_sqlite_does() -> None:
+    table = pl.DataFrame({"a": [4639.95, 0.25, 2.0, None, float("inf")]})
+    columns = [Column("a", pl.Float64(), "", "ns", header="Avg (ns)", decimals=1)]
+    assert render_one(_result(table, columns), "csv").decode() == "Avg (ns)\n4640.0\n0.3\n2.0\n\n\n"
+
+
+def test_csv_holds_lists_as_json_and_no_infinities() -> None:
+    table = pl.DataFrame({"grid": [[1, 2], None], "x": [float("inf"), 0.1]})
+    columns = [Column("grid", pl.List(pl.Int64()), ""), Column("x", pl.Float64(), "")]
+    assert render_one(_result(table, columns), "csv").decode() == 'grid,x\n"[1, 2]",\n,0.1\n'
+
+
 def test_csv_of_another_tools_report_has_that_tools_heads_and_rounding() -> None:
     assert render_one(_nsys(), "csv").decode() == (
         'Time (%),Total Time (ns),Avg (ns),Total (MB),Name\n52.8,301652956,229918.4,8046.134,"f(int, int)"\n'

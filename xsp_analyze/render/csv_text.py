@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import math
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 import polars as pl
+
+from xsp_analyze.render.json_text import plain
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
 
 __all__ = ["render"]
 
-_OTHER_UNITS = {"byte": ("(MB", 1e-6), "share": ("(%)", 100.0), "1": ("(%)", 100.0)}
+_OTHER_UNITS = {"byte": ("(MB", 1e-6), "byte/s": ("(MB", 1e-6), "share": ("(%)", 100.0), "1": ("(%)", 100.0)}
 """Where another tool's heading names a unit that is not ours: what it holds, and the factor to it."""
 
 
@@ -19,17 +24,15 @@ def render(result: Result) -> str:
     """Full precision and empty cells for null; reports of other tools with their headings and rounding."""
     if any(c.header is not None for c in result.columns):
         return _like_the_other_tool(result)
-    plain = result.table.select(_flat(c, result.table[c.name].dtype) for c in result.columns)
-    return plain.write_csv()
+    return pl.DataFrame([_flat(result.table[c.name]) for c in result.columns]).write_csv()
 
 
-def _flat(column: Column, dtype: pl.DataType) -> pl.Expr:
-    """Cells that CSV can hold: no nested values, no infinities."""
-    if dtype.is_nested():
-        return pl.col(column.name).map_elements(str, return_dtype=pl.String)
-    if dtype.is_float():
-        return pl.when(pl.col(column.name).is_finite()).then(pl.col(column.name)).alias(column.name)
-    return pl.col(column.name)
+def _flat(values: pl.Series) -> pl.Series:
+    """Cells that CSV can hold: lists as JSON, no infinities."""
+    if values.dtype.is_nested():
+        texts = [None if v is None else json.dumps(plain(v)) for v in values.to_list()]
+        return pl.Series(values.name, texts, dtype=pl.String)
+    return values.set(~values.is_finite(), None) if values.dtype.is_float() else values
 
 
 def _like_the_other_tool(result: Result) -> str:
@@ -43,8 +46,16 @@ def _printed(column: Column, values: pl.Series) -> pl.Series:
     if contained and contained in header:
         values = values * factor
     if column.decimals is not None:
-        texts = [None if v is None else f"{v:.{column.decimals}f}" for v in values.to_list()]
+        texts = [None if v is None or not math.isfinite(v) else _rounded(v, column.decimals) for v in values.to_list()]
         return pl.Series(header, texts, dtype=pl.String)
     if isinstance(values.dtype, pl.String | pl.Categorical):
         return values.cast(pl.String).replace("", None).alias(header)
     return values.alias(header)
+
+
+def _rounded(value: float, decimals: int) -> str:
+    """The number as SQLite rounds it, which is how nsys does: a half, as it reads in decimal, goes away from zero.
+
+    Python rounds the binary value instead: 4639.95 is a little less than it reads, and becomes 4639.9.
+    """
+    return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP))

@@ -60,12 +60,10 @@ def short_name(name: str, most: int = 60) -> str:
 
 
 def unknown_columns(result: Result) -> list[Column]:
-    """Measures that are null in every row: the trace could not say."""
-    if result.table.is_empty():
-        return []
-    return [
-        c for c in result.columns if c.role is not Role.KEY and result.table[c.name].null_count() == result.table.height
-    ]
+    """Columns that are null in every row: the trace could not say. None where that would be all of them."""
+    height = result.table.height
+    unknown = [c for c in result.columns if result.table[c.name].null_count() == height]
+    return unknown if 0 < len(unknown) < len(result.columns) and height else []
 
 
 def shown_columns(result: Result, most_rows: int | None = None) -> list[ShownColumn]:

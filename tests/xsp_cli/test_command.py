@@ -1,0 +1,345 @@
+"""The command as a user meets it: what it prints, what it writes, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.synth import KinetoTrace
+from tests.xsp_analyze.report_trace import US, small_trace
+from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.render import FORMATS
+from xsp_cli.analyze import Formats
+from xsp_cli.main import main
+from xsp_cli.output import print_bytes
+from xsp_ingest.registry import INGESTERS
+from xsp_model import bundle
+
+_REPO = Path(__file__).resolve().parents[2]
+_COMMAND = [sys.executable, "-c", "import sys; from xsp_cli.main import main; sys.exit(main())"]
+
+
+@pytest.fixture(name="raw")
+def fixture_raw(tmp_path: Path) -> Path:
+    small_trace(tmp_path)
+    return tmp_path / "small.json"
+
+
+@pytest.fixture(name="bundled")
+def fixture_bundled(tmp_path: Path) -> Path:
+    bundle.write(small_trace(tmp_path), tmp_path / "small.xsp")
+    return tmp_path / "small.xsp"
+
+
+def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*_COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(_REPO), "PYTHONWARNINGS": "error"},
+    )
+
+
+def _error(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """What a failing command prints on stderr: one line and nothing on stdout; the status must be 2."""
+    assert main([str(a) for a in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def _printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main([str(a) for a in arguments]) == 0
+    return capsys.readouterr().out
+
+
+# Help
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    text = _printed(capsys, "--help")
+    assert all(name in text for name in ("convert", "info", "analyze", "report", "formats", "analyses"))
+    assert "xsp report trace.json.gz -o report.html" in " ".join(text.split())
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Usage" in _printed(capsys)
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = (
+        "import sys; from xsp_cli.main import main; main(['--help'])\n"
+        "print([m for m in ('polars', 'pyarrow', 'numba', 'plotly', 'pandas', 'networkx') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(_REPO)},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_is_quick() -> None:
+    took = []
+    for _ in range(3):
+        before = os.times()
+        _run("--help")
+        after = os.times()
+        took.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(took) < 0.3  # CPU seconds, as the machine may be busy
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _printed(capsys, "--version").startswith("xsp ")
+
+
+def test_formats_and_analyses_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    formats = _printed(capsys, "formats")
+    assert all(i.name in formats for i in INGESTERS)
+    analyses = _printed(capsys, "analyses")
+    assert all(a.id in analyses for a in ANALYSES)
+
+
+def test_output_formats_are_those_of_the_renderers() -> None:
+    assert [str(f) for f in Formats] == list(FORMATS)
+
+
+# Convert and info
+
+
+def test_convert_writes_a_bundle(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(raw), "-o", str(tmp_path / "out.xsp")]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "spans" in captured.err
+    assert bundle.read(tmp_path / "out.xsp").levels[0] == "model"
+
+
+def test_info_says_what_a_trace_holds(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = _printed(capsys, "info", raw)
+    assert "small.json" in text
+    assert "layers from   module" in text
+    assert "2: 0, 1" in text
+    assert "orphan_before_window" in text
+
+
+def test_info_is_the_same_of_a_bundle(raw: Path, bundled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _printed(capsys, "info", raw) == _printed(capsys, "info", bundled)
+
+
+# Analyze
+
+
+def test_one_analysis_as_json_is_one_object(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(_printed(capsys, "analyze", raw, "-a", "A10", "-f", "json", "--steps", "all"))
+    assert found["analysis"] == "A10"
+    rows = {row["kernel_name"]: (row["count"], row["duration_ns"]) for row in found["rows"]}
+    assert rows["gemm_0"] == (2, 39_999)
+    assert rows["left over"] == (1, 7_000)
+
+
+def test_several_analyses_as_json_are_an_array(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(_printed(capsys, "analyze", raw, "-a", "B03", "-a", "A15", "-f", "json"))
+    assert [one["analysis"] for one in found] == ["B03", "A15"]
+
+
+def test_steps_choose_what_is_counted(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def gemm(steps: str) -> list[float]:
+        text = _printed(capsys, "analyze", raw, "-a", "A10", "-f", "json", "--steps", steps)
+        return [row["duration_ns"] for row in json.loads(text)["rows"] if row["kernel_name"] == "gemm_0"]
+
+    assert gemm("0") == [13_333]
+    assert gemm("1") == [26_666]
+    assert gemm("mean") == [19_999.5]
+    assert gemm("each") == [13_333, 26_666]
+
+
+def test_without_a_choice_all_that_the_trace_allows_is_answered(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", str(raw), "-f", "json"]) == 0
+    captured = capsys.readouterr()
+    answered = [one["analysis"] for one in json.loads(captured.out)]
+    assert "A10" in answered
+    assert "cuda_gpu_mem_time_sum" not in answered
+    assert captured.err.startswith("skipped: ")
+    assert "cuda_gpu_mem_time_sum (no copies)" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_folder_gets_one_file_an_analysis(raw: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "tables"
+    assert main(["analyze", str(raw), "-a", "A10", "-a", "A15", "-f", name, "-o", str(folder)]) == 0
+    suffix = FORMATS[name].suffix
+    assert sorted(p.name for p in folder.iterdir()) == [f"A10.{suffix}", f"A15.{suffix}"]
+
+
+def test_parquet_can_be_read_back(raw: Path, tmp_path: Path) -> None:
+    assert main(["analyze", str(raw), "-a", "A10", "-f", "parquet", "-o", str(tmp_path)]) == 0
+    assert pl.read_parquet(tmp_path / "A10.parquet").columns[:2] == ["kernel_name", "kind"]
+
+
+def test_csv_of_several_has_a_title_before_each(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _printed(capsys, "analyze", raw, "-a", "A10", "-a", "A15", "-f", "csv").splitlines()
+    assert [line for line in lines if line.startswith("#")] == ["# A10 kernels by name", "# A15 kernels by model"]
+
+
+def test_a_table_that_is_piped_is_whole(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = _printed(capsys, "analyze", raw, "-a", "A10")
+    assert "<script>document.title='owned'</script>" in text
+    assert "more rows" not in text
+    assert "more rows" in _printed(capsys, "analyze", raw, "-a", "A10", "--rows", "1")
+
+
+def test_analyses_are_found_whatever_their_case(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "A10  kernels by name" in _printed(capsys, "analyze", raw, "-a", "a10")
+
+
+def test_layers_can_be_taken_from_elsewhere(bundled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = _printed(capsys, "analyze", bundled, "-a", "A11", "-f", "csv", "--layer-source", "operator")
+    assert "aten::linear" in text
+    assert "Linear_0" not in text
+
+
+# Inputs
+
+
+def test_a_pattern_and_a_folder_name_the_files_in_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(2):
+        kineto = KinetoTrace(distributedInfo={"rank": rank, "world_size": 2})
+        kineto.launch("gemm", 10 * US, 50 * US, 5 * US)
+        kineto.write(tmp_path / f"rank{rank}.json")
+    by_folder = _printed(capsys, "info", tmp_path)
+    assert "rank 0 of 2" in by_folder
+    assert "rank 1 of 2" in by_folder
+    assert _printed(capsys, "info", str(tmp_path / "rank*.json")) == by_folder
+
+
+def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "there is no such file" in _error(capsys, "info", tmp_path / "none.json")
+    assert "nothing matches this pattern" in _error(capsys, "info", str(tmp_path / "*.json"))
+
+
+def test_files_that_are_no_traces_are_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "text.txt").write_text("hello", encoding="utf-8")
+    (tmp_path / "cut.json").write_text('{"traceEvents": [{"ph": "X", "cat": "kern', encoding="utf-8")
+    assert "empty" in _error(capsys, "report", tmp_path / "empty.json", "-o", tmp_path / "r.html")
+    assert "no known profiler format" in _error(capsys, "report", tmp_path / "text.txt", "-o", tmp_path / "r.html")
+    _error(capsys, "report", tmp_path / "cut.json", "-o", tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_bundle_stands_alone(raw: Path, bundled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cannot be joined" in _error(capsys, "info", raw, bundled)
+    assert "Convert the source files again" in _error(capsys, "info", bundled, "--layer-range", "block")
+
+
+def test_a_format_can_be_forced_but_must_exist(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "small.json" in _printed(capsys, "info", raw, "--format", "torch_profiler")
+    assert "there is no format 'tape'" in _error(capsys, "info", raw, "--format", "tape")
+
+
+# Errors
+
+
+def test_mistakes_in_arguments_are_one_sentence(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such command" in _error(capsys, "nonsense")
+    assert "INPUT" in _error(capsys, "info")
+    assert "Missing option" in _error(capsys, "convert", raw)
+    assert "'pie'" in _error(capsys, "analyze", raw, "-f", "pie")
+    assert "--help" in _error(capsys, "info", raw, "--nonsense")
+
+
+def test_an_analysis_that_cannot_be_answered_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::add", 0, 10 * US)
+    raw = kineto.write(tmp_path / "host.json")
+    assert "needs the level kernel" in _error(capsys, "analyze", raw, "-a", "A10")
+    assert "A99" in _error(capsys, "analyze", raw, "-a", "A99")
+    assert "is no choice of steps" in _error(capsys, "analyze", raw, "--steps", "some")
+
+
+def test_an_output_that_cannot_be_written_is_said_before_the_work(
+    raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert "cannot be written" in _error(capsys, "report", raw, "-o", tmp_path / "file" / "report.html")
+    assert "cannot be written" in _error(capsys, "convert", raw, "-o", tmp_path / "file" / "out.xsp")
+    (tmp_path / "folder").mkdir()
+    assert "cannot be written" in _error(capsys, "report", raw, "-o", tmp_path / "folder")
+    assert "not a bundle" in _error(capsys, "convert", raw, "-o", tmp_path / "folder")
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_a_failed_write_leaves_nothing_behind(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_self: Path, _target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    out = tmp_path / "out"
+    assert "No space left on device" in _error(capsys, "report", raw, "-o", out / "report.html")
+    assert list(out.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_error(raw: Path) -> None:
+    command = " ".join([f"'{sys.executable}'", "-c", f"'{_COMMAND[2]}'", "analyze", f"'{raw}'", "-f", "json"])
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | head -c 1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_REPO)},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert done.stdout.strip()[1:] in {"0", "141"}
+
+
+def test_an_interrupt_ends_quietly(
+    raw: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xsp_cli.analyze.print_bytes", interrupted)
+    assert main(["analyze", str(raw), "-a", "A10"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_our_own_mistakes_are_not_hidden(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_content: bytes) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("xsp_cli.analyze.print_bytes", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["analyze", str(raw), "-a", "A10"])
+
+
+def test_output_is_utf_8_whatever_the_locale(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    print_bytes("\u00fc\n".encode())
+    assert capfdbinary.readouterr().out == b"\xc3\xbc\n"
+
+
+# Report
+
+
+def test_the_report_is_one_file(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new folder" / "report.html"
+    assert main(["report", str(raw), "-o", str(out)]) == 0
+    assert [p.name for p in out.parent.iterdir()] == ["report.html"]
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert capsys.readouterr().out == ""
+
+
+def test_the_whole_command_runs_without_a_warning(raw: Path, tmp_path: Path) -> None:
+    done = _run("report", raw, "-o", tmp_path / "report.html")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("\n") == 1

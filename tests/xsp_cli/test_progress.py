@@ -1,0 +1,39 @@
+"""The progress display appears only where somebody watches, and only when it takes long."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from xsp_cli import progress
+from xsp_cli.progress import Progress
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, patience_s: float, work_s: float) -> str:
+    monkeypatch.setattr(progress, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress() as display:
+        display.note("reading [bold]a.json")
+        time.sleep(work_s)
+    return stream.getvalue()
+
+
+def test_what_takes_long_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "reading [bold]a.json" in _shown(monkeypatch, _Terminal(), patience_s=0.01, work_s=0.5)
+
+
+def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _shown(monkeypatch, _Terminal(), patience_s=60, work_s=0) == ""
+
+
+def test_nothing_is_shown_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _shown(monkeypatch, io.StringIO(), patience_s=0, work_s=0.2) == ""
