@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import sys
 import time
-
-import pytest
+from typing import TYPE_CHECKING
 
 from xsp_cli import progress
 from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class _Terminal(io.StringIO):
