@@ -64,8 +64,11 @@ def _broken_attribution(spans: pl.DataFrame) -> Iterator[str]:
     device = spans["kind"].cast(pl.String).is_in([str(k) for k in DEVICE_KINDS])
     if (device != spans["attribution"].is_not_null()).any():
         yield "device activities and attributed spans are not the same"
-    if ((spans["attribution"].cast(pl.String) == Attribution.LAYER) & spans["layer_id"].is_null()).any():
+    in_layer = spans["attribution"].cast(pl.String) == Attribution.LAYER
+    if (in_layer & spans["layer_id"].is_null()).any():
         yield "work attributed to a layer names none"
+    if (~in_layer & spans["layer_id"].is_not_null()).any():
+        yield "work that is attributed to no layer names one"
     if (spans["parent_id"] == spans["span_id"]).any():
         yield "a span is its own parent"
 

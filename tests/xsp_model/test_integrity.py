@@ -42,6 +42,11 @@ def test_the_sample_is_sound() -> None:
             "device activities and attributed spans are not the same",
         ),
         ("spans", {"layer_id": pl.lit(None, pl.Int64)}, "work attributed to a layer names none"),
+        (
+            "spans",
+            {"attribution": pl.col("attribution").cast(pl.String).replace("layer", "model_only").cast(pl.Categorical)},
+            "work that is attributed to no layer names one",
+        ),
         ("spans", {"run_id": pl.lit(3)}, "a span belongs to no run"),
         ("spans", {"name": pl.lit(None, pl.Categorical)}, "spans.name has nulls"),
         ("kernels", {"span_id": pl.lit(99)}, "kernels.span_id refers to no span"),
