@@ -117,6 +117,13 @@ def test_columns_that_do_not_fit_are_named() -> None:
     assert "Too narrow for:" in terminal.render(_kernels(_LONG), Screen(30))
 
 
+def test_where_room_is_short_names_and_the_first_time_stay() -> None:
+    text = terminal.render(_kernels(_LONG), Screen(28))
+    assert "kernel name" in text
+    assert "duration" in text
+    assert "Too narrow for: count, model share." in text.replace("\n", " ")
+
+
 def test_where_nobody_set_a_width_nothing_is_cut() -> None:
     assert _LONG in terminal.render(_kernels(_LONG))
 

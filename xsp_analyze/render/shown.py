@@ -42,6 +42,7 @@ class ShownColumn:
     unit: str
     is_number: bool
     is_key: bool
+    is_time: bool
     cells: Sequence[str]
 
 
@@ -77,7 +78,9 @@ def _shown(column: Column, series: pl.Series) -> ShownColumn:
     is_number, values = series.dtype.is_numeric(), series.to_list()
     scale = scale_of(column, values) if is_number else None
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in values]
-    return ShownColumn(heading(column), scale.unit if scale else "", is_number, column.role is Role.KEY, cells)
+    return ShownColumn(
+        heading(column), scale.unit if scale else "", is_number, column.role is Role.KEY, column.unit == "ns", cells
+    )
 
 
 def heading(column: Column) -> str:
@@ -112,8 +115,12 @@ def _finding(row: Mapping[str, Any]) -> str:
 
 
 def provenance_line(result: Result) -> str:
-    """Where the numbers come from, in one line; empty where nothing is known."""
-    known = {key: value for key, value in result.provenance.items() if value not in (None, "", [], ())}
+    """Where the numbers come from, in one line; empty where nothing is known. What is only for programs is left out."""
+    known = {
+        key: value
+        for key, value in result.provenance.items()
+        if value not in (None, "", [], ()) and not isinstance(value, bool) and (key, value) != ("run_count", 1)
+    }
     return clean("; ".join(f"{_words(key)}: {_several(value)}" for key, value in known.items()))
 
 
@@ -123,4 +130,4 @@ def _several(value: object) -> str:
         return str(value["file"]) if "file" in value else ", ".join(f"{k} {_several(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_several(item) for item in value)
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    return str(value)

@@ -80,7 +80,8 @@ def _print_table(result: Result, screen: Screen, console: Console) -> None:
         console.file.writelines(f"{line}\n" for line in _rows(fitted))
     else:
         console.print(Text("No rows.", style="dim"))
-    for line in _left_out(result, screen, [c.heading for c in columns[len(fitted) :]]):
+    shown = {f.column.heading for f in fitted}
+    for line in _left_out(result, screen, [c.heading for c in columns if c.heading not in shown]):
         console.print(Text(line, style="dim"))
     console.print()
 
@@ -97,19 +98,34 @@ def _natural(column: ShownColumn) -> _Fitted:
 
 
 def _fit(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
-    """As many columns, from the left, as fit with text cut to a readable least; spare room goes back to the text."""
-    least = [f.width if f.column.is_number else min(f.width, _NARROWEST_TEXT) for f in columns]
-    kept = len(columns)
-    while kept > 1 and sum(least[:kept]) + _GAP * (kept - 1) > width:
-        kept -= 1
-    spare = max(width - sum(least[:kept]) - _GAP * (kept - 1), 0)
-    widths = least[:kept]
-    hungry = sorted((columns[i].width - least[i], i) for i in range(kept))
+    """The columns that fit with text cut to a readable least, in their order; spare room goes back to the text."""
+    chosen = _chosen(columns, width)
+    widths = {i: _least(columns[i]) for i in chosen}
+    spare = max(width - sum(widths.values()) - _GAP * (len(chosen) - 1), 0)
+    hungry = sorted((columns[i].width - widths[i], i) for i in chosen)
     for place, (wish, i) in enumerate(hungry):  # those that wish for little first, so that the rest share what is left
-        more = min(wish, spare // (kept - place))
+        more = min(wish, spare // (len(hungry) - place))
         widths[i] += more
         spare -= more
-    return [replace(c, width=w) for c, w in zip(columns, widths, strict=False)]
+    return [replace(columns[i], width=widths[i]) for i in chosen]
+
+
+def _least(fitted: _Fitted) -> int:
+    return fitted.width if fitted.column.is_number else min(fitted.width, _NARROWEST_TEXT)
+
+
+def _chosen(columns: Sequence[_Fitted], width: int) -> list[int]:
+    """Which columns to show: keys before all, then the first time, then the others in their order; one at least."""
+    first_time = next((i for i, f in enumerate(columns) if f.column.is_time and not f.column.is_key), -1)
+    rank = [0 if f.column.is_key else 1 if i == first_time else 2 for i, f in enumerate(columns)]
+    chosen: list[int] = []
+    used = -_GAP
+    for i in sorted(range(len(columns)), key=lambda i: (rank[i], i)):
+        used += _least(columns[i]) + _GAP
+        if used > width and chosen:
+            break
+        chosen.append(i)
+    return sorted(chosen)
 
 
 def _heading_lines(columns: Sequence[_Fitted]) -> Iterator[Text]:
