@@ -11,7 +11,7 @@ from xsp_analyze.counters import attach_counters
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["AXES", "device_activities"]
+__all__ = ["AXES", "device_activities", "with_shapes"]
 
 AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 """The columns that hold a kernel's grid and block."""
@@ -38,7 +38,7 @@ def device_activities(trace: Trace) -> pl.DataFrame:
     """One row a device activity in order of start: the span's columns (ns), with what analyses ask about it.
 
     `launch_ns` is the start of the launch, or its own start where it has none; `layer_index`, `layer_name` and
-    `layer_type` are those of the layer it is attributed to, else null; then grid, block and counters.
+    `layer_type` are those of the layer it is attributed to, else null; then counters.
     """
     found = (
         trace.scan("spans")
@@ -48,13 +48,17 @@ def device_activities(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type")
-    kernels = trace.scan("kernels").select("span_id", *AXES)
     launch = trace.scan("spans").select("start_ns").collect()["start_ns"].gather(found["parent_id"])
     joined = (
         found.lazy()
         .with_columns(pl.Series("launch_ns", launch).fill_null(found["start_ns"]))
         .join(layers, on="layer_id", how="left", maintain_order="left")
-        .join(kernels, on="span_id", how="left", maintain_order="left")
         .collect()
     )
     return attach_counters(trace, joined)
+
+
+def with_shapes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
+    """The activities with the columns of AXES: grid and block, null for what is no kernel."""
+    kernels = trace.scan("kernels").select("span_id", *AXES).collect()
+    return activities.join(kernels, on="span_id", how="left", maintain_order="left")

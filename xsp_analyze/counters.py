@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["COUNTERS", "attach_counters", "counted", "derived", "ideal_intensity"]
+__all__ = ["COUNTERS", "are_known", "attach_counters", "counted", "derived", "ideal_intensity"]
 
 COUNTERS: Sequence[str] = ("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy")
 """The counters that tables show, as columns of a frame of activities."""
@@ -38,11 +38,18 @@ def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     return activities.join(values, on="span_id", how="left", maintain_order="left")
 
 
-def counted() -> list[pl.Expr]:
-    """Aggregates a group's counters: sums of the known ones, occupancy weighted by duration.
+def are_known(rows: pl.DataFrame) -> bool:
+    """Whether any counter of any row was measured."""
+    return any(rows[c].null_count() < rows.height for c in COUNTERS)
+
+
+def counted(rows: pl.DataFrame) -> list[pl.Expr]:
+    """Aggregates a group of the rows' counters: sums of the known ones, occupancy weighted by duration.
 
     `counted_ns` is the device time for which flops are known: the time that arithmetic throughput refers to.
     """
+    if not are_known(rows):
+        return [pl.lit(None, pl.Float64).alias(c) for c in (*COUNTERS, "counted_ns")]
     sums = [formulas.known_sum(pl.col(c)).alias(c) for c in COUNTERS[:3]]
     duration = pl.col("duration_ns")
     occupancy = formulas.weighted_mean(pl.col("achieved_occupancy"), duration).alias("achieved_occupancy")

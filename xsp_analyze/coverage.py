@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.counters import COUNTERS
+from xsp_analyze.counters import COUNTERS, are_known
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.steps import StepMode
-from xsp_model import Attribution, Severity
+from xsp_model import Attribution, Kind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ def attribution(view: View, by: Sequence[str] = ()) -> pl.DataFrame:
 
     Only what occurs; with severity, detail and advice.
     """
-    sums = view.executions.group_by(*by, pl.col("attribution").cast(pl.String).alias("kind"), maintain_order=True).agg(
+    sums = view.executions.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
         pl.col("count").sum(), pl.col("duration_ns").sum()
     )
     per_step = ", per step" if view.averaged else ""
@@ -74,7 +74,12 @@ def attribution(view: View, by: Sequence[str] = ()) -> pl.DataFrame:
         schema=["kind", "severity", "detail", "advice"],
         orient="row",
     )
-    return words.with_row_index("place").join(sums, on="kind").sort(*by, "place").drop("place")
+    return (
+        words.with_row_index("place")
+        .join(sums.with_columns(pl.col("kind").cast(pl.String)), on="kind")
+        .sort(*by, "place")
+        .drop("place")
+    )
 
 
 def ledger(view: View) -> pl.DataFrame:
@@ -143,8 +148,7 @@ def _doubts(view: View) -> Iterator[_Row]:
     if view.all_activities.is_empty():
         return
     rows = view.executions
-    kernels = rows.filter(pl.col("kind").cast(pl.String) == "kernel", pl.all_horizontal(pl.col(*COUNTERS).is_null()))
-    if all(view.all_activities[c].null_count() == view.all_activities.height for c in COUNTERS):
+    if not are_known(view.all_activities):
         yield _row(
             "no_counters",
             Severity.INFO,
@@ -153,7 +157,8 @@ def _doubts(view: View) -> Iterator[_Row]:
             "no hardware counters in this trace: flops, bytes, occupancy and what follows from them are unknown",
             "Measure counters in a run of their own and merge the runs",
         )
-    elif not kernels.is_empty():
+    kernels = rows.filter(pl.col("kind") == str(Kind.KERNEL), pl.all_horizontal(pl.col(*COUNTERS).is_null()))
+    if are_known(view.all_activities) and not kernels.is_empty():
         yield _row(
             "counters_partial",
             Severity.WARNING,
@@ -168,7 +173,7 @@ def _doubts(view: View) -> Iterator[_Row]:
 
 def _negative(view: View) -> Iterator[_Row]:
     keys = [*view.by, *LAYER_KEY]
-    inside = view.executions.filter(pl.col("attribution").cast(pl.String) == str(Attribution.LAYER))
+    inside = view.executions.filter(pl.col("attribution") == str(Attribution.LAYER))
     kernels = inside.group_by(keys, maintain_order=True).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
     rest = view.layers.join(kernels, on=keys, nulls_equal=True).filter(pl.col("kernel_ns") > pl.col("latency_ns"))
     if not rest.is_empty():

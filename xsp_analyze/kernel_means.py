@@ -17,7 +17,7 @@ from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.steps import step_counts
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from xsp_model.arrays import Bools, Ints
 
 __all__ = ["aligned", "executions"]
 
@@ -35,78 +35,77 @@ def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     and `mean_ns`: its share of the execution's duration in a mean step, so that sums of `mean_ns` over any group
     of activities are what the group takes per step.
     """
+    starts = steps.select("run_id", "step", pl.col("start_ns").alias("step_start_ns"))
     inside = (
-        activities.join(steps.rename({"start_ns": "step_start_ns"}).drop("duration_ns"), on=["run_id", "step"])
-        .join(step_counts(steps), on="run_id")
+        activities.join(starts, on=["run_id", "step"], maintain_order="left")
+        .join(step_counts(steps), on="run_id", maintain_order="left")
         .with_columns((pl.col("launch_ns") - pl.col("step_start_ns")).alias("offset_ns"))
-        .sort("run_id", "step", "launch_ns", "start_ns", "span_id")
         .drop("step_start_ns")
     )
-    return _trimmed(inside.with_columns(_execution_ids(inside)))
-
-
-def _execution_ids(ordered: pl.DataFrame) -> pl.Series:
-    """Numbers the executions from 0; `ordered` is in order of launch within each run and step."""
-    groups = (
-        ordered.with_row_index("row")
-        .group_by(_SIGNATURE, maintain_order=True)
-        .agg("row", "step")
-        .with_row_index("signature")
-        .select("signature", "row", "step")
-        .explode("row", "step")
+    dropped = trimmed_count(pl.col("present"))
+    kept = (pl.col("rank") >= dropped) & (pl.col("rank") < pl.col("present") - dropped)
+    weight = pl.col("present") / (pl.col("step_count") * (pl.col("present") - 2 * dropped))
+    return (
+        inside.hstack(_executions_of(inside))
+        .with_columns(kept.alias("kept"))
+        .with_columns(pl.when("kept").then(pl.col("duration_ns") * weight).otherwise(0.0).alias("mean_ns"))
+        .drop("rank")
     )
-    signature = groups["signature"].to_numpy().astype(np.int64)
-    step, row = groups["step"].to_numpy(), groups["row"].to_numpy()
-    place = _place_in_run((signature[1:] != signature[:-1]) | (step[1:] != step[:-1]), len(row))
-    order = np.lexsort((place, signature))
-    changed = (np.diff(signature[order]) != 0) | (np.diff(place[order]) != 0)
-    number = np.empty(len(row), dtype=np.int64)
-    number[row[order]] = np.concatenate(([0], np.cumsum(changed))) if len(row) else np.empty(0, dtype=np.int64)
-    return pl.Series("execution", number)
 
 
-def _place_in_run(changed: np.ndarray[tuple[int], np.dtype[np.bool_]], count: int) -> Ints:
+def _executions_of(inside: pl.DataFrame) -> pl.DataFrame:
+    """For each row its execution, in how many steps that is present, and the row's rank by duration among these."""
+    keys = inside.select("step", "launch_ns", "start_ns", "duration_ns").with_row_index("row")
+    keys = keys.with_columns(_signatures(inside)).sort("signature", "step", "launch_ns", "start_ns", "row")
+    place = _place_in_run(_changes(keys, "signature", "step"), keys.height)
+    keys = keys.with_columns(pl.Series("place", place)).sort("signature", "place", "duration_ns", "row")
+    changed = _changes(keys, "signature", "place")
+    rank = _place_in_run(changed, keys.height)
+    number = np.concatenate(([0], np.cumsum(changed)))[: keys.height]
+    found = keys.select("row", pl.Series("execution", number), pl.Series("rank", rank))
+    present = np.bincount(number)[number] if keys.height else number
+    return found.with_columns(pl.Series("present", present)).sort("row").drop("row")
+
+
+def _signatures(inside: pl.DataFrame) -> pl.Series:
+    """A number for each row, the same for rows that may be one execution in different steps."""
+    groups = inside.select(_SIGNATURE).with_row_index("row").group_by(_SIGNATURE, maintain_order=True).agg("row")
+    rows = groups.select("row").with_row_index("signature").explode("row")
+    return rows.sort("row")["signature"]
+
+
+def _changes(keys: pl.DataFrame, *columns: str) -> Bools:
+    """Whether row i + 1 differs from row i in any of the columns."""
+    differ = np.zeros(max(keys.height - 1, 0), dtype=np.bool_)
+    for column in columns:
+        values = keys[column].to_numpy()
+        differ |= values[1:] != values[:-1]
+    return differ
+
+
+def _place_in_run(changed: Bools, count: int) -> Ints:
     """For each row its place, from 0, in the run of equal rows it belongs to; `changed[i]`: row i + 1 starts one."""
     place = np.arange(count, dtype=np.int64)
     starts = np.where(np.concatenate(([True], changed))[:count], place, 0)
     return place - np.maximum.accumulate(starts)
 
 
-def _trimmed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds present, kept and mean_ns."""
-    ranked = rows.sort("execution", "duration_ns", "step", "span_id").with_columns(
-        pl.len().over("execution").cast(pl.Int64).alias("present")
-    )
-    execution = ranked["execution"].to_numpy()
-    rank = pl.Series("rank", _place_in_run(execution[1:] != execution[:-1], ranked.height))
-    dropped = trimmed_count(pl.col("present"))
-    kept = (pl.col("rank") >= dropped) & (pl.col("rank") < pl.col("present") - dropped)
-    weight = pl.col("present") / (pl.col("step_count") * (pl.col("present") - 2 * dropped))
-    return (
-        ranked.with_columns(rank)
-        .with_columns(kept.alias("kept"))
-        .with_columns((pl.when("kept").then(pl.col("duration_ns") * weight).otherwise(0.0)).alias("mean_ns"))
-        .drop("rank")
-    )
-
-
 def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
-    """One row a kernel execution: labels, layer, grid and block, `count`, `duration_ns`, counters, `order_ns`.
+    """One row a kernel execution: labels, layer, `count`, `duration_ns`, counters, `order_ns`, `span_id` of the first.
 
     Not averaged: every activity, count 1, exact ns. Averaged: `rows` come from `aligned`; duration_ns is the trimmed
     mean over the steps that hold it, times the share of steps that do (`count`).
     """
     if not averaged:
         return rows.select(
-            "step", *_LABELS, *_LAYER, *AXES, pl.lit(1, pl.Int64).alias("count"), "duration_ns", *COUNTERS,
+            "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns", *COUNTERS,
             pl.col("launch_ns").alias("order_ns"), "start_ns",
         ).rename({"name": "kernel_name"})  # fmt: skip
     present = pl.len() / pl.col("step_count").first()
-    same = [c for c in (*_LABELS, *_LAYER, *AXES) if c != "step"]
     return (
         rows.group_by("execution", maintain_order=True)
         .agg(
-            *(pl.col(c).first() for c in same),
+            *(pl.col(c).first() for c in ("span_id", *_LABELS, *_LAYER)),
             present.alias("count"),
             pl.col("duration_ns").filter("kept").mean() * present,
             *(pl.col(c).mean() * present for c in COUNTERS[:3]),

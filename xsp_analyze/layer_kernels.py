@@ -26,8 +26,8 @@ def layer_kernels(view: View) -> pl.LazyFrame:
     graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer.
     """
     keys = [*view.by, *LAYER_KEY]
-    sums = (*counted(), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
-    work = view.executions.with_columns(pl.col("attribution").cast(pl.String))
+    work = view.executions
+    sums = (*counted(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)
     replays = (

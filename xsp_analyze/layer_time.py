@@ -51,8 +51,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
     """
     inside = (
         activities.filter(
-            pl.col("attribution").cast(pl.String) == str(Attribution.LAYER),
-            pl.col("phase").cast(pl.String) == str(Phase.FORWARD),
+            pl.col("attribution") == str(Attribution.LAYER),
+            pl.col("phase") == str(Phase.FORWARD),
         )
         .join(calls.select("layer_id", "end_ns"), on="layer_id", how="inner")
         .group_by("run_id")

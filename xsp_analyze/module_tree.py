@@ -29,7 +29,7 @@ class ModuleTree:
 
     def __init__(self, trace: Trace) -> None:
         spans = trace.scan("spans").select("span_id", "parent_id", "run_id", "step", "phase", "duration_ns", "kind")
-        found = spans.filter(pl.col("kind").cast(pl.String) == str(Kind.MODULE)).collect()
+        found = spans.filter(pl.col("kind") == str(Kind.MODULE)).collect()
         parent = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
         self.owner = _owners(parent, found["span_id"].to_numpy())
         outside = found["parent_id"].fill_null(-1).to_numpy()

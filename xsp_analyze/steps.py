@@ -61,8 +61,8 @@ def steps_of(trace: Trace) -> pl.DataFrame:
     return (
         trace.scan("spans")
         .filter(
-            pl.col("level").cast(pl.String) == str(Level.MODEL),
-            pl.col("kind").cast(pl.String) == str(Kind.STEP),
+            pl.col("level") == str(Level.MODEL),
+            pl.col("kind") == str(Kind.STEP),
             pl.col("step").is_not_null(),
             pl.col("duration_ns").is_not_null(),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import coverage, layer_time, model_time
-from xsp_analyze.activities import device_activities
+from xsp_analyze.activities import device_activities, with_shapes
 from xsp_analyze.counters import ideal_intensity
 from xsp_analyze.kernel_means import aligned, executions
 from xsp_analyze.layer_time import LAYER_KEY
@@ -47,7 +47,7 @@ class View:
         if need == "layer":
             return not self.layer_calls.is_empty()
         if need == "module":
-            modules = self.trace.scan("layers").filter(pl.col("source").cast(pl.String) == "module")
+            modules = self.trace.scan("layers").filter(pl.col("source") == "module")
             return not modules.head(1).collect().is_empty()
         if need in TABLES:
             return not self.trace.scan(need).head(1).collect().is_empty()
@@ -100,7 +100,9 @@ class View:
     @cached_property
     def activities(self) -> pl.DataFrame:
         """The device activities of the steps chosen; of a mean step also aligned, see `kernel_means.aligned`."""
-        return aligned(self.all_activities, self.steps) if self.averaged else self.chosen(self.all_activities)
+        if not self.averaged:
+            return self.chosen(self.all_activities)
+        return aligned(with_shapes(self.trace, self.all_activities), self.steps)
 
     @cached_property
     def executions(self) -> pl.DataFrame:

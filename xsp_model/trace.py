@@ -61,7 +61,7 @@ class Trace:
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """The levels that occur, outermost first."""
-        found = set(self.scan("spans").select(pl.col("level").cast(pl.String).unique()).collect()["level"])
+        found = set(self.scan("spans").select(pl.col("level").unique().cast(pl.String)).collect()["level"])
         return tuple(str(level) for level in LEVELS if level in found)
 
     @property

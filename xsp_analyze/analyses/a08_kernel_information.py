@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.activities import with_shapes
 from xsp_analyze.columns import COUNTER_COLUMNS, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.counters import derived
@@ -57,8 +58,9 @@ def _shape(what: str) -> Column:
 )
 def kernel_information(view: View) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
+    rows = with_shapes(view.trace, view.executions)
     return (
-        derived(view.executions.lazy().with_columns(pl.col("duration_ns").alias("counted_ns")), view.ideal_intensity)
+        derived(rows.lazy().with_columns(pl.col("duration_ns").alias("counted_ns")), view.ideal_intensity)
         .with_columns(pl.col(_WORDS).cast(pl.String), *(_triple(what) for what in ("grid", "block")))
         .sort(*view.by, *_ORDER, "kernel_name", "duration_ns", nulls_last=True)
         .with_row_index("execution")

@@ -38,7 +38,7 @@ def kernel_by_model(view: View) -> pl.LazyFrame:
     sums = (
         view.executions.join(batches, on="run_id", how="left", maintain_order="left")
         .group_by(keys, maintain_order=True)
-        .agg(pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), *counted())
+        .agg(pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), *counted(view.executions))
         .lazy()
     )
     latency = model_latency(view.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
