@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from xsp_analyze.report import detail, overview
@@ -39,9 +40,16 @@ def render(trace: Trace) -> str:
         "short": overview.in_short(answers),
         "measured": overview.measured(answers),
         "sections": sections,
-        "footer": _FOOTER,
+        "footer": f"Made by {_program()}. {_FOOTER}",
     }
     return page(data, f"{title} - XSP")
+
+
+def _program() -> str:
+    try:
+        return f"XSP {version('xsp')}"
+    except PackageNotFoundError:  # run from a checkout
+        return "XSP"
 
 
 def _title(answers: Answers) -> str:
