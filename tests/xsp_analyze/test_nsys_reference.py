@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,8 @@ import pytest
 
 from tests.xsp_analyze.test_nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
+from xsp_analyze.core import run
+from xsp_analyze.render import csv_text
 from xsp_analyze.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -32,13 +36,27 @@ def _view(path: Path) -> View:
     return View(convert([path], Options()))
 
 
+def _theirs(real_dir: Path, name: str, report: Analysis) -> list[list[str]]:
+    answer = real_dir / "reference" / "nsys_stats" / name / f"{report.id}.csv.gz"
+    rows = parse(gzip.decompress(answer.read_bytes()).decode())
+    if rows is None:
+        pytest.skip("nsys itself skipped this report")
+    return rows
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("report", NSYS_REPORTS, ids=lambda r: r.id)
 @pytest.mark.parametrize("name", FILES)
-def test_the_report_equals_nsys(real_dir: Path, name: str, report: Analysis) -> None:
-    answer = real_dir / "reference" / "nsys_stats" / name / f"{report.id}.csv.gz"
-    theirs = parse(gzip.decompress(answer.read_bytes()).decode())
-    if theirs is None:
-        pytest.skip("nsys itself skipped this report")
+def test_the_table_equals_nsys(real_dir: Path, name: str, report: Analysis) -> None:
+    theirs = _theirs(real_dir, name, report)
     table = report.function(_view(real_dir / "nsys" / f"{name}.sqlite")).collect()
     assert differences(report, table, theirs) == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("report", NSYS_REPORTS, ids=lambda r: r.id)
+@pytest.mark.parametrize("name", FILES)
+def test_the_csv_equals_nsys_to_the_character(real_dir: Path, name: str, report: Analysis) -> None:
+    theirs = _theirs(real_dir, name, report)
+    printed = csv_text.render(run(report, _view(real_dir / "nsys" / f"{name}.sqlite")))
+    assert list(csv.reader(io.StringIO(printed))) == theirs

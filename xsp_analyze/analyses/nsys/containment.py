@@ -14,25 +14,35 @@ if TYPE_CHECKING:
 __all__ = ["containing", "lanes", "tightest"]
 
 
-def lanes(start: Ints, end: Ints) -> Iterator[Ints]:
-    """The intervals [start, end] of one thread, dealt out so that those of a lane neither overlap nor touch.
+def lanes(start: Ints, end: Ints) -> list[Ints]:
+    """The intervals of one thread dealt out to as few lanes as can be, those of a lane not overlapping.
 
-    Yields, for each lane, the positions of its intervals in order of start. For ranges that nest as brackets do a
-    lane is a depth, so there are as many lanes as the nest is deep.
+    Each lane is the positions of its intervals in order of start; there are as many as intervals were ever open at
+    once. Takes n log n, however the intervals nest or overlap.
     """
-    left = np.lexsort((-end, start))
-    while len(left):
-        open_before = np.arange(len(left)) - np.searchsorted(np.sort(end[left]), start[left], side="left")
-        late: list[Ints] = []
-        for depth in range(int(open_before.max()) + 1):
-            lane = left[open_before == depth]
-            # Where ranges overlap without nesting, the count of open ones may put two into one lane.
-            reach = np.maximum.accumulate(end[lane])
-            clash = np.concatenate(([False], start[lane[1:]] <= reach[:-1])) if len(lane) else np.empty(0, dtype=bool)
-            late.append(lane[clash])
-            yield lane[~clash]
-        left = np.sort(np.concatenate(late))
-        left = left[np.lexsort((-end[left], start[left]))]
+    order = np.lexsort((-end, start))
+    begun = start[order]
+    over = np.maximum(end[order], begun + 1)  # one that is empty takes up its instant
+    by_end = np.argsort(over, kind="stable")
+    ended = np.searchsorted(over[by_end], begun, side="right")
+    number = np.arange(len(order))
+    # Lanes wait in a queue in the order in which they fell free, and an interval takes the first, if there is one.
+    # `taken`, how many were taken before each, is min(taken + 1, ended) from one to the next: a running minimum.
+    taken = number + np.minimum.accumulate(np.concatenate(([0], ended - number - 1)))[:-1]
+    before = np.where(taken < ended, by_end[np.minimum(taken, max(len(order) - 1, 0))], number)
+    first = _first(before)
+    together = np.argsort(first, kind="stable")
+    cuts = np.flatnonzero(np.diff(first[together])) + 1
+    return np.split(order[together], cuts)
+
+
+def _first(before: Ints) -> Ints:
+    """The head of each one's chain, by following twice as many links each time."""
+    while True:
+        further = before[before]
+        if np.array_equal(further, before):
+            return before
+        before = further
 
 
 def containing(start: Ints, end: Ints, inner_start: Ints, inner_end: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -40,12 +50,14 @@ def containing(start: Ints, end: Ints, inner_start: Ints, inner_end: Ints) -> It
 
     Every pair comes exactly once; bounds are inclusive.
     """
-    for lane in lanes(start, end):
-        if not len(lane):
-            continue
+    for lane in lanes(start, end) if len(start) else ():
         place = np.searchsorted(start[lane], inner_start, side="right") - 1
         outer = lane[np.maximum(place, 0)]
         inside = np.flatnonzero((place >= 0) & (end[outer] >= inner_end))
+        yield inside, outer[inside]
+        # An empty stretch where one interval ends and the next starts is in both.
+        outer = lane[np.maximum(place - 1, 0)]
+        inside = np.flatnonzero((place >= 1) & (end[outer] == inner_start) & (inner_start == inner_end))
         yield inside, outer[inside]
 
 
