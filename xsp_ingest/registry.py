@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from xsp_ingest.jaeger import JAEGER
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
 
-INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE)
+INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER)
 """The project's own ingesters."""
 
 ENTRY_POINTS = "xsp.ingesters"

@@ -1,0 +1,221 @@
+"""Jaeger JSON: for Jaeger's UI, with the tags of MLModelScope, and exact enough to be read back.
+
+Jaeger counts microseconds; the tags `start_ns` and `duration_ns` hold the time itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import polars as pl
+
+from xsp_analyze.export.rows import DETAILS, rows
+from xsp_analyze.export.target import Exporter
+from xsp_model import Kind, Level, Phase
+from xsp_model.schema import TABLES
+from xsp_model.vocabulary import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xsp_analyze.export.rows import Row
+    from xsp_analyze.export.target import Sink
+    from xsp_model import Trace
+
+__all__ = ["JAEGER"]
+
+_NS_PER_US = 1000
+_EXPORT_VERSION = 1
+_TRACE_LEVELS: Mapping[str, str] = {
+    Level.APPLICATION: "APPLICATION_TRACE",
+    Level.MODEL: "MODEL_TRACE",
+    Level.LAYER: "FRAMEWORK_TRACE",
+    Level.OPERATOR: "FRAMEWORK_TRACE",
+    Level.LIBRARY: "ML_LIBRARY_TRACE",
+    Level.RUNTIME: "SYSTEM_LIBRARY_TRACE",
+    Level.KERNEL: "SYSTEM_LIBRARY_TRACE",
+}
+_DEEPEST = {"M": "MODEL_TRACE", "ML": "FRAMEWORK_TRACE", "MLG": "SYSTEM_LIBRARY_TRACE"}
+_PROCESS_OF = {str(level): f"p{n}" for n, level in enumerate(LEVELS, start=1)}
+_SPAN_TAGS: Sequence[str] = (
+    *("process_id", "thread_id", "device_id", "context_id", "stream_id", "correlation_id"),
+    *("step", "phase", "attribution"),
+)
+_REFERENCES = ("forward_id", "captured_in_id")
+_RUN_TAGS = ("profiler", "framework", "model", "batch_size", "rank", "world_size", "epoch_ns", "clock_origin_ns")
+_PEAKS = {"dram": "dram_byte_per_s", "fp32": "fp32_flop_per_s"}
+_OF_FILE = "the profiler's file"
+_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def _write(trace: Trace, file: Sink) -> None:
+    file.write(b'{"data":[')
+    metrics, kernels = _metrics(trace), _launched(trace)
+    for number, run in enumerate(trace.frame("runs").iter_rows(named=True)):
+        file.write((b"," if number else b"") + _head(trace, run))
+        for place, row in enumerate(rows(trace, run_id=run["run_id"], launched=kernels, logs=metrics)):
+            file.write((b",\n" if place else b"\n") + msgspec.json.encode(_span(row, run)))
+        file.write(b'],"warnings":null}')
+    file.write(b'],"total":0,"limit":0,"offset":0,"errors":null}\n')
+
+
+def _head(trace: Trace, run: Row) -> bytes:
+    tags = [
+        _tag("xsp.export_version", _EXPORT_VERSION),
+        *(_tag(key, run[key]) for key in _RUN_TAGS if run[key] is not None),
+    ]
+    tags.append(_tag("devices", msgspec.json.encode(_devices(trace, run["run_id"])).decode()))
+    processes = {name: {"serviceName": level, "tags": tags} for level, name in _PROCESS_OF.items()}
+    identity, written = (msgspec.json.encode(value).decode() for value in (_trace_id(run), processes))
+    return f'{{"traceID":{identity},"processes":{written},"spans":['.encode()
+
+
+def _devices(trace: Trace, run_id: int) -> list[Row]:
+    """The run's devices; peaks only where its own files gave them: others are looked up again by whoever reads."""
+    devices = trace.scan("devices").filter(pl.col("run_id") == run_id).drop("run_id").collect().to_dicts()
+    known = trace.frame("peaks").filter(pl.col("source") == _OF_FILE) if "peaks" in TABLES else pl.DataFrame()
+    of_file = set(known.select("device_id", "quantity").rows()) if known.height else set()
+    for device in devices:
+        for quantity, column in _PEAKS.items():
+            if (device["device_id"], quantity) not in of_file:
+                device[column] = None
+        if all(device[column] is None for column in _PEAKS.values()):
+            device["peak_source"] = None
+    return devices
+
+
+def _trace_id(run: Row) -> str:
+    """16 hexadecimal digits, the same for the same run each time."""
+    known = f"{run['source_sha256']} {run['run_id']} {run['clock_origin_ns']}"
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+def _span_id(number: int) -> str:
+    return f"{number + 1:016x}"
+
+
+def _tag(key: str, value: object) -> dict[str, object]:
+    kinds = {bool: "bool", int: "int64", float: "float64"}
+    if isinstance(value, float) and not math.isfinite(value):
+        value = _NOT_FINITE.get(value, "NaN")
+    return {"key": key, "type": kinds.get(type(value), "string"), "value": value}
+
+
+def _span(row: Row, run: Row) -> dict[str, Any]:
+    identity = _trace_id(run)
+    start = (run["epoch_ns"] or 0) + row["start_ns"]
+    parent = row["parent_id"]
+    references = [] if parent is None else [{"refType": "CHILD_OF", "traceID": identity, "spanID": _span_id(parent)}]
+    microseconds = start // _NS_PER_US
+    return {
+        "traceID": identity,
+        "spanID": _span_id(row["span_id"]),
+        "operationName": row["name"],
+        "references": references,
+        "startTime": microseconds,
+        "duration": (row["duration_ns"] or 0) // _NS_PER_US,
+        "tags": [_tag(key, value) for key, value in _tags(row, run) if value is not None],
+        "logs": [{"timestamp": microseconds, "fields": fields} for fields in _log_fields(row)],
+        "processID": _PROCESS_OF[row["level"]],
+        "warnings": None,
+    }
+
+
+def _tags(row: Row, run: Row) -> Iterator[tuple[str, object]]:
+    yield "trace_level", _TRACE_LEVELS[row["level"]]
+    yield "level", row["level"]
+    yield "kind", row["kind"]
+    yield "start_ns", row["start_ns"]
+    yield "duration_ns", row["duration_ns"]
+    for key in _SPAN_TAGS:
+        yield key, row[key]
+    there = [name for name in DETAILS if row[f"in_{name}"]]
+    yield "xsp.details", " ".join(there) or None
+    for name in there:
+        for column in TABLES[name].columns:
+            if column.name != "span_id" and column.name not in _REFERENCES:
+                yield column.name, row[column.name]
+    for key in _REFERENCES:
+        yield key.replace("_id", "_span"), None if row[key] is None else _span_id(row[key])
+    yield "backward", _starts_backward(row) or None
+    yield from _as_mlmodelscope(row, run)
+
+
+def _starts_backward(row: Row) -> bool:
+    """Whether reading the span back needs to be told that it is a backward operator."""
+    in_backward = bool(row["parent_phase"] == Phase.BACKWARD)
+    return row["level"] == Level.OPERATOR and row["phase"] == Phase.BACKWARD and not in_backward
+
+
+def _as_mlmodelscope(row: Row, run: Row) -> Iterator[tuple[str, object]]:
+    """The tags that MLModelScope's own analysis looks for."""
+    if row["kind"] == Kind.STEP:
+        yield "evaluation_trace_level", _DEEPEST.get(run["level_captured"])
+        yield "batch_size", run["batch_size"]
+    if row["in_layers"]:
+        yield "layer_sequence_index", row["layer_index"]
+        yield "op_name", row["layer_type"]
+        yield "shape", row["shapes"]
+    if row["kind"] == Kind.KERNEL:
+        yield "kernel_name", row["name"]
+        yield "grid_dim", _sizes(row, "grid")
+        yield "block_dim", _sizes(row, "block")
+    if row["kernel_launched"] is not None:
+        yield "function_name", row["name"]
+        yield "kernel", row["kernel_launched"]
+
+
+def _sizes(row: Row, what: str) -> str | None:
+    found = [row[f"{what}_{axis}"] for axis in "xyz"]
+    return None if None in found else f"[{' '.join(map(str, found))}]"
+
+
+def _log_fields(row: Row) -> Iterator[list[dict[str, object]]]:
+    for one in row["logged"] or ():
+        yield [
+            _tag(one["metric"], one["value"]),
+            _tag("unit", one["unit"]),
+            _tag("source", one["source"]),
+            _tag("span", _span_id(one["owner"])),
+        ]
+
+
+def _metrics(trace: Trace) -> pl.DataFrame:
+    """Each span's log: its own metrics, and those of the kernels it launched, where MLModelScope put them."""
+    spans = trace.scan("spans").select("span_id", "parent_id", "kind")
+    is_kernel = pl.col("kind").cast(pl.String) == Kind.KERNEL
+    at = pl.when(is_kernel).then(pl.coalesce("parent_id", "span_id")).otherwise(pl.col("span_id"))
+    words = (pl.col(c).cast(pl.String) for c in ("metric", "unit", "source"))
+    return (
+        trace.scan("metrics")
+        .join(spans, on="span_id", how="left", maintain_order="left")
+        .select(at.alias("at"), pl.struct(pl.col("span_id").alias("owner"), "value", *words).alias("logged"))
+        .group_by(pl.col("at").alias("span_id"), maintain_order=True)
+        .agg("logged")
+        .collect()
+    )
+
+
+def _launched(trace: Trace) -> pl.DataFrame:
+    """For each span the first kernel that it launched, and the phase of its parent."""
+    spans = trace.scan("spans")
+    launched = (
+        spans.filter(pl.col("kind").cast(pl.String) == Kind.KERNEL, pl.col("parent_id").is_not_null())
+        .group_by(pl.col("parent_id").alias("span_id"))
+        .agg(pl.col("name").cast(pl.String).first().alias("kernel_launched"))
+    )
+    above = spans.select(pl.col("span_id").alias("parent_id"), pl.col("phase").cast(pl.String).alias("parent_phase"))
+    return (
+        spans.select("span_id", "parent_id")
+        .join(above, on="parent_id", how="left")
+        .join(launched, on="span_id", how="left")
+        .drop("parent_id")
+        .collect()
+    )
+
+
+JAEGER = Exporter("jaeger", "Jaeger JSON with MLModelScope's tags; xsp reads it back", _write)
+"""The format, as the registry lists it."""

@@ -1,0 +1,102 @@
+"""The part of a trace that one wants to export: a step, some levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder, XspError
+from xsp_model.schema import TABLES
+from xsp_model.tree import ancestors, innermost
+from xsp_model.vocabulary import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_model.arrays import Bools
+
+__all__ = ["part_of"]
+
+_REFERENCES = {"operators": "forward_id", "kernels": "captured_in_id"}
+
+
+def part_of(trace: Trace, *, step: int | None = None, levels: Sequence[str] = ()) -> Trace:
+    """The spans of one step and of the levels given (empty: all); times stay as they are.
+
+    A span whose parent is left out becomes a child of its nearest ancestor that is not. Layers of work in the step
+    are kept even where they were called outside it. Device work whose layer's level is left out counts as the
+    model's. XspError where no such span is in the trace.
+    """
+    if step is None and not levels:
+        return trace
+    spans = trace.frame("spans")
+    keep = _chosen(spans, step, levels)
+    if not keep.any():
+        raise XspError(_nothing(spans, step, levels), advice="`xsp info` says which steps and levels there are")
+    builder = TraceBuilder()
+    for name in TABLES:
+        if name != "spans":
+            builder.add(name, _rows(trace.frame(name), name, keep))
+    builder.add("spans", _reattached(spans, keep))
+    left_out = int((~keep).sum())
+    builder.note([Finding("part_of_trace", "spans outside the part asked for were left out", left_out, Severity.INFO)])
+    return builder.build()
+
+
+def _chosen(spans: pl.DataFrame, step: int | None, levels: Sequence[str]) -> Bools:
+    unknown = sorted(set(levels) - {str(level) for level in LEVELS})
+    if unknown:
+        raise XspError(f"there is no level {unknown[0]!r}", advice=f"Levels: {', '.join(map(str, LEVELS))}")
+    keep: Bools = np.ones(spans.height, dtype=np.bool_)
+    if step is not None:
+        keep = (spans["step"] == step).fill_null(value=False).to_numpy(writable=True)
+        keep |= _layers_of(spans, keep)
+    if levels:
+        keep &= spans["level"].cast(pl.String).is_in(list(levels)).to_numpy()
+    return keep
+
+
+def _layers_of(spans: pl.DataFrame, keep: Bools) -> Bools:
+    """The layers that kept spans belong to, with what holds them."""
+    wanted: Bools = np.zeros(spans.height, dtype=np.bool_)
+    wanted[spans["layer_id"].filter(pl.Series(keep)).drop_nulls().unique().to_numpy()] = True
+    held = np.flatnonzero(wanted)
+    for up in ancestors(spans["parent_id"].fill_null(-1).to_numpy()):
+        wanted[up[held][up[held] >= 0]] = True
+    return wanted
+
+
+def _nothing(spans: pl.DataFrame, step: int | None, levels: Sequence[str]) -> str:
+    if step is not None and not (spans["step"] == step).any():
+        return f"the trace has no step {step}"
+    return f"the trace has no spans of level {' or '.join(levels)}{f' in step {step}' if step is not None else ''}"
+
+
+def _rows(frame: pl.DataFrame, name: str, keep: Bools) -> pl.DataFrame:
+    if "span_id" not in frame.columns:
+        return frame
+    kept = frame.filter(pl.Series(keep[frame["span_id"].to_numpy()]))
+    column = _REFERENCES.get(name)
+    return kept if column is None else kept.with_columns(_or_null(kept[column], keep))
+
+
+def _or_null(reference: pl.Series, keep: Bools) -> pl.Series:
+    there = pl.Series(keep[reference.fill_null(0).to_numpy()]) & reference.is_not_null()
+    return pl.select(pl.when(there).then(reference).alias(reference.name)).to_series()
+
+
+def _reattached(spans: pl.DataFrame, keep: Bools) -> pl.DataFrame:
+    parent = spans["parent_id"].fill_null(-1).to_numpy()
+    above = np.append(innermost(parent, keep), -1)[parent]
+    layer = _or_null(spans["layer_id"], keep)
+    lost = (pl.col("attribution").cast(pl.String) == Attribution.LAYER) & layer.is_null()
+    attribution = (
+        pl.when(lost).then(pl.lit(str(Attribution.MODEL_ONLY))).otherwise(pl.col("attribution").cast(pl.String))
+    )
+    return spans.with_columns(
+        pl.select(pl.when(pl.lit(pl.Series(above >= 0))).then(pl.lit(pl.Series(above)))).to_series().alias("parent_id"),
+        layer,
+        attribution.cast(pl.Categorical).alias("attribution"),
+    ).filter(pl.Series(keep))

@@ -1,0 +1,111 @@
+"""`xsp export`: a trace in other programs' formats."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, note, unwritable
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+
+__all__ = ["Targets", "export"]
+
+
+class Targets(StrEnum):
+    """What `--to` takes; a test holds it equal to `xsp_analyze.export.EXPORTERS`."""
+
+    JAEGER = "jaeger"
+    CHROME = "chrome"
+    SPEEDSCOPE = "speedscope"
+    GRAPHML = "graphml"
+
+
+def export(
+    inputs: Inputs,
+    *,
+    to: Annotated[
+        Targets,
+        typer.Option(
+            "--to",
+            help="jaeger: Jaeger's UI, and xsp again; chrome: Perfetto and chrome://tracing; speedscope: flame graphs;"
+            " graphml: graph tools.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The file to write; compressed where it ends in .gz.",
+            show_default=False,
+        ),
+    ],
+    steps: Annotated[
+        str, typer.Option("--steps", metavar="all|N", help="Every step, or the step of that number alone.")
+    ] = "all",
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            "--levels",
+            metavar="LEVEL,...",
+            help="Only spans of these levels, each under its nearest ancestor among them: application, model, layer,"
+            " operator, library, runtime, kernel.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+) -> None:
+    """Write a trace for other programs to open.
+
+    Examples: `xsp export trace.xsp --to chrome -o trace.json.gz`, `xsp export old.json --to speedscope -o s.json`.
+    """
+    from xsp_analyze.export import export as write  # noqa: PLC0415
+    from xsp_analyze.export import find, part_of  # noqa: PLC0415 (--help must not wait for polars)
+
+    check_writable(output)
+    step = _step(steps)
+    reading = Reading(format, layer_source, model_range or (), layer_range or ())
+    with Progress() as progress:
+        trace = load(inputs, reading, progress.note)
+        _check_not_an_input(output, trace, inputs)
+        part = part_of(trace, step=step, levels=[word.strip() for word in levels.split(",")] if levels else [])
+        progress.note(f"writing {output.name}")
+        try:
+            write(part, find(str(to)), output)
+        except OSError as error:
+            raise unwritable(output, error) from error
+    note(f"{output}: {part.row_count:,} spans")
+
+
+def _step(text: str) -> int | None:
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise XspError(
+            f"{text!r} is no choice of steps to export", advice="Choose all or the number of a step"
+        ) from None
+
+
+def _check_not_an_input(output: Path, trace: Trace, inputs: list[str]) -> None:
+    from xsp_model import XspError  # noqa: PLC0415
+
+    there = output.resolve()
+    if trace.origin == output or any(Path(text).resolve() == there for text in inputs):
+        raise XspError("the output is one of the inputs", path=output, advice="Choose another name with -o")

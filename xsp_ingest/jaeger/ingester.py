@@ -1,0 +1,68 @@
+"""Recognises and reads Jaeger JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.jaeger.document import load
+from xsp_ingest.jaeger.exported import facts_of_export, read_exported
+from xsp_ingest.jaeger.mlmodelscope import read_mlmodelscope
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.jaeger.document import JaegerTrace
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["Jaeger"]
+
+_SCALAR = rb'"(?:total|limit|offset|errors)"\s*:\s*(?:\d+|null)\s*,\s*'
+_KEYS = rb'"(?:traceID|spans|processes)"\s*:'
+_HEAD = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?\s*\{\s*(?:"
+    + _SCALAR
+    + rb')*(?:"data"\s*:\s*\[\s*(?:\]|\{\s*'
+    + _KEYS
+    + rb")|"
+    + _KEYS
+    + rb")"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Jaeger:
+    """The ingester of Jaeger JSON; each trace in a file is a run."""
+
+    name: str = "jaeger"
+    title: str = "Jaeger JSON, plain or gzip, as MLModelScope (the first XSP) wrote it and as `xsp export` does"
+
+    def sniff(self, probe: Probe) -> bool:
+        """A JSON object that starts with a list `data` of traces, or as one trace."""
+        return bool(_HEAD.match(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's only run; XspError where it holds several."""
+        runs = self.read_runs(path, options)
+        if len(runs) > 1:
+            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
+        return runs[0]
+
+    def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
+        """A run for each trace that holds spans; XspError where none does."""
+        traces = [trace for trace in load(path).data if trace.spans]
+        if not traces:
+            raise XspError("the file holds no spans", path=path, advice="Export the trace again")
+        runs = [_read(trace, options, path) for trace in traces]
+        if all(run.tables["spans"].is_empty() for run in runs):
+            raise XspError("no span of the file has a start and a duration", path=path)
+        return runs
+
+
+def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:
+    run = facts_of_export(trace)
+    return read_mlmodelscope(trace, options) if run is None else read_exported(trace, run, path)

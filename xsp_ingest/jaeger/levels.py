@@ -1,0 +1,80 @@
+"""What MLModelScope's trace levels and operation names mean as levels and kinds of spans."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xsp_ingest.jaeger.values import text
+from xsp_ingest.link.ranges import one_of
+from xsp_model import Kind, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsp_ingest.ingester import Options
+
+__all__ = ["DEVICE_WORK", "LEFT_OUT", "Meaning", "is_level", "meaning"]
+
+DEVICE_WORK: Mapping[str, Kind] = {
+    "gpu_kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+}
+"""Operation names of executions on the device; their trace level has been HARDWARE and SYSTEM_LIBRARY."""
+
+LEFT_OUT: Mapping[str, str] = {"gpu_overhead": "it is the profiler's own work"}
+"""Operation names that are known and not read, with the reason."""
+
+_LEVELS: Mapping[str, Level] = {
+    "NO_TRACE": Level.APPLICATION,  # NO and FULL are thresholds; a span that carries one says nothing of its level
+    "FULL_TRACE": Level.APPLICATION,
+    "APPLICATION_TRACE": Level.APPLICATION,
+    "MODEL_TRACE": Level.MODEL,
+    "FRAMEWORK_TRACE": Level.LAYER,
+    "LIBRARY_TRACE": Level.LIBRARY,
+    "ML_LIBRARY_TRACE": Level.LIBRARY,
+    "SYSTEM_LIBRARY_TRACE": Level.RUNTIME,
+    "HARDWARE_TRACE": Level.RUNTIME,
+}
+_STEPS = (r"(?i)^c_predict$",)
+_KIND = {Level.LIBRARY: Kind.CALL, Level.RUNTIME: Kind.CALL}
+_LAYER_TAGS = ("layer_sequence_index", "op_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A span's level and kind, its name, and whether its own trace level was a known one (None: it had none)."""
+
+    level: Level
+    kind: Kind
+    name: str
+    known: bool | None
+
+
+def is_level(word: object) -> bool:
+    """Whether it is one of the tracer's levels."""
+    return word in _LEVELS
+
+
+def meaning(operation: str, tags: Mapping[str, Any], options: Options) -> Meaning:
+    """What a span is; a span of no known level stays, as a range of the application."""
+    stated = text(tags.get("trace_level"))
+    known = None if stated is None else is_level(stated)
+    if operation in DEVICE_WORK:
+        return Meaning(Level.KERNEL, DEVICE_WORK[operation], operation, known)
+    level = _LEVELS.get(stated or "", Level.APPLICATION)
+    if level is Level.MODEL and re.search(one_of(options.model_ranges or _STEPS), operation):
+        return Meaning(level, Kind.STEP, operation, known)
+    if level is Level.LAYER and not _is_layer(operation, tags, options):
+        return Meaning(Level.OPERATOR, Kind.OPERATOR, operation, known)
+    if level is Level.RUNTIME:
+        operation = text(tags.get("function_name")) or operation
+    return Meaning(level, _KIND.get(level, Kind.RANGE), operation or "(no name)", known)
+
+
+def _is_layer(operation: str, tags: Mapping[str, Any], options: Options) -> bool:
+    if options.layer_ranges:
+        return bool(re.search(one_of(options.layer_ranges), operation))
+    return any(tag in tags for tag in _LAYER_TAGS)

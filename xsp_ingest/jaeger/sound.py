@@ -1,0 +1,48 @@
+"""Keeps the spans that can be used, and counts the others under the reason why they cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_ingest.jaeger.levels import DEVICE_WORK
+from xsp_model import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.jaeger.document import JaegerSpan
+
+__all__ = ["sound_spans"]
+
+
+def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Finding]]:
+    """Spans with a start and a duration, each once; negative durations become 0."""
+    once: dict[tuple[str, str, int | None, int | None], JaegerSpan] = {}
+    for span in spans:
+        once.setdefault((span.spanID, span.operationName, span.startTime, span.duration), span)
+    started = [span for span in once.values() if span.startTime is not None]
+    timed = [span for span in started if span.duration is not None]
+    negative = [span for span in timed if span.duration is not None and span.duration < 0]
+    for span in negative:
+        span.duration = 0
+    detail = "spans that stand in the file more than once, with the same times, were read once"
+    return timed, [
+        Finding("duplicate_event", detail, len(spans) - len(once)),
+        *_missing("start", [span for span in once.values() if span.startTime is None]),
+        *_missing("duration", [span for span in started if span.duration is None]),
+        Finding(
+            "negative_duration",
+            "spans with a negative duration were taken as 0 ns long",
+            len(negative),
+            Severity.ERROR,
+            advice="Their time is missing from every sum",
+        ),
+    ]
+
+
+def _missing(word: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
+    work = sum(span.operationName in DEVICE_WORK for span in lost)
+    return [
+        Finding(f"missing_{word}", f"device activities without a {word} were left out", work, Severity.ERROR),
+        Finding(f"missing_{word}", f"host spans without a {word} were left out", len(lost) - work),
+    ]

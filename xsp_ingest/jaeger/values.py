@@ -1,0 +1,51 @@
+"""Reads the values of tags, which may be typed or text, as Go or as JSON prints them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+__all__ = ["decimal", "lists_as_json", "sizes", "text", "whole"]
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_WHOLE = re.compile(r"-?\d{1,19}\Z")
+_NUMBER = re.compile(r"\d+")
+_LISTS = re.compile(r"[\[\]\d\s,-]+\Z")
+_BETWEEN = re.compile(r"(?<=[\d\]])\s*[\s,]\s*(?=[\d\[-])")
+_AXES = 3
+
+
+def whole(value: Any) -> int | None:  # noqa: ANN401 (a tag's value)
+    """A 64-bit whole number, given as a number or as its digits."""
+    if isinstance(value, str) and _WHOLE.match(value):
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
+
+
+def decimal(value: Any) -> float | None:  # noqa: ANN401
+    """A finite number, given as a number or as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def text(value: Any) -> str | None:  # noqa: ANN401
+    """A text that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def sizes(value: Any) -> tuple[int, int, int] | None:  # noqa: ANN401
+    """Three sizes, as `[729 1 1]`, `[729,1,1]` or a list."""
+    found = [int(n) for n in _NUMBER.findall(str(value))] if isinstance(value, str | list) else []
+    return (found[0], found[1], found[2]) if len(found) == _AXES else None
+
+
+def lists_as_json(value: Any) -> str | None:  # noqa: ANN401
+    """Nested lists of whole numbers as JSON, from Go's `[[1 2] [3]]` or from JSON; null for anything else."""
+    shown = str(value) if isinstance(value, str | list) else ""
+    return _BETWEEN.sub(", ", shown.strip()) if "[" in shown and _LISTS.match(shown) else None
