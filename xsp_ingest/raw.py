@@ -111,6 +111,15 @@ _DEVICES: Mapping[str, pl.DataType] = {
     "fp32_flop_per_s": pl.Float64(),
     "peak_source": _S,
 }
+_PEAKS: Mapping[str, pl.DataType] = {  # what the file itself says that a device can do at most
+    "device_id": _I,
+    "process_id": _I,
+    "quantity": _W,
+    "value": pl.Float64(),
+    "unit": _W,
+    "source": _S,
+    "detail": _S,
+}
 _METRICS: Mapping[str, pl.DataType] = {  # counters of a span; see xsp_model.schema
     "row": _I,
     "metric": _W,
@@ -130,6 +139,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "allocations": _ALLOCATIONS,
     "graph_nodes": _GRAPH_NODES,
     "devices": _DEVICES,
+    "peaks": _PEAKS,
     "metrics": _METRICS,
 }
 """The tables of a RawTrace; where a name is also a table of the model, columns mean the same."""

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from xsp_ingest.jaeger import JAEGER
+from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
 
-INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER)
+INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER, NCU_CSV)
 """The project's own ingesters."""
 
 ENTRY_POINTS = "xsp.ingesters"

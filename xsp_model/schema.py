@@ -230,6 +230,22 @@ _DEVICES = TableSpec(
     ("run_id", "device_id", "process_id"),
 )
 
+_PEAKS = TableSpec(
+    "peaks",
+    "One row a device and quantity: the most it can do, and who says so.",
+    (
+        _key("run_id", "The run that used the device."),
+        _key("device_id", "The device's number, as in `devices`."),
+        ColumnSpec("process_id", _INT, "The process for which this number holds; null: for all."),
+        _key("quantity", "fp64, fp64_tensor, fp32, fp16, tf32, fp16_tensor, ..., int8_tensor or dram.", _WORD),
+        ColumnSpec("value", pa.float64(), "The peak rate.", nullable=False),
+        _key("unit", "flop/s, op/s or byte/s.", _WORD),
+        _key("source", "Who says so: the user, the profiler's file, a data sheet.", _TEXT),
+        ColumnSpec("detail", _TEXT, "Dense, accumulator, clock: what the rate holds for."),
+    ),
+    ("run_id", "device_id", "process_id", "quantity"),
+)
+
 _COUNTERS = TableSpec(
     "counters",
     "Time series: memory in use, power, GPU metrics.",
@@ -272,6 +288,20 @@ _LEDGER = TableSpec(
 
 TABLES: Mapping[str, TableSpec] = {
     t.name: t
-    for t in (_RUNS, _SPANS, _LAYERS, _OPERATORS, _RANGES, _KERNELS, _COPIES, _METRICS, _DEVICES, _COUNTERS, _STEP_TIMES, _LEDGER)
+    for t in (
+        _RUNS,
+        _SPANS,
+        _LAYERS,
+        _OPERATORS,
+        _RANGES,
+        _KERNELS,
+        _COPIES,
+        _METRICS,
+        _DEVICES,
+        _PEAKS,
+        _COUNTERS,
+        _STEP_TIMES,
+        _LEDGER,
+    )
 }
 """Every table of a trace, by name."""

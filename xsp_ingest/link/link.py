@@ -12,7 +12,7 @@ from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.forest import grow
 from xsp_ingest.link.layers import choose_source, lay
-from xsp_model import Finding, LayerSource, TraceBuilder
+from xsp_model import Finding, LayerSource, TraceBuilder, peaks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def link(
     first_id = 0
     for run, raw in enumerate(raws):
         builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forests[run]), given))
-        builder.add("devices", raw.tables["devices"].with_columns(run_id=pl.lit(run, pl.Int64)))
+        _add_devices(builder, run, raw, given)
         builder.add("step_times", _step_times(run, given))
         _add_spans(builder, run, forests[run], layerings[run], zeros[run], first_id)
         _add_details(builder, raw, forests[run], calls[run], first_id)
@@ -131,6 +131,17 @@ def _step_times(run: int, given: Given) -> pl.DataFrame:
     durations = list(given.step_durations_ns)
     columns = {"run_id": [run] * len(durations), "step": list(range(len(durations))), "duration_ns": durations}
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
+
+
+def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, given: Given) -> None:
+    """The devices with their peak rates: as given, from the file, or from the table of devices."""
+    used = raw.tables["spans"]["device_id"].drop_nulls().unique()
+    devices = peaks.with_used(raw.tables["devices"], used, given.device_name)
+    devices, found = peaks.fill(devices, raw.tables["peaks"], given=given.peaks)
+    for name, rows in (("devices", devices), ("peaks", found)):
+        builder.add(name, rows.with_columns(run_id=pl.lit(run, pl.Int64)))
+    if raw.tables["metrics"].height:  # without counters nothing is held against a peak
+        builder.note(_of_run(finding, run) for finding in peaks.unknown(devices))
 
 
 def _reference(positions: Ints, first_id: int) -> pl.Series:

@@ -1,0 +1,175 @@
+"""The table of devices and their peak rates: the project's own, and files of the same format that users give."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_model.errors import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["QUANTITIES", "DeviceSpec", "Peak", "device_table", "peaks_for", "read_device_file", "spec_for"]
+
+QUANTITIES: Mapping[str, str] = {
+    # quantity: unit. Tensor rates are without sparsity; the vector rates count a multiply-add as two.
+    "fp64": "flop/s",
+    "fp64_tensor": "flop/s",
+    "fp32": "flop/s",
+    "fp16": "flop/s",
+    "tf32": "flop/s",
+    "fp16_tensor": "flop/s",
+    "bf16_tensor": "flop/s",
+    "fp8_tensor": "flop/s",
+    "int8_tensor": "op/s",
+    "dram": "byte/s",
+}
+"""What a device may have a peak of, in the order in which tables list them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """One peak rate in base units; `detail` says dense, the accumulator's type and the clock, where known."""
+
+    quantity: str
+    value: float
+    source: str
+    detail: str = ""
+
+    @property
+    def unit(self) -> str:
+        """flop/s, op/s or byte/s."""
+        return QUANTITIES[self.quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One device of the table; `pattern` is searched in the name that a profiler wrote (None: any device)."""
+
+    name: str
+    pattern: re.Pattern[str] | None
+    peaks: Mapping[str, Peak]
+    source: str = ""
+    multiprocessor_count: int | None = None
+    compute_capability: str | None = None
+    boost_clock_hz: int | None = None
+
+
+@cache
+def device_table() -> tuple[DeviceSpec, ...]:
+    """The project's own table, in the order in which names are tried."""
+    text = resources.files("xsp_model").joinpath("data", "devices.toml").read_text(encoding="utf-8")
+    return _specs(tomllib.loads(text), Path("devices.toml"), named=True)
+
+
+def read_device_file(path: Path) -> tuple[DeviceSpec, ...]:
+    """The devices of a user's file; XspError where it is missing, no TOML, or says something that is no peak."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise XspError(f"the device file cannot be read ({error.strerror})", path=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise XspError(f"the device file is not valid TOML: {error}", path=path) from error
+    return _specs(content, path, named=False)
+
+
+def spec_for(
+    name: str | None, *, capability: str | None = None, multiprocessors: int | None = None
+) -> DeviceSpec | None:
+    """The device of this name; under a name that says nothing, the only one with this compute capability and size."""
+    if name and name not in _GENERIC:
+        return next((s for s in device_table() if s.pattern is not None and s.pattern.search(name)), None)
+    alike = [
+        s
+        for s in device_table()
+        if capability and (s.compute_capability, s.multiprocessor_count) == (capability, multiprocessors)
+    ]
+    return alike[0] if len(alike) == 1 else None
+
+
+def peaks_for(name: str | None) -> Mapping[str, Peak]:
+    """Peaks by quantity of the device of this name; none where the table does not know it."""
+    found = spec_for(name)
+    return {} if found is None else found.peaks
+
+
+_GENERIC = ("AMD Radeon Graphics",)  # what drivers call a device whose name they do not know
+_FACTS = {"name", "pattern", "source", "multiprocessors", "compute_capability", "boost_clock_mhz", "peaks"}
+_OF_PEAK = {"value", "source", "dense", "accumulate", "clock_mhz", "note"}
+_HZ_PER_MHZ = 1_000_000
+
+
+def _specs(content: Mapping[str, object], path: Path, *, named: bool) -> tuple[DeviceSpec, ...]:
+    listed = content.get("device")
+    unknown = sorted(set(content) - {"device"})
+    if unknown or not isinstance(listed, list) or not listed:
+        what = f"it has {unknown[0]!r} where" if unknown else "it has no"
+        raise XspError(f"the device file is not understood: {what} [[device]] was expected", path=path)
+    return tuple(_spec(entry, path, named=named) for entry in listed)
+
+
+def _spec(entry: object, path: Path, *, named: bool) -> DeviceSpec:
+    if not isinstance(entry, dict):
+        raise XspError("the device file is not understood: `device` is no [[device]] table", path=path)
+    name = entry.get("name", "")
+    _only(entry, _FACTS, f"device {name!r}", path)
+    pattern, source = entry.get("pattern"), entry.get("source", "" if named else f"user's file {path.name}")
+    clock = entry.get("boost_clock_mhz")
+    peaks = entry.get("peaks")
+    if not isinstance(peaks, dict) or not peaks:
+        raise XspError(f"device {name!r} has no peaks: give [device.peaks] with fp32, dram, ...", path=path)
+    return DeviceSpec(
+        str(name),
+        None if pattern is None else _pattern(pattern, path),
+        {str(q): _peak(str(q), what, str(source), clock, path) for q, what in peaks.items()},
+        str(source),
+        entry.get("multiprocessors"),
+        entry.get("compute_capability"),
+        None if clock is None else round(clock * _HZ_PER_MHZ),
+    )
+
+
+def _only(entry: Mapping[str, object], known: set[str], where: str, path: Path) -> None:
+    for key in entry:
+        if key not in known:
+            listed = ", ".join(sorted(known))
+            raise XspError(f"{where} has {key!r}, which means nothing here", path=path, advice=f"Known: {listed}")
+
+
+def _pattern(text: object, path: Path) -> re.Pattern[str]:
+    try:
+        return re.compile(str(text))
+    except re.error as error:
+        raise XspError(f"the pattern {text!r} is no regular expression: {error}", path=path) from error
+
+
+def _peak(quantity: str, what: object, source: str, clock: object, path: Path) -> Peak:
+    """A peak given as a number in base units, or as a table with `value` and what is said of it."""
+    if quantity not in QUANTITIES:
+        raise XspError(f"there is no peak of {quantity!r}", path=path, advice=f"Known: {', '.join(QUANTITIES)}")
+    facts: Mapping[str, object] = what if isinstance(what, dict) else {"value": what}
+    _only(facts, _OF_PEAK, f"the peak of {quantity}", path)
+    value = facts.get("value")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise XspError(f"the peak of {quantity} is no positive number of {QUANTITIES[quantity]}: {value!r}", path=path)
+    if facts.get("dense", True) is not True:
+        raise XspError(f"the peak of {quantity} counts sparsity; give the dense one, usually half", path=path)
+    return Peak(quantity, float(value), str(facts.get("source", source)), _detail(quantity, facts, clock))
+
+
+def _detail(quantity: str, facts: Mapping[str, object], clock: object) -> str:
+    words = ["dense"] if quantity.endswith("_tensor") or quantity == "tf32" else []
+    if "accumulate" in facts:
+        words.append(f"accumulates in {str(facts['accumulate']).upper()}")
+    at = facts.get("clock_mhz", clock)
+    if at is not None and quantity != "dram":
+        words.append(f"at {at} MHz")
+    if "note" in facts:
+        words.append(str(facts["note"]))
+    return ", ".join(words)

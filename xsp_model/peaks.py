@@ -1,0 +1,219 @@
+"""What the devices of a trace can do at most: from the user, the file, or the table of devices, in this order."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, peaks_for, spec_for
+from xsp_model.ledger import Finding
+from xsp_model.schema import TABLES
+from xsp_model.trace import Trace
+from xsp_model.vocabulary import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    _Device = tuple[int, int | None]  # device, and the process for which the number holds
+
+__all__ = [
+    "FP32_LANES",
+    "PEAK_COLUMNS",
+    "Peak",
+    "fill",
+    "fp32_lanes",
+    "peaks_for",
+    "unknown",
+    "with_devices",
+    "with_used",
+]
+
+FP32_LANES: Mapping[str, int] = {  # of a multiprocessor, by compute capability or its major part
+    **dict.fromkeys(("5", "6.1", "6.2", "8.6", "8.7", "8.9", "9", "10", "11", "12"), 128),
+    **dict.fromkeys(("6", "7", "8"), 64),
+}
+"""FP32 lanes of a CUDA multiprocessor. AMD's compute units number their generations alike and are not among them."""
+
+PEAK_COLUMNS: Mapping[str, pl.DataType] = {
+    "device_id": pl.Int64(),
+    "process_id": pl.Int64(),
+    "quantity": pl.String(),
+    "value": pl.Float64(),
+    "unit": pl.String(),
+    "source": pl.String(),
+    "detail": pl.String(),
+}
+"""The columns of `peaks` without `run_id`."""
+
+_COLUMN = {"fp32": "fp32_flop_per_s", "dram": "dram_byte_per_s"}  # what `devices` itself holds
+_FLOP_PER_LANE = 2  # a fused multiply-add a cycle
+_GIVEN = "given by the user"
+_AMD = re.compile(r"(?i)\b(?:amd|radeon|instinct|gfx\d)")
+
+
+def fp32_lanes(compute_capability: str | None) -> int | None:
+    """FP32 lanes of a CUDA multiprocessor of this compute capability; None: unknown."""
+    if not compute_capability:
+        return None
+    return FP32_LANES.get(compute_capability) or FP32_LANES.get(compute_capability.partition(".")[0])
+
+
+def fill(
+    devices: pl.DataFrame,
+    measured: pl.DataFrame | None = None,
+    *,
+    overrides: Sequence[DeviceSpec] = (),
+    given: Mapping[str, float] | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The devices with their unknown FP32 and memory peaks filled in, and the table `peaks` (without `run_id`).
+
+    `devices`: as staged by a reader; `measured`: peaks that the file itself holds (PEAK_COLUMNS). `overrides` are
+    devices of a user's file, `given` peaks by the names that run.json uses (`fp32_flop_per_s`, `dram_byte_per_s`);
+    both go before everything else, the file's own before the table of devices.
+    """
+    own = _by_device(measured)
+    found = [
+        _peaks_of(
+            row,
+            own.get((row["device_id"], row["process_id"])) or own.get((row["device_id"], None), {}),
+            overrides,
+            given or {},
+        )
+        for row in devices.iter_rows(named=True)
+    ]
+    rows = [
+        (row["device_id"], row["process_id"], p.quantity, p.value, p.unit, p.source, p.detail)
+        for row, peaks in zip(devices.select("device_id", "process_id").iter_rows(named=True), found, strict=True)
+        for p in sorted(peaks.values(), key=lambda p: list(QUANTITIES).index(p.quantity))
+    ]
+    return _filled(devices, found), pl.DataFrame(rows, schema=dict(PEAK_COLUMNS), orient="row")
+
+
+def _by_device(measured: pl.DataFrame | None) -> dict[_Device, dict[str, Peak]]:
+    out: dict[_Device, dict[str, Peak]] = {}
+    for row in [] if measured is None else measured.iter_rows(named=True):
+        peak = Peak(row["quantity"], row["value"], row["source"], row["detail"] or "")
+        out.setdefault((row["device_id"], row["process_id"]), {})[peak.quantity] = peak
+    return out
+
+
+def _peaks_of(
+    device: Mapping[str, object],
+    measured: Mapping[str, Peak],
+    overrides: Sequence[DeviceSpec],
+    given: Mapping[str, float],
+) -> dict[str, Peak]:
+    """The device's peaks: each from the last of these that knows it, with its source."""
+    name = str(device["name"]) if device["name"] else None
+    capability, size = device["compute_capability"], device["multiprocessor_count"]
+    spec = spec_for(
+        name,
+        capability=str(capability) if capability else None,
+        multiprocessors=size if isinstance(size, int) else None,
+    )
+    peaks = dict(spec.peaks) if spec is not None else {}
+    peaks |= _of_file(device) | dict(measured)
+    for chosen in overrides:
+        if chosen.pattern is None or (name and chosen.pattern.search(name)):
+            peaks |= chosen.peaks
+    return peaks | _given(given)
+
+
+def _of_file(device: Mapping[str, object]) -> dict[str, Peak]:
+    """What the reader worked out, and FP32 from size and clock where it did not."""
+    out = {}
+    source = str(device["peak_source"] or "from the file")
+    for quantity, column in _COLUMN.items():
+        value = device[column]
+        if isinstance(value, float):
+            out[quantity] = Peak(quantity, value, "the profiler's file", source)
+    capability, size, clock = (device[c] for c in ("compute_capability", "multiprocessor_count", "clock_hz"))
+    lanes = fp32_lanes(str(capability)) if capability and not _AMD.search(str(device["name"])) else None
+    if "fp32" not in out and lanes and isinstance(size, int) and isinstance(clock, int):
+        detail = f"derived at {clock / 1e6:.0f} MHz: {size} multiprocessors x {lanes} FP32 lanes x 2"
+        out["fp32"] = Peak("fp32", float(size * lanes * _FLOP_PER_LANE * clock), "the profiler's file", detail)
+    return out
+
+
+def _given(given: Mapping[str, float]) -> dict[str, Peak]:
+    out = {}
+    for key, value in given.items():
+        for quantity, unit in QUANTITIES.items():
+            if key in {quantity, f"{quantity}_{unit.replace('/', '_per_')}"}:
+                out[quantity] = Peak(quantity, float(value), _GIVEN)
+    return out
+
+
+def _filled(devices: pl.DataFrame, found: Sequence[Mapping[str, Peak]]) -> pl.DataFrame:
+    columns: dict[str, list[object]] = {
+        column: [peaks[q].value if q in peaks else None for peaks in found] for q, column in _COLUMN.items()
+    }
+    columns["peak_source"] = [_words(peaks) for peaks in found]
+    types = {**dict.fromkeys(_COLUMN.values(), pl.Float64()), "peak_source": pl.String()}
+    return devices.with_columns(pl.Series(name, values, dtype=types[name]) for name, values in columns.items())
+
+
+def _words(peaks: Mapping[str, Peak]) -> str | None:
+    """Where FP32 and bandwidth are from, said once where both are from one place."""
+    of = [peaks[q] for q in _COLUMN if q in peaks]
+    words = list(dict.fromkeys(p.detail if p.source == "the profiler's file" else p.source for p in of))
+    details = list(dict.fromkeys(p.detail for p in of if p.detail and p.detail not in words))
+    return "; ".join(words + details) or None
+
+
+def with_used(devices: pl.DataFrame, used: Iterable[int], name: str | None = None) -> pl.DataFrame:
+    """The devices and, for those used that the file does not describe, a row each; `name`: of those that have none."""
+    missing = sorted(set(used) - set(devices["device_id"]))
+    rows = pl.concat([devices, pl.DataFrame({"device_id": missing}, schema={"device_id": pl.Int64})], how="diagonal")
+    return rows if name is None else rows.with_columns(pl.col("name").fill_null(name))
+
+
+def unknown(devices: pl.DataFrame) -> list[Finding]:
+    """A finding on devices (as `fill` returns them) whose FP32 or memory peak is unknown, with what to do about it."""
+    lacking = devices.filter(pl.any_horizontal(pl.col(c).is_null() for c in _COLUMN.values()))
+    names = lacking["name"].drop_nulls().unique().sort().to_list()
+    who = f" ({', '.join(names)})" if names else ""
+    return [
+        Finding(
+            "peaks_unknown",
+            f"devices whose peak rates are unknown{who}: nothing says what is compute or memory bound there",
+            lacking.height,
+            Severity.INFO,
+            advice="Give them with --device FILE.toml; `xsp devices` shows the devices that are known",
+        )
+    ]
+
+
+def with_devices(trace: Trace, overrides: Sequence[DeviceSpec]) -> Trace:
+    """The same trace with a user's peaks in `devices` and `peaks`; nothing else changes."""
+    devices, peaks = trace.frame("devices"), trace.frame("peaks")
+    used = (
+        trace.scan("spans").filter(pl.col("device_id").is_not_null()).select("run_id", "device_id").unique().collect()
+    )
+    runs = pl.concat([used["run_id"], devices["run_id"]]).unique().sort()
+    parts = [
+        _of_run(run, *(table.filter(pl.col("run_id") == run) for table in (used, devices, peaks)), overrides=overrides)
+        for run in runs
+    ]
+    if not parts:
+        return trace
+    tables = {name: pl.concat(part[at] for part in parts) for at, name in enumerate(("devices", "peaks"))}
+    return Trace({**trace.parts, **{name: _arrow(name, frame) for name, frame in tables.items()}}, trace.origin)
+
+
+def _of_run(
+    run: int, used: pl.DataFrame, devices: pl.DataFrame, peaks: pl.DataFrame, *, overrides: Sequence[DeviceSpec]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    filled, found = fill(with_used(devices, used["device_id"]), peaks, overrides=overrides)
+    of_run = pl.lit(run, pl.Int64).alias("run_id")
+    return filled.with_columns(of_run), found.with_columns(of_run)
+
+
+def _arrow(name: str, frame: pl.DataFrame) -> pa.Table:
+    spec = TABLES[name]
+    ordered = frame.select(c.name for c in spec.columns).sort(spec.order, nulls_last=True, maintain_order=True)
+    loose = pa.schema([f.with_nullable(True) for f in spec.schema])  # noqa: FBT003 (pyarrow's signature)
+    return ordered.to_arrow().cast(loose).cast(spec.schema)
