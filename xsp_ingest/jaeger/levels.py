@@ -38,7 +38,7 @@ _LEVELS: Mapping[str, Level] = {
     "SYSTEM_LIBRARY_TRACE": Level.RUNTIME,
     "HARDWARE_TRACE": Level.RUNTIME,
 }
-_STEPS = (r"(?i)^c_predict$",)
+_STEPS = (r"^(?i:c_predict)$",)
 _KIND = {Level.LIBRARY: Kind.CALL, Level.RUNTIME: Kind.CALL}
 _LAYER_TAGS = ("layer_sequence_index", "op_name")
 
