@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from xsp_analyze.report import detail, overview
+from xsp_analyze.report import attribution, detail, overview
 from xsp_analyze.report.answers import Answers
 from xsp_analyze.report.page import page
 
@@ -24,7 +24,7 @@ def render(trace: Trace) -> str:
     """The page as HTML; sections that the trace has nothing for say so in a sentence."""
     answers = Answers(trace)
     sections = (
-        overview.ledger(answers),
+        attribution.ledger(answers),
         overview.model(answers),
         detail.time_by_path(answers),
         detail.layers(answers),

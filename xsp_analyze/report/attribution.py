@@ -1,0 +1,104 @@
+"""The part of a report that comes first: where device time went, and what the trace could not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.coverage import ATTRIBUTIONS
+from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.report import blocks
+from xsp_model import Attribution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block, Section
+
+__all__ = ["ledger"]
+
+_LABELS: Mapping[str, str] = {
+    Attribution.LAYER: "in a layer",
+    Attribution.MODEL_ONLY: "outside every layer",
+    Attribution.GRAPH_REPLAY: "graph replay",
+    Attribution.ORPHAN_BEFORE_WINDOW: "launched before the trace",
+    Attribution.ORPHAN_NO_LAUNCH: "launch not in the trace",
+    Attribution.ORPHAN_NO_CORRELATION: "no correlation id",
+}
+
+
+def ledger(answers: Answers) -> Section:
+    """Where each nanosecond of device time went, then everything the trace could not say."""
+    summary = answers.summary
+    total = summary.device_time_ns
+    parts = [_part(p.attribution, p.count, p.duration_ns, total) for p in summary.attributed]
+    found: list[Block] = [blocks.shares(parts)] if parts else [blocks.missing("No device work was recorded.")]
+    rows = _findings(answers)
+    if rows:
+        found += [blocks.text("What could not be read, linked or attributed, and what to do about it:")]
+        found += [blocks.findings(rows)]
+    else:
+        found += [blocks.text("Nothing else was lost or left out.")]
+    return blocks.section("ledger", "Coverage", "What these numbers cover", _coverage_means(answers), found)
+
+
+def _coverage_means(answers: Answers) -> str:
+    parts = answers.summary.attributed
+    if not parts:
+        return "Where device time went, and what the trace could not say."
+    return (
+        f"Every piece of device work in the trace is in exactly one of these places; together they are"
+        f" {duration(answers.summary.device_time_ns)}, the sum of the durations of"
+        f" {count(sum(p.count for p in parts))} activities."
+    )
+
+
+def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
+    severity, sentence, advice = ATTRIBUTIONS[Attribution(attribution)]
+    return {
+        "label": _LABELS[attribution],
+        "tone": attribution,
+        "severity": str(severity),
+        "share": time_ns / total_ns if total_ns else 0,
+        "shown": share(time_ns / total_ns if total_ns else None),
+        "value": duration(time_ns),
+        "exact": f"{time_ns:,} ns in {number:,} activities",
+        "sentence": f"{_capital(sentence)}: {count(number)} activities.",
+        "advice": "" if attribution == Attribution.LAYER else advice,
+    }
+
+
+def _findings(answers: Answers) -> list[dict[str, Any]]:
+    """The ledger's other rows, the most serious first; what several runs have in common is said once."""
+    rank = pl.col("severity").replace_strict(["error", "warning", "info"], [0, 1, 2], default=3)
+    rows = (
+        answers.per_step.ledger.filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+        .group_by("kind", "severity", "detail", "advice", maintain_order=True)
+        .agg(
+            pl.col("count").sum(), pl.col("duration_ns").sum().replace(0, None), pl.col("run_id").drop_nulls().unique()
+        )
+        .sort(rank, maintain_order=True)
+    )
+    several = len(answers.summary.runs) > 1
+    return [
+        {
+            "severity": row["severity"],
+            "count": count(row["count"]),
+            "time": "" if row["duration_ns"] is None else duration(row["duration_ns"]),
+            "text": _capital(row["detail"]).rstrip(".") + (_in_runs(row["run_id"]) if several else ""),
+            "advice": row["advice"].rstrip("."),
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _in_runs(runs: list[int]) -> str:
+    if not runs:
+        return ""
+    return f" (run {runs[0]})" if len(runs) == 1 else f" ({len(runs)} runs)"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
