@@ -11,7 +11,7 @@ import polars as pl
 from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.forest import grow
-from xsp_ingest.link.layers import choose_source, lay
+from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_model import Finding, LayerSource, TraceBuilder, peaks
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _level(source: LayerSource, forest: Forest) -> tuple[str, LayerSource]:
     """The deepest level recorded, and where the layers are from."""
     if (forest.spans["level"] == "kernel").any():
         return "MLG", source
-    return ("M" if source is LayerSource.NONE else "ML"), source
+    return ("ML" if layer_spans(forest, source).any() else "M"), source
 
 
 def run_row(
