@@ -17,6 +17,7 @@ from xsp_analyze.analyses.a11_kernel_by_layer import kernel_by_layer
 from xsp_analyze.analyses.a13_gpu_share_by_layer import gpu_share_by_layer
 from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
 from xsp_analyze.analyses.b01_ledger import ledger
+from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.analyses.b03_timeline import timeline
 from xsp_analyze.analyses.b06_module_tree import module_tree
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
@@ -41,6 +42,7 @@ ANALYSES: tuple[Analysis, ...] = (
     gpu_share_by_layer,
     kernel_by_model,
     ledger,
+    profiling_overhead,
     timeline,
     module_tree,
     *NSYS_REPORTS,

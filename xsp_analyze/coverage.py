@@ -48,6 +48,7 @@ ATTRIBUTIONS: Mapping[Attribution, tuple[Severity, str, str]] = {
 }
 """Severity, sentence and advice of each place that device time can go to."""
 
+_OVER_RUNS = "times are summed over runs; model latency is their mean"
 _SCHEMA = {
     "run_id": pl.Int64(),
     "kind": pl.String(),
@@ -199,15 +200,22 @@ def provenance(view: View) -> Mapping[str, object]:
     return {
         "sources": sources,
         "run_count": runs.height,
+        "taken_from": dict(view.roles.sources) or None,
         "levels": list(view.trace.levels),
-        "layer_source": " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None,
+        "layer_source": _layer_source(view),
         "steps": str(view.choice),
         "step_count": view.steps["step"].n_unique(),
         "model_latency_basis": _model_basis(view),
         "layer_latency_basis": " and ".join(words) or None,
         "layer_latency_basis_observed": bool(bases["observed"].any()) if words else None,
-        "over_runs": "times are summed over runs; model latency is their mean" if runs.height > 1 else None,
+        "over_runs": _OVER_RUNS if len(view.roles.kernels) > 1 else None,
     }
+
+
+def _layer_source(view: View) -> str | None:
+    """What the layers are from, in the runs that layer latency is taken from."""
+    runs = view.trace.frame("runs").filter(pl.col("run_id").is_in(list(view.roles.layers)))
+    return " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None
 
 
 def _model_basis(view: View) -> str:

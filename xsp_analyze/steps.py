@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["StepChoice", "StepMode", "choose_steps", "mean_over_steps", "step_counts", "steps_of", "without_stubs"]
+__all__ = [
+    "StepChoice",
+    "StepMode",
+    "all_steps",
+    "choose_steps",
+    "mean_over_steps",
+    "step_counts",
+    "steps_of",
+    "without_stubs",
+]
 
 _MOST_NAMED = 8
 
@@ -71,6 +80,20 @@ def steps_of(trace: Trace) -> pl.DataFrame:
         .sort("run_id", "step")
         .collect()
     )
+
+
+def all_steps(trace: Trace, *, timed_first: Sequence[int] = ()) -> pl.DataFrame:
+    """The steps of all runs, as `steps_of`; where a run has no spans of steps, those timed around the model's call.
+
+    In the runs of `timed_first` the latter go first: they were timed without a profiler.
+    """
+    spans = steps_of(trace)
+    timed = trace.frame("step_times").with_columns(pl.lit(0, pl.Int64).alias("start_ns")).select(spans.columns)
+    spanned = spans.filter(
+        ~pl.col("run_id").is_in(list(timed_first)) | ~pl.col("run_id").is_in(timed["run_id"].implode())
+    )
+    rest = timed.join(spanned, on="run_id", how="anti")
+    return pl.concat([spanned, rest]).sort("run_id", "step")
 
 
 def choose_steps(wanted: StepChoice | str | None, steps: pl.DataFrame) -> StepChoice:

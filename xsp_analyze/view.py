@@ -12,7 +12,8 @@ from xsp_analyze.activities import device_activities, with_shapes
 from xsp_analyze.counters import ideal_intensity
 from xsp_analyze.kernel_means import aligned, executions
 from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.steps import StepChoice, StepMode, choose_steps, mean_over_steps, steps_of, without_stubs
+from xsp_analyze.roles import Roles, roles_of
+from xsp_analyze.steps import StepChoice, StepMode, all_steps, choose_steps, mean_over_steps, without_stubs
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class View:
         self.trace = trace
         self.choice = choose_steps(steps, self.all_steps)
 
+    @cached_property
+    def roles(self) -> Roles:
+        """Which runs model latency, layer latency and kernels are taken from."""
+        return roles_of(self.trace)
+
     @property
     def by(self) -> Sequence[str]:
         """The keys that every table starts with: `step` where each step is answered for itself, else none."""
@@ -44,6 +50,8 @@ class View:
         """Whether the trace holds a level, `module` calls, or rows in a table; `layer`: calls with own work."""
         if need == "kernel":
             return not self.all_activities.is_empty()
+        if need == "leveled":
+            return self.roles.leveled
         if need == "layer":
             return not self.layer_calls.is_empty()
         if need == "module":
@@ -65,8 +73,8 @@ class View:
 
     @cached_property
     def all_steps(self) -> pl.DataFrame:
-        """Every step: run_id, step, start_ns, duration_ns."""
-        return steps_of(self.trace)
+        """Every step of every run that a number is taken from: run_id, step, start_ns, duration_ns."""
+        return all_steps(self.trace, timed_first=self.roles.model if self.roles.leveled else ())
 
     @cached_property
     def steps(self) -> pl.DataFrame:
@@ -94,8 +102,8 @@ class View:
 
     @cached_property
     def all_activities(self) -> pl.DataFrame:
-        """Every device activity; see `device_activities`."""
-        return device_activities(self.trace)
+        """Every device activity of the runs that kernels are taken from; see `device_activities`."""
+        return Roles.of(device_activities(self.trace), self.roles.kernels)
 
     @cached_property
     def activities(self) -> pl.DataFrame:
@@ -111,13 +119,15 @@ class View:
 
     @cached_property
     def layer_calls(self) -> pl.DataFrame:
-        """Every call of a layer with own work; see `layer_time.layer_calls`."""
-        return layer_time.layer_calls(self.trace)
+        """Every call of a layer with own work, in the runs that layers are taken from; see `layer_time.layer_calls`."""
+        return Roles.of(layer_time.layer_calls(self.trace), self.roles.layers)
 
     @cached_property
     def layer_bases(self) -> pl.DataFrame:
         """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
-        return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
+        if not self.roles.leveled:
+            return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
+        return layer_time.latency_bases(self.trace, layer_time.layer_calls(self.trace), device_activities(self.trace))
 
     @cached_property
     def layer_steps(self) -> pl.DataFrame:
@@ -137,7 +147,9 @@ class View:
     @cached_property
     def run_latencies(self) -> pl.DataFrame:
         """Model latency per run; see `model_time.run_latencies`."""
-        return model_time.run_latencies(self.trace, self.choice.mode, self.steps, self.all_activities)
+        steps = Roles.of(self.steps, self.roles.model)
+        latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.all_activities)
+        return Roles.of(latencies, self.roles.model)
 
     @cached_property
     def model_latency(self) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.activities import AXES, device_activities
+from xsp_analyze.activities import AXES, device_activities, with_shapes
 from xsp_analyze.kernel_means import aligned
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_analyze.merge.kernel_names import base_name, normalised
@@ -23,7 +23,7 @@ __all__ = ["kernel_work", "match_kernels", "template"]
 
 def kernel_work(trace: Trace) -> pl.DataFrame:
     """The kernels in launch order with `execution`: the same number for the same kernel of every step."""
-    activities = device_activities(trace)
+    activities = with_shapes(trace, device_activities(trace))
     steps = steps_of(trace)
     if steps.is_empty():
         ordered = activities.sort("launch_ns", "start_ns", "span_id").with_row_index("execution")

@@ -16,6 +16,7 @@ from xsp_analyze.merge.comparable import check_comparable, name_of, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
+from xsp_analyze.steps import all_steps
 from xsp_model import Finding, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 
@@ -143,13 +144,15 @@ def _carried_over(
 def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
     builder = TraceBuilder()
     builder.note(parts.findings)
+    facts = _common_facts([trace for _, trace in parts.traces] + by_role.get("counters", []))
     run = span = 0
     for role, trace in parts.traces:
         for name in TABLES:
             rows = parts.layers.get(id(trace)) if name == "layers" else None
             rows = parts.spans.get(id(trace), rows) if name == "spans" else rows
             rows = trace.frame(name) if rows is None else rows
-            rows = rows.with_columns(role=pl.lit(role)) if name == "runs" else rows
+            rows = rows.with_columns(pl.lit(role).alias("role"), *facts) if name == "runs" else rows
+            rows = _in_order(rows, trace) if name == "spans" else rows
             builder.add(name, _moved(rows, run, span))
         if role == "kernels":
             for metrics in _first_of_each(parts.metrics):
@@ -157,11 +160,27 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
         run += trace.table("runs").num_rows
         span += trace.row_count
     for trace in by_role.get("counters", []):
-        rows = trace.frame("runs").with_columns(role=pl.lit("counters"))
+        rows = trace.frame("runs").with_columns(pl.lit("counters").alias("role"), *facts)
         builder.add("runs", _moved(rows, run, span))
         builder.add("ledger", _moved(trace.frame("ledger"), run, span))
         run += rows.height
     return builder.build()
+
+
+def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:
+    """What one run says of the work holds for the runs that do not say it."""
+    runs = pl.concat([trace.frame("runs") for trace in traces])
+    known = {c: runs[c].drop_nulls().to_list() for c in ("model", "batch_size", "framework", "device_name")}
+    return [pl.col(column).fill_null(pl.lit(values[0])) for column, values in known.items() if values]
+
+
+def _in_order(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
+    """Steps numbered from 0 in each run, so that the n-th step of one run stands beside the n-th of another."""
+    steps = all_steps(trace).with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
+    numbered = rows.join(
+        steps.select("run_id", "step", "nth"), on=["run_id", "step"], how="left", maintain_order="left"
+    )
+    return numbered.with_columns(pl.col("nth").alias("step")).drop("nth")
 
 
 def _moved(rows: pl.DataFrame, run: int, span: int) -> pl.DataFrame:

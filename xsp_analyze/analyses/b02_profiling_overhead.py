@@ -1,0 +1,105 @@
+"""B02: what profiling at each level cost, from leveled runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze import layer_time
+from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.roles import Roles
+from xsp_analyze.steps import mean_over_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.view import View
+
+__all__ = ["profiling_overhead"]
+
+
+@analysis(
+    "B02",
+    "profiling overhead",
+    needs=("leveled",),
+    columns=(
+        Column(
+            "level",
+            pl.String(),
+            "The level whose profiling is judged: layer (M to ML), kernel (ML to MLG), total (M to MLG).",
+            role=Role.KEY,
+        ),
+        Column("scope", pl.String(), "`model`, or the layer's name.", role=Role.KEY),
+        Column("layer_index", pl.Int64(), "Order of the layer; null for the model.", role=Role.LABEL),
+        Column("baseline_ns", pl.Float64(), "Latency without that level, a trimmed mean over steps.", "ns"),
+        Column("measured_ns", pl.Float64(), "Latency with it.", "ns"),
+        Column("overhead_ns", pl.Float64(), "Measured less baseline.", "ns"),
+        Column("overhead_share", pl.Float64(), "Overhead over baseline."),
+    ),
+    by_step=False,
+)
+def profiling_overhead(view: View) -> pl.LazyFrame:
+    """One row a level and scope: the model at each level, then each layer in order. Always means over steps."""
+    roles = view.roles
+    model, layers, kernels = (
+        _model_latency(view, runs) for runs in (roles.model, roles.layers, roles.serialised_kernels)
+    )
+    rows = [
+        row
+        for level, baseline, measured, apart in (
+            ("layer", model, layers, roles.model != roles.layers),
+            ("kernel", layers, kernels, roles.layers != roles.serialised_kernels),
+            ("total", model, kernels, bool(roles.serialised_kernels)),
+        )
+        if apart and (row := (level, "model", None, baseline, measured))[4] is not None
+    ]
+    schema = {"level": pl.String, "scope": pl.String, "layer_index": pl.Int64}
+    schema |= {"baseline_ns": pl.Float64, "measured_ns": pl.Float64}
+    overall = pl.DataFrame(rows, schema=schema, orient="row")
+    both = pl.concat([overall, _by_layer(view).cast(schema)])  # type: ignore[arg-type]
+    overhead = pl.col("measured_ns") - pl.col("baseline_ns")
+    return both.with_columns(
+        overhead.alias("overhead_ns"), (overhead / pl.col("baseline_ns")).alias("overhead_share")
+    ).lazy()
+
+
+def _model_latency(view: View, runs: Sequence[int]) -> float | None:
+    steps = Roles.of(view.all_steps, runs)
+    found = steps.select(trimmed_mean(pl.col("duration_ns"))).item()
+    return None if found is None else float(found)
+
+
+def _by_layer(view: View) -> pl.DataFrame:
+    """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
+    calls = layer_time.layer_calls(view.trace)
+    one, other = (
+        _host_latency(view, Roles.of(calls, runs)) for runs in (view.roles.layers, view.roles.serialised_kernels)
+    )
+    if view.roles.layers == view.roles.serialised_kernels:
+        one = one.clear()
+    return (
+        one.rename({"host_ns": "baseline_ns"})
+        .join(other.rename({"host_ns": "measured_ns"}), on=LAYER_KEY, how="inner")
+        .sort("layer_index", "layer_name")
+        .select(
+            pl.lit("kernel").alias("level"),
+            pl.col("layer_name").alias("scope"),
+            "layer_index",
+            "baseline_ns",
+            "measured_ns",
+        )
+    )
+
+
+def _host_latency(view: View, calls: pl.DataFrame) -> pl.DataFrame:
+    """Host time of each layer per step. A run that was not serialised has none that means anything: no rows."""
+    hosted = view.layer_bases.filter(pl.col("basis") == "host")["run_id"]
+    serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()))
+    per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
+    known = per_step.filter(pl.col("step").is_not_null())
+    return mean_over_steps(known, view.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
+        pl.col("layer_name", "layer_type").cast(pl.String)
+    )

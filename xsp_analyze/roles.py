@@ -1,0 +1,59 @@
+"""Which run of a profile each number is taken from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["Roles", "roles_of"]
+
+_ORDER = {
+    "model": ("model", "layers", "kernels"),
+    "layers": ("layers", "kernels, serialised", "kernels"),
+    "kernels": ("kernels",),
+    "serialised_kernels": ("kernels, serialised", "kernels"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Runs by what is taken from them; in a plain trace every run gives everything, and `leveled` is false."""
+
+    leveled: bool
+    model: Sequence[int]
+    layers: Sequence[int]
+    kernels: Sequence[int]
+    serialised_kernels: Sequence[int]
+    sources: Mapping[str, str]
+
+    @staticmethod
+    def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:
+        """The rows that belong to these runs."""
+        return frame.filter(pl.col("run_id").is_in(list(runs)))
+
+
+def roles_of(trace: Trace) -> Roles:
+    """The roles of a trace's runs; where a level was not run, the next deeper one stands in for it."""
+    runs = trace.frame("runs").select("run_id", "role", "source_path")
+    known = runs.filter(pl.col("role").is_not_null(), pl.col("role") != "counters")
+    if known["role"].n_unique() <= 1:
+        every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
+        return Roles(False, every, every, every, every, {})  # noqa: FBT003 (not leveled)
+    taken: dict[str, list[int]] = {}
+    sources: dict[str, str] = {}
+    for what, roles in _ORDER.items():
+        role = next((r for r in roles if (known["role"] == r).any()), None)
+        chosen = known.filter(pl.col("role") == role)
+        taken[what] = chosen["run_id"].to_list()
+        if role is not None:
+            files = ", ".join(chosen["source_path"].drop_nulls())
+            sources[what] = files if role == what else f"{files} (the {role} run stands in)"
+    sources.pop("serialised_kernels", None)
+    return Roles(True, **taken, sources=sources)  # noqa: FBT003
