@@ -31,6 +31,7 @@ _SPANS: Mapping[str, pl.DataType] = {
     "context_id": _I,
     "stream_id": _I,
     "correlation_id": _I,
+    "issued_by_row": _I,  # for device work without a recorded launch: row of the span that the file says issued it
 }
 _OPERATORS: Mapping[str, pl.DataType] = {
     "row": _I,

@@ -1,4 +1,4 @@
-"""Rule 2: a device activity's parent is the runtime call with its process and correlation id."""
+"""Rule 2: a device activity's parent is the runtime call with its process and correlation id, else what issued it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class Launches:
 
 
 def correlate(spans: pl.DataFrame) -> Launches:
-    """Finds launches over raw spans; where runtime and driver both recorded one, the outermost call is it."""
+    """Finds launches over raw spans; where runtime and driver both recorded one, the outermost call is it.
+
+    Work whose launch was not recorded has in its place the span that the file itself says issued it.
+    """
     at = spans.select("level", "kind", "process_id", "correlation_id", "start_ns", "duration_ns").with_row_index("at")
     calls = at.filter(
         pl.col("level") == Level.RUNTIME, pl.col("kind") == Kind.CALL, pl.col("correlation_id").is_not_null()
@@ -38,8 +41,18 @@ def correlate(spans: pl.DataFrame) -> Launches:
     work = at.filter(pl.col("level") == Level.KERNEL)
     found = work.join(outermost, on=["process_id", "correlation_id"], how="left", maintain_order="left")
     launch = np.full(spans.height, -1, dtype=np.int64)
+    found = found.with_columns(pl.coalesce("launch", _issuers(spans)[work["at"]]))
     launch[work["at"].to_numpy()] = found["launch"].fill_null(-1).to_numpy()
     return Launches(launch, _orphans(spans.height, found, calls))
+
+
+def _issuers(spans: pl.DataFrame) -> pl.Series:
+    """For each span the position of the one that the file says issued it, or null."""
+    stated = spans.select("issued_by_row")
+    if stated["issued_by_row"].null_count() == spans.height:
+        return pl.repeat(None, spans.height, dtype=pl.Int64, eager=True).alias("issuer")
+    places = spans.select(pl.col("row").alias("issued_by_row"), pl.int_range(pl.len(), dtype=pl.Int64).alias("issuer"))
+    return stated.join(places, on="issued_by_row", how="left", maintain_order="left")["issuer"]
 
 
 def _orphans(height: int, found: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:

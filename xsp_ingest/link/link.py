@@ -153,7 +153,7 @@ def _reference(positions: Ints, first_id: int) -> pl.Series:
 def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:
     device = layering.attribution.is_not_null()
     layer = _reference(layering.layer, first_id)
-    spans = forest.spans.drop("row").with_columns(
+    spans = forest.spans.drop("row", "issued_by_row").with_columns(
         (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
         (pl.int_range(pl.len()) + first_id).alias("span_id"),
         _reference(forest.parent, first_id).alias("parent_id"),
