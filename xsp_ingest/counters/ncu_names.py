@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from xsp_ingest.counters.formula import Formula, same
 from xsp_ingest.counters.tensor import tensor_formulas
+from xsp_ingest.counters.units import Unit, base_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["CHIPS", "NCU", "PACKED", "PER_CYCLE", "flop_terms", "ncu_table"]
+__all__ = ["CHIPS", "NCU", "PACKED", "PER_CYCLE", "flop_terms", "ncu_table", "unit_of"]
 
 _VOLTA = ("GV100",)
 _TURING = ("TU102", "TU104", "TU106", "TU116", "TU117")
@@ -130,6 +132,23 @@ NCU: Mapping[str, Sequence[Formula]] = {
     "invocations": (same("invocations"),),
 }
 """Each canonical counter's formulas, the best first."""
+
+_UNITS = (
+    # what a counter's name tells of its unit, where a tool gives none: CUPTI's own, which are base units
+    (re.compile(r"\.pct|pct_of_peak|_pct\b"), "%"),
+    (re.compile(r"time_(?:duration|active)(?:_\w+)?\.(?:sum|avg|max|min)\Z"), "ns"),
+    (re.compile(r"bytes(?:_\w+)?\.(?:sum|avg|max|min)\Z"), "byte"),
+    (re.compile(r"bytes(?:_\w+)?\.\w+\.per_second\Z"), "byte/s"),
+    (re.compile(r"cycles_\w+\.\w+\.per_second\Z"), "Hz"),
+    (re.compile(r"inst_executed(?:_\w+)?\.(?:sum|avg|max|min)\Z"), "inst"),
+    (re.compile(r"cycles_\w+\.(?:sum|avg|max|min)\Z"), "cycle"),
+)
+
+
+def unit_of(name: str) -> Unit:
+    """The unit of a counter that comes without one, by CUPTI's rules for names."""
+    return base_unit(next((unit for pattern, unit in _UNITS if pattern.search(name)), ""))
+
 
 _DRAM_TOTAL = _bytes("dram__bytes")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["NcuCsv", "read_text"]
 
 _LOG = "==PROF=="
+_AGAIN = "Copy or export it again"
 _DENIED = "ERR_NVGPUCTRPERM"
 
 
@@ -50,7 +51,9 @@ def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     try:
         collected = collect(records(iter(file), log))
     except (EOFError, OSError, zlib.error) as error:
-        raise XspError("the file is cut off or damaged", path=path, advice="Copy or export it again") from error
+        raise XspError("the file is cut off or damaged", path=path, advice=_AGAIN) from error
+    if log.is_cut_off or collected.is_cut_off:
+        raise XspError("the file is cut off: its last row is not complete", path=path, advice=_AGAIN)
     if not collected.kernels["name"]:
         raise _nothing(log, path)
     raw = shape(collected, path, profiler)

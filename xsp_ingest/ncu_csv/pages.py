@@ -54,6 +54,7 @@ class Collected:
     unit: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     cut_off: int = 0  # records with fewer cells than they need
+    is_cut_off: bool = False  # the last one is such
     annotations: int = 0  # columns of NVTX state
     _known: dict[tuple[object, ...], int] = field(default_factory=dict)
     _devices: set[str | None] = field(default_factory=set)
@@ -74,6 +75,12 @@ class Collected:
         self.counter.append(sys.intern(counter))
         self.unit.append(sys.intern(unit))
         self.text.append(text)
+
+    def is_whole(self, *, whole: bool) -> bool:
+        """Notes whether the record that was met has all its cells."""
+        self.cut_off += not whole
+        self.is_cut_off = not whole
+        return whole
 
     def is_new_device(self, device: str | None) -> bool:
         """Whether this is the first kernel on the device: its attributes are the same for all others."""
@@ -127,8 +134,7 @@ class _Details(_Layout):
         facts = self.facts(cells)
         if self.value is None or not self.is_row(facts):
             return
-        if len(cells) <= self.value:
-            out.cut_off += 1
+        if not out.is_whole(whole=len(cells) > self.value):
             return
         key = ("id", "process") if "id" in self.places else ("process", "name", "grid", "block", "device")
         kernel = out.add_kernel(facts, self.table, (self.table, *(facts.get(name) for name in key)))
@@ -159,8 +165,7 @@ class _Raw(_Layout):
         if not self.is_row(facts):
             return
         out.annotations = max(out.annotations, self.annotations)
-        if len(cells) < len(self.columns):
-            out.cut_off += 1
+        if not out.is_whole(whole=len(cells) >= len(self.columns)):
             return
         kernel = out.add_kernel(facts, self.table)
         attributes = out.is_new_device(facts.get("device"))

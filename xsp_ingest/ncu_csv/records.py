@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _NAMES = ("Kernel Name", "Function Name", "Demangled Name")
 _HEADER = re.compile(r'\s*"?(?:ID|Process ID)"?\s*[,;\t].*(?:Kernel|Function|Demangled) Name')
-_RECORD = re.compile(r'(?:"[^"]*"|[^",;\t]*)[,;\t]')
+_RECORD = re.compile(r'\s*(?:"\d*"|\d*)[,;\t]')  # a kernel's number, or nothing before a row of units
 _LOG_LINE = re.compile(r"==[A-Z]+==")
 
 
@@ -60,6 +60,7 @@ class Log:
 
     complaints: list[str] = field(default_factory=list)  # lines of the profiler's that say ERROR or WARNING
     broken: int = 0  # records that no quote closes
+    is_cut_off: bool = False  # the last one is such
 
 
 def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]]:
@@ -81,7 +82,7 @@ def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]
             yield header, _cells(text, header.separator)
         elif _LOG_LINE.match(text) and ("ERROR" in text or "WARNING" in text):
             log.complaints.append(text.strip())
-    log.broken += _is_lost(pending, header)
+    log.is_cut_off = _is_lost(pending, header)
 
 
 def _is_lost(pending: str, header: Header | None) -> bool:

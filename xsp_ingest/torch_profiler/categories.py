@@ -9,7 +9,18 @@ from xsp_model import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ANNOTATION", "CALL", "DEVICE", "LEFT_OUT", "MEMORY", "MODULE_PREFIX", "OPERATOR", "PYTHON", "SYNC"]
+__all__ = [
+    "ANNOTATION",
+    "CALL",
+    "DEVICE",
+    "LEFT_OUT",
+    "MEMORY",
+    "MODULE_PREFIX",
+    "OPERATOR",
+    "PROFILER_RANGE",
+    "PYTHON",
+    "SYNC",
+]
 
 DEVICE: Mapping[str, Kind] = {
     "kernel": Kind.KERNEL,
@@ -25,12 +36,12 @@ ANNOTATION = ("user_annotation",)
 SYNC = ("cuda_sync",)
 PYTHON = ("python_function",)
 MEMORY = ("cpu_instant_event",)
+PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `profiler_ranges`; they take no time of their own
 MODULE_PREFIX = "nn.Module: "
 
 LEFT_OUT: Mapping[str, str] = {
     "gpu_user_annotation": "they restate host annotations on the device's time line",
     "Trace": "it is the profiler's own window",
-    "cuda_profiler_range": "they hold counters of kernels that were not timed",
     "overhead": "they are the profiler's own work",
 }
 """Categories of complete events that are known and deliberately not read, with the reason."""

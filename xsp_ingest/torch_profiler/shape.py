@@ -10,6 +10,7 @@ from xsp_ingest.link.ranges import level_of_range, one_of
 from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.torch_profiler import categories as cat
 from xsp_ingest.torch_profiler.facts import devices, facts
+from xsp_ingest.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.torch_profiler.sound import sound_events
 from xsp_model import Finding, Kind, Level, Severity
 
@@ -61,8 +62,9 @@ def shape(document: Document, path: Path, options: Options) -> RawTrace:
         "allocations": _allocations(document.events),
         "devices": devices(document.head),
     }
+    tables["metrics"], counted = range_metrics(document.events, tables["spans"], path)
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    return RawTrace(tables, facts(document.head), tuple(findings + _frames_left_out(events)))
+    return RawTrace(tables, facts(document.head), tuple(findings + _frames_left_out(events) + counted))
 
 
 def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,137 @@
+"""Collects kernels and metric values from nvprof's tables, among its log lines."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xsp_ingest.counters.nvprof_names import DESCRIPTIONS
+from xsp_ingest.counters.units import base_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["Kernel", "Rows", "collect", "is_header", "value_of"]
+
+_LOG = re.compile(r"==(\d+)== ")
+_DEVICE = re.compile(r"(.*) \((\d+)\)\Z")
+_VALUE = re.compile(r"([+-]?\d[\d.]*(?:[eE][+-]?\d+)?)\s*(%|[A-Za-z/]*)\Z")
+_LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d+)\)\Z")
+_LEVELS = 10  # utilization is given in tenths of the peak
+_SUMMARY = ("Kernel", "Invocations", "Avg")
+_LAUNCHES = ("Device", "Context", "Stream", "Kernel")
+_NAMES = ("Metric Name", "Event Name")
+_NOT_METRICS = {*_LAUNCHES, "Correlation_ID", "Correlation ID"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One row of kernels: a launch, or all launches of a name on a device."""
+
+    name: str
+    process_id: int | None
+    device_id: int | None
+    context_id: int | None = None
+    stream_id: int | None = None
+    invocations: int | None = None
+
+
+@dataclass(slots=True)
+class Rows:
+    """The kernels, and values as (kernel, metric, value, unit)."""
+
+    kernels: list[Kernel] = field(default_factory=list)
+    values: list[tuple[int, str, float, str]] = field(default_factory=list)
+    devices: dict[int, str] = field(default_factory=dict)
+    unreadable: int = 0
+    is_cut_off: bool = False
+
+
+def is_header(line: str) -> bool:
+    """Whether the line is the header of a table of metrics or events."""
+    cells = _cells(line)
+    return _is_summary(cells) or _is_launches(cells)
+
+
+def _is_summary(cells: Sequence[str]) -> bool:
+    return all(name in cells for name in _SUMMARY) and any(name in cells for name in _NAMES)
+
+
+def _is_launches(cells: Sequence[str]) -> bool:
+    """The table of single launches, which is no timeline: it has no start."""
+    return all(name in cells for name in _LAUNCHES) and not {"Start", "Duration"} & set(cells)
+
+
+def collect(lines: Iterable[str]) -> Rows:
+    """Every table of the file."""
+    out = Rows()
+    header: list[str] = []
+    process: int | None = None
+    known: dict[tuple[object, ...], int] = {}
+    for line in lines:
+        if found := _LOG.match(line):
+            process = int(found[1])
+            continue
+        cells = _cells(line)
+        if _is_summary(cells) or _is_launches(cells):
+            header, units = cells, dict.fromkeys(cells, "")
+        elif header and cells and len(cells) != len(header):
+            out.is_cut_off = cells[0] != "" and len(cells) < len(header)
+        elif header and cells and not cells[header.index("Kernel")]:
+            units = dict(zip(header, cells, strict=True))
+        elif header and cells:
+            out.is_cut_off = not line.endswith("\n") and line.count('"') % 2 == 1
+            _read(dict(zip(header, cells, strict=True)), units, process, known, out)
+    return out
+
+
+def _read(
+    row: Mapping[str, str],
+    units: Mapping[str, str],
+    process: int | None,
+    known: dict[tuple[object, ...], int],
+    out: Rows,
+) -> None:
+    device = _DEVICE.match(row.get("Device", ""))
+    device_id = int(device[2]) if device else None
+    if device and device_id is not None:
+        out.devices[device_id] = device[1]
+    if "Invocations" in row:
+        kernel = Kernel(row["Kernel"], process, device_id, invocations=_whole(row["Invocations"]))
+        at = known.setdefault((process, device_id, row["Kernel"]), len(out.kernels))
+        metrics = {row.get("Metric Name") or row.get("Event Name", ""): (row["Avg"], "")}
+    else:
+        kernel = Kernel(row["Kernel"], process, device_id, _whole(row["Context"]), _whole(row["Stream"]))
+        at = len(out.kernels)
+        metrics = {
+            DESCRIPTIONS.get(name, name): (text, units[name]) for name, text in row.items() if name not in _NOT_METRICS
+        }
+    if at == len(out.kernels):
+        out.kernels.append(kernel)
+    for metric, (text, unit) in metrics.items():
+        value = value_of(text, unit)
+        if value is None:
+            out.unreadable += bool(text)
+        else:
+            out.values.append((at, metric, *value))
+
+
+def value_of(text: str, unit: str = "") -> tuple[float, str] | None:
+    """A value in its base unit: `78.46%`, `4.75GB/s` (powers of 1024), `Low (1)` (tenths); None: no number."""
+    if level := _LEVEL.match(text):
+        return int(level[1]) / _LEVELS, "1"
+    found = _VALUE.match(text)
+    if found is None:
+        return None
+    base = base_unit(found[2] or unit, binary=True)
+    return float(found[1]) * base.multiply / base.divide, base.name
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _cells(line: str) -> list[str]:
+    return next(csv.reader([line.rstrip("\n")]), [])
