@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.jaeger import JAEGER
 from xsp_ingest.ncu_csv import NCU_CSV
+from xsp_ingest.ncu_report import NCU_REPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
 
-INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER, NCU_CSV)
+INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER, NCU_CSV, NCU_REPORT, NVPROF_METRICS)
 """The project's own ingesters."""
 
 ENTRY_POINTS = "xsp.ingesters"
