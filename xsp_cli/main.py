@@ -12,6 +12,7 @@ import typer
 from xsp_cli.analyses import analyses
 from xsp_cli.analyze import analyze
 from xsp_cli.convert import convert
+from xsp_cli.devices import devices
 from xsp_cli.export import export
 from xsp_cli.formats import formats
 from xsp_cli.info import info
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (report, analyze, convert, export, merge, info, analyses, formats):
+for _command in (report, analyze, convert, export, merge, info, analyses, formats, devices):
     app.command()(_command)
 
 
