@@ -1,0 +1,183 @@
+"""Grows a trace of any size from one of our fixtures: its work again and again, later, with ids of its own.
+
+The number of steps stays what people profile; each holds many copies of the fixture's work, as micro-batches would.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["FIXTURE", "grow"]
+
+FIXTURE = (
+    Path(__file__).parents[1] / "fixtures" / "torch_profiler" / "transformer_train_gpu_synthetic" / "trace.json.gz"
+)
+
+_STEPS = 10
+_FIRST_STEP = 3
+_GAP_NS = 150_000  # between one copy's last event and the next one's first
+_STEP = "ProfilerStep#"
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+_ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def grow(target: Path, size_bytes: int, *, steps: int = _STEPS, fixture: Path = FIXTURE) -> int:
+    """Writes a trace of about the size, in the layout of torch's exporter; returns how many events it holds."""
+    document = json.loads(gzip.decompress(fixture.read_bytes()), parse_float=Decimal)
+    template = _Template.of(document["traceEvents"])
+    head = {k: v for k, v in document.items() if k not in ("traceEvents", "traceName")}
+    copies = max(steps, size_bytes // len(template.copy(0)))
+    with target.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(head, indent=2, default=float).removesuffix("\n}") + ',\n  "traceEvents": [\n')
+        file.write(",\n".join(_text(e) for e in document["traceEvents"] if e["ph"] == "M"))
+        for step in range(steps):
+            first, last = (copies * n // steps for n in (step, step + 1))
+            file.write(template.step(step + _FIRST_STEP, first, last))
+            file.writelines(template.copy(n) for n in range(first, last))
+        file.write('\n  ],\n  "traceName": "grown from a fixture"\n}\n')
+    return template.events * copies + steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A number that differs from copy to copy."""
+
+    first: int
+    stride: int
+    is_time: bool = False
+
+    def text(self, copy: int) -> str:
+        value = self.first + copy * self.stride
+        return f"{value // 1000}.{value % 1000:03d}" if self.is_time else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """The text of all events of a copy but its steps, `%s` where one of the slots goes."""
+
+    text: str
+    slots: list[_Slot]
+    events: int
+    start_ns: int
+    stride_ns: int
+    thread: dict[str, Any]
+
+    @classmethod
+    def of(cls, events: list[dict[str, Any]]) -> _Template:
+        timed = [e for e in events if e["ph"] != "M" and not e["name"].startswith(_STEP)]
+        steps = [e for e in events if e["name"].startswith(_STEP)]
+        strides = _strides(timed)
+        slots: list[_Slot] = []
+        texts = [_text(_marked(e, strides, slots)) for e in _with_external_ids(timed)]
+        text = "".join(",\n" + each for each in texts).replace("%", "%%")
+        # A slot is written as the string "<slot>"; strings of the fixture hold no such thing.
+        return cls(
+            text.replace('"<slot>"', "%s"),
+            slots,
+            len(timed),
+            min(_nanoseconds(e["ts"]) for e in (*timed, *steps)),
+            strides["time"],
+            {key: steps[0][key] for key in ("ph", "cat", "pid", "tid")},
+        )
+
+    def copy(self, number: int) -> str:
+        return self.text % tuple(slot.text(number) for slot in self.slots)
+
+    def step(self, number: int, first_copy: int, end_copy: int) -> str:
+        """The annotation of a step that holds the copies."""
+        start = self.start_ns + first_copy * self.stride_ns
+        duration = (end_copy - first_copy) * self.stride_ns - _GAP_NS // 2
+        times = {"ts": Decimal(start) / 1000, "dur": Decimal(duration) / 1000}
+        return ",\n" + _text({**self.thread, "name": f"{_STEP}{number}", **times, "args": {}})
+
+
+def _nanoseconds(microseconds: Decimal | int) -> int:
+    return int(microseconds * 1000)
+
+
+def _strides(events: list[dict[str, Any]]) -> dict[str, int]:
+    """How far each kind of number moves from a copy to the next."""
+    starts = [_nanoseconds(e["ts"]) for e in events]
+    ends = [_nanoseconds(e["ts"] + e.get("dur", 0)) for e in events]
+    return {
+        "time": max(ends) - min(starts) + _GAP_NS,
+        "correlation": _spread(e.get("args", {}).get("correlation") for e in events),
+        "sequence": _spread(e.get("args", {}).get("Sequence number") for e in events),
+        "flow": _spread(e.get("id") for e in events if e.get("cat") == "fwdbwd"),
+        "operator": sum(e.get("cat") == "cpu_op" for e in events),
+    }
+
+
+def _spread(values: Iterator[int | None]) -> int:
+    known = [v for v in values if v is not None]
+    return max(known) - min(known) + 1
+
+
+def _marked(event: dict[str, Any], strides: dict[str, int], slots: list[_Slot]) -> dict[str, Any]:
+    """The event with its changing numbers replaced, in the order in which they are written."""
+
+    def slot(first: int, stride: str) -> str:
+        slots.append(_Slot(first, strides[stride], stride == "time"))
+        return "<slot>"
+
+    out = dict(event)
+    for key, value in event.items():
+        if key == "ts":
+            out[key] = slot(_nanoseconds(value), "time")
+        elif key == "id":
+            out[key] = slot(value, "flow" if event["cat"] == "fwdbwd" else "correlation")
+        elif key == "args":
+            kinds = {"correlation": "correlation", "Sequence number": "sequence", "External id": "operator"}
+            out[key] = {k: slot(v, kinds[k]) if k in kinds else v for k, v in value.items()}
+    return out
+
+
+def _with_external_ids(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events with the ids that torch gives: an operator its own, launches and activities their operator's."""
+    numbers = count(1)
+    open_operators: dict[Any, list[tuple[Decimal, int]]] = {}
+    of_launch: dict[int, int] = {}
+    ids: dict[int, int] = {}
+    for place in sorted(range(len(events)), key=lambda n: (events[n]["ts"], -events[n].get("dur", 0))):
+        event = events[place]
+        stack = open_operators.setdefault((event["pid"], event["tid"]), [])
+        while stack and stack[-1][0] < event["ts"]:
+            stack.pop()
+        if event.get("cat") == "cpu_op":
+            ids[place] = next(numbers)
+            stack.append((event["ts"] + event["dur"], ids[place]))
+        elif event.get("cat") in _LAUNCHES and stack:
+            ids[place] = of_launch[event["args"]["correlation"]] = stack[-1][1]
+    for place, event in enumerate(events):
+        found = ids.get(place)
+        if found is None and event.get("cat") in _ACTIVITIES:
+            found = of_launch.get(event["args"]["correlation"])
+        yield event if found is None else event | {"args": {"External id": found} | event["args"]}
+
+
+def _text(event: dict[str, Any]) -> str:
+    """One event as torch's exporter lays it out."""
+    first: dict[str, Any] = {k: event[k] for k in ("ph", "cat", "name", "pid", "tid") if k in event}
+    second: dict[str, Any] = {k: event[k] for k in ("ts", "dur") if k in event}
+    third: dict[str, Any] = {k: v for k, v in event.items() if k not in first and k not in second and k != "args"}
+    lines = [_members(part) for part in ({**first, **third}, second) if part]
+    if "args" in event:
+        lines.append('"args": {\n      ' + _members(event["args"]) + "\n    }")
+    return "  {\n    " + ",\n    ".join(lines) + "\n  }"
+
+
+def _members(part: Mapping[str, Any]) -> str:
+    return ", ".join(f"{json.dumps(k)}: {_value(v)}" for k, v in part.items())
+
+
+def _value(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, Decimal) else json.dumps(value, default=float)

@@ -1,0 +1,88 @@
+"""Runs a command in a process of its own and says what it cost: processor time, wall time, peak memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Cost", "run"]
+
+_SAMPLE_S = 0.01
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a process and all its descendants used."""
+
+    cpu_s: float  # user and system
+    wall_s: float
+    peak_bytes: int  # largest sum of resident memory
+
+    def __add__(self, other: Cost) -> Cost:
+        """Two processes one after the other."""
+        return Cost(self.cpu_s + other.cpu_s, self.wall_s + other.wall_s, max(self.peak_bytes, other.peak_bytes))
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], output: Path) -> Cost:
+    """Runs the command, its standard output into a file; RuntimeError with the end of its errors where it fails."""
+    errors = output.with_suffix(".err")
+    with output.open("wb") as out, errors.open("wb") as err:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=dict(environment))
+        watch = _Watch(process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        peak = max(watch.stop(), usage.ru_maxrss * 1024)
+    if process.returncode:
+        tail = errors.read_text(encoding="utf-8", errors="replace")[-2000:]
+        message = f"{command[0]} ended with {process.returncode}: {tail}"
+        raise RuntimeError(message)
+    return Cost(usage.ru_utime + usage.ru_stime, wall, peak)
+
+
+class _Watch:
+    """Samples the resident memory of a process tree."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        self._done.set()
+        self._thread.join()
+        return self._peak
+
+    def _sample(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            self._peak = max(self._peak, sum(_resident_bytes(pid) for pid in _tree(self._root)))
+
+
+def _tree(root: int) -> list[int]:
+    found = [root]
+    for pid in found:
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in children.read_text().split()]
+            except OSError:  # it has just ended
+                continue
+    return found
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0
