@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from xsp_model import integrity, ledger
+from xsp_model.arrays import places
 from xsp_model.schema import TABLES
 from xsp_model.trace import Trace
 from xsp_model.vocabulary import LEVELS
@@ -15,6 +17,7 @@ from xsp_model.vocabulary import LEVELS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xsp_model.arrays import Ints
     from xsp_model.ledger import Finding
     from xsp_model.schema import TableSpec
 
@@ -87,48 +90,55 @@ def _polars_type(kind: pa.DataType) -> pl.DataType:
     return simple[kind]
 
 
-def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    keys = spans.select(
-        "span_id",
+_TIES = (
+    "rank",
+    "longest_first",
+    "run_id",
+    "process_id",
+    "thread_id",
+    "device_id",
+    "stream_id",
+    "correlation_id",
+    "name",
+)
+
+
+def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+    """The spans in their total order with ids that count them, and the ids that they had, in that order."""
+    order = _total_order(spans)
+    spans = spans[order]
+    old = spans["span_id"].to_numpy()
+    return spans.with_columns(pl.int_range(spans.height, eager=True).alias("span_id")), old
+
+
+def _total_order(spans: pl.DataFrame) -> Ints:
+    """By start first, which settles nearly all; only spans that start together are compared column by column."""
+    start = spans["start_ns"].to_numpy()
+    order = np.argsort(start, kind="stable")
+    same = np.diff(start[order]) == 0
+    tied = np.concatenate((same, [False])) | np.concatenate(([False], same))
+    places = order[tied[: len(order)]]
+    keys = spans[places].select(
+        pl.Series("place", places),
         "start_ns",
         pl.col("level").cast(pl.String).cast(_LEVEL_ENUM).to_physical().alias("rank"),
         (-pl.col("duration_ns")).alias("longest_first"),
-        "run_id",
-        "process_id",
-        "thread_id",
-        "device_id",
-        "stream_id",
-        "correlation_id",
-        "name",
-    ).with_row_index("position")
-    order = keys.sort(
-        "start_ns",
-        "rank",
-        "longest_first",
-        "run_id",
-        "process_id",
-        "thread_id",
-        "device_id",
-        "stream_id",
-        "correlation_id",
-        "name",
+        *_TIES[2:],
         "span_id",
-        nulls_last=True,
-    )["position"]
-    spans = spans[order]
-    numbers = pl.DataFrame({"old": spans["span_id"], "new": pl.int_range(spans.height, eager=True)})
-    return spans.with_columns(numbers["new"].alias("span_id")), numbers
+    )
+    order[tied[: len(order)]] = keys.sort("start_ns", *_TIES, "span_id", nulls_last=True)["place"].to_numpy()
+    return order
 
 
-def _follow(frame: pl.DataFrame, column: str, numbers: pl.DataFrame) -> pl.DataFrame:
-    if frame.is_empty():
-        return frame
-    found = frame.select(pl.col(column).alias("old")).join(numbers, on="old", how="left", maintain_order="left")["new"]
-    lost = frame[column].is_not_null() & found.is_null()
-    if lost.any():
-        message = f"{column} refers to {int(lost.sum())} spans that are not there"
+def _follow(frame: pl.DataFrame, column: str, old: Ints) -> pl.DataFrame:
+    """The frame with the column's old span ids replaced by new ones; ValueError where one is of no span."""
+    wanted = frame[column].is_not_null().to_numpy()
+    found = places(old, frame[column].fill_null(0).to_numpy())
+    lost = int((wanted & (found < 0)).sum())
+    if lost:
+        message = f"{column} refers to {lost} spans that are not there"
         raise ValueError(message)
-    return frame.with_columns(found.alias(column))
+    return frame.with_columns(pl.when(pl.lit(pl.Series(wanted))).then(pl.lit(pl.Series(found))).alias(column))
 
 
 def _to_arrow(frame: pl.DataFrame, spec: TableSpec) -> pa.Table:

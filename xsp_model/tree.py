@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ancestors", "innermost", "outermost"]
 
+_CYCLE = "the span tree has a cycle"
+
 
 def ancestors(parent: Ints) -> Iterator[Ints]:
     """For each span its parent, then its grandparent, ... (-1: none), until nobody has one.
@@ -25,16 +27,22 @@ def ancestors(parent: Ints) -> Iterator[Ints]:
             return
         yield current
         current = np.where(current >= 0, parent[current], -1)
-    message = "the span tree has a cycle"
-    raise ValueError(message)
+    raise ValueError(_CYCLE)
 
 
 def innermost(parent: Ints, wanted: Bools) -> Ints:
     """For each span the nearest wanted span among itself and its ancestors, or -1."""
     found = np.where(wanted, np.arange(len(parent)), -1)
-    for up in ancestors(parent):
-        found = np.where((found < 0) & (up >= 0) & wanted[up], up, found)
-    return found
+    waiting = np.flatnonzero(~wanted & (parent >= 0))
+    up = parent[waiting]
+    for _ in range(len(parent) + 1):
+        if not len(waiting):
+            return found
+        there = wanted[up]
+        found[waiting[there]] = up[there]
+        waiting, up = waiting[~there], parent[up[~there]]
+        waiting, up = waiting[up >= 0], up[up >= 0]
+    raise ValueError(_CYCLE)
 
 
 def outermost(parent: Ints, wanted: Bools) -> Ints:

@@ -13,13 +13,14 @@ from xsp_ingest.link.backward import twins
 from xsp_ingest.link.correlate import correlate
 from xsp_ingest.link.nest import Nesting, nest
 from xsp_model import Finding, Kind, Level
+from xsp_model.arrays import places
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from xsp_ingest.raw import RawTrace
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["Forest", "grow"]
+__all__ = ["Forest", "at_spans", "grow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Forest:
 def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     """Ties a run's spans together by rules 2, 3, 5 and 6."""
     spans = raw.tables["spans"]
-    operators = _at(spans, raw.tables["operators"])
+    operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
     nesting = _nest_host(spans, moments, _elsewhere(spans, raw.tables["ranges"]))
     height = spans.height
@@ -61,7 +62,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     parent = np.where(launches.launch >= 0, launches.launch, nesting.parent[:height])
     numbered, parent = steps.number(spans, parent)
     owner = nesting.parent[height:]
-    captured_in, replayed = graphs.captures(spans, _at(spans, raw.tables["kernels"]), parent, moments, owner)
+    captured_in, replayed = graphs.captures(spans, at_spans(spans, raw.tables["kernels"]), parent, moments, owner)
     forest = Forest(
         numbered,
         operators,
@@ -76,9 +77,10 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     return forest, _doubts(nesting.overhangs[:height], nesting.ambiguous[:height])
 
 
-def _at(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    rows = spans.select("row").with_row_index("at").with_columns(pl.col("at").cast(pl.Int64))
-    return facts.join(rows, on="row", how="inner", maintain_order="left")
+def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """The facts with `at`, the position of the span they are of; facts of no span are left out."""
+    at = places(spans["row"].to_numpy(), facts["row"].to_numpy())
+    return facts.with_columns(pl.Series("at", at)).filter(pl.col("at") >= 0)
 
 
 def _moments(raw: RawTrace) -> pl.DataFrame:
@@ -94,7 +96,7 @@ def _moments(raw: RawTrace) -> pl.DataFrame:
 
 def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
     """Ranges that another thread closed: they hold nothing on the thread that opened them."""
-    away = _at(spans, ranges).filter(pl.col("end_thread_id").is_not_null())["at"]
+    away = at_spans(spans, ranges).filter(pl.col("end_thread_id").is_not_null())["at"]
     return pl.int_range(spans.height, eager=True).is_in(away.implode())
 
 

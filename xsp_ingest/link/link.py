@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.link import clock, layer_table
-from xsp_ingest.link.forest import grow
+from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_model import Finding, LayerSource, TraceBuilder, peaks
 
@@ -176,9 +176,8 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
             identity, "sequence_number", twin.alias("forward_id"), "external_id", "input_shapes", "input_dtypes"
         ),
     )
-    places = forest.spans.select("row").with_columns(pl.int_range(pl.len()).alias("at"))
     for name in ("ranges", "kernels", "copies", "metrics"):
-        rows = raw.tables[name].join(places, on="row", how="inner", maintain_order="left").drop("row")
+        rows = at_spans(forest.spans, raw.tables[name]).drop("row")
         if name == "kernels":
             captured = _reference(forest.captured_in[rows["at"].to_numpy()], first_id)
             rows = rows.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")

@@ -12,7 +12,7 @@ from xsp_ingest.torch_profiler import categories as cat
 from xsp_ingest.torch_profiler.facts import devices, facts
 from xsp_ingest.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.torch_profiler.sound import sound_events
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,9 @@ _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "A
 def shape(document: Document, path: Path, options: Options) -> RawTrace:
     """The staging tables of one file; XspError where it holds nothing that can be used."""
     events, findings = sound_events(document, path)
+    head, flows, allocations = document.head, _flows(document.events), _allocations(document.events)
+    ranges = document.events.filter(pl.col("cat").is_in(cat.PROFILER_RANGE))
+    del document  # a large file's events need not stay beside what was made of them
     events = _steps_annotated(events)
     spans = [
         _modules(events),
@@ -58,13 +61,13 @@ def shape(document: Document, path: Path, options: Options) -> RawTrace:
         "ranges": _range_facts(events),
         "kernels": _kernel_facts(events),
         "copies": _copy_facts(events),
-        "flows": _flows(document.events),
-        "allocations": _allocations(document.events),
-        "devices": devices(document.head),
+        "flows": flows,
+        "allocations": allocations,
+        "devices": devices(head),
     }
-    tables["metrics"], counted = range_metrics(document.events, tables["spans"], path)
+    tables["metrics"], counted = range_metrics(ranges, tables["spans"], path)
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    return RawTrace(tables, facts(document.head), tuple(findings + _frames_left_out(events) + counted))
+    return RawTrace(tables, facts(head), tuple(findings + counted))
 
 
 def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
@@ -87,20 +90,9 @@ def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
     )
 
 
-def _named_modules(events: pl.DataFrame) -> pl.DataFrame:
-    python = _of(events, cat.PYTHON).with_columns(pl.col("name").cast(pl.String))
-    return python.filter(pl.col("name").str.starts_with(cat.MODULE_PREFIX))
-
-
 def _modules(events: pl.DataFrame) -> pl.DataFrame:
-    modules = _named_modules(events).with_columns(pl.col("name").str.strip_prefix(cat.MODULE_PREFIX))
-    return _host(modules, Level.LAYER, Kind.MODULE)
-
-
-def _frames_left_out(events: pl.DataFrame) -> list[Finding]:
-    count = _of(events, cat.PYTHON).height - _named_modules(events).height
-    detail = "Python function frames were not kept; modules were"
-    return [Finding("python_frames_left_out", detail, count, Severity.INFO)]
+    name = pl.col("name").cast(pl.String).str.strip_prefix(cat.MODULE_PREFIX)
+    return _host(_of(events, cat.PYTHON).with_columns(name), Level.LAYER, Kind.MODULE)
 
 
 def _operators(events: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["sound_events"]
 
 _USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON)
+_UNUSED = ("flow_id", "memory_device_type", "memory_device_id", "total_allocated", "total_reserved")
 _LONGEST_NS = 24 * 3600 * 10**9  # no profiler's window is a day long
+_MIXER = 0x9E3779B97F4A7C1
 _RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id", "device": "device_id"}
 _RENAMED |= {"context": "context_id", "stream": "stream_id", "correlation": "correlation_id"}
 
@@ -27,9 +29,10 @@ def sound_events(document: Document, path: Path) -> tuple[pl.DataFrame, list[Fin
 
     XspError where not a single event is left.
     """
-    complete = document.events.filter(pl.col("ph") == "X")
-    used = complete.filter(pl.col("cat").is_in(_USED))
-    findings = [*_left_out(complete), *_not_events(document)]
+    events = document.events
+    findings = [*_left_out(events), *_not_events(document)]
+    used, frames = _used(events)
+    findings.append(frames)
     used, lost = _timed(used)
     used, repeated = _once(used)
     used, mended = _plausible(used)
@@ -44,8 +47,23 @@ def sound_events(document: Document, path: Path) -> tuple[pl.DataFrame, list[Fin
     return used, [*findings, *lost, *repeated, *mended, *unknown]
 
 
-def _left_out(complete: pl.DataFrame) -> list[Finding]:
-    others = complete.filter(~pl.col("cat").is_in((*_USED, *cat.PROFILER_RANGE)) | pl.col("cat").is_null())
+def _used(events: pl.DataFrame) -> tuple[pl.DataFrame, Finding]:
+    """Complete events of the used categories without plain Python frames, in the columns that are used."""
+    wanted = (pl.col("ph") == "X") & pl.col("cat").is_in(_USED)
+    python = events.select("ph", "cat", "name").filter(wanted, pl.col("cat").is_in(cat.PYTHON))["name"]
+    frames = [name for name in python.unique().cast(pl.String) if not name.startswith(cat.MODULE_PREFIX)]
+    frame = pl.col("cat").is_in(cat.PYTHON) & pl.col("name").is_in(frames)
+    kept = events.select(c for c in events.columns if c not in _UNUSED).filter(wanted & ~frame if frames else wanted)
+    count = len(python) - kept.filter(pl.col("cat").is_in(cat.PYTHON)).height
+    detail = "Python function frames were not kept; modules were"
+    return kept.drop("ph"), Finding("python_frames_left_out", detail, count, Severity.INFO)
+
+
+def _left_out(events: pl.DataFrame) -> list[Finding]:
+    others = events.filter(
+        pl.col("ph") == "X",
+        ~pl.col("cat").is_in((*_USED, *cat.PROFILER_RANGE)) | pl.col("cat").is_null(),
+    )
     counts = others.group_by(pl.col("cat").cast(pl.String)).len().sort("cat", nulls_last=True)
     known = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
     return [
@@ -80,13 +98,15 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
 
 def _once(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     numbered = events.with_row_index("place")
-    python = pl.col("cat").is_in(cat.PYTHON)  # a recursive function's frames may well be alike
-    suspects = numbered.filter(~python).filter(pl.struct("ts_ns", "dur_ns", "tid").is_duplicated())
+    # One number a row finds the few that may be alike much faster than comparing columns does; it may wrap around.
+    mixed = pl.col("ts_ns") * _MIXER + pl.col("dur_ns") * 31 + pl.col("tid").fill_null(-1)
+    python = pl.col("cat").is_in(cat.PYTHON)  # a recursive module's calls may well be alike
+    suspects = numbered.filter(mixed.is_duplicated() & ~python)
     first = suspects.unique(pl.exclude("place"), keep="first")["place"]
     repeats = suspects.filter(~pl.col("place").is_in(first.implode()))["place"]
-    kept = numbered.filter(~pl.col("place").is_in(repeats.implode())) if len(repeats) else numbered
+    kept = events.filter(~pl.int_range(pl.len()).is_in(repeats.implode())) if len(repeats) else events
     detail = "events that stand in the file more than once, alike in every column, were read once"
-    return kept.drop("place"), [Finding("duplicate_event", detail, len(repeats))]
+    return kept, [Finding("duplicate_event", detail, len(repeats))]
 
 
 def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
@@ -104,15 +124,17 @@ def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
 def _with_process(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     """Device events carry the device's number as pid; their process is the one that made the launch."""
     on_device = pl.col("category").is_in([*cat.DEVICE, *cat.SYNC])
-    calls = events.filter(pl.col("category").is_in(cat.CALL), pl.col("correlation_id").is_not_null())
+    ids = events.select("category", "correlation_id", "pid")  # few columns: a filter copies all it is given
+    calls = ids.filter(pl.col("category").is_in(cat.CALL), pl.col("correlation_id").is_not_null())
     owners = calls.group_by("correlation_id").agg(
         pl.col("pid").min().alias("owner"), pl.col("pid").n_unique().alias("n")
     )
-    hosts = events.filter(~on_device)["pid"].drop_nulls().unique()
+    hosts = ids.filter(~on_device)["pid"].drop_nulls().unique()
     only = hosts[0] if len(hosts) == 1 else None
-    events = events.join(owners, on="correlation_id", how="left", maintain_order="left")
-    owner = pl.when(pl.col("n") == 1).then(pl.col("owner")).otherwise(pl.lit(only, pl.Int64))
-    unclear = events.filter(on_device, pl.col("n") > 1).height
+    # Joined beside the events rather than to them: a join copies every column of a large file.
+    launch = ids.select("correlation_id").join(owners, on="correlation_id", how="left", maintain_order="left")
+    owner = pl.when(pl.lit(launch["n"] == 1)).then(pl.lit(launch["owner"])).otherwise(pl.lit(only, pl.Int64))
+    unclear = ids.filter(on_device, pl.lit(launch["n"] > 1)).height
     finding = Finding("unclear_process", "device activities whose launch may be of several processes", unclear)
     process = pl.when(on_device).then(owner).otherwise(pl.col("pid")).alias("process_id")
-    return events.with_columns(process).drop("owner", "n"), [finding]
+    return events.with_columns(process), [finding]
