@@ -42,8 +42,10 @@ def run_latencies(trace: Trace, mode: StepMode, steps: pl.DataFrame, activities:
 
 def _extents(trace: Trace) -> pl.DataFrame:
     end = pl.col("start_ns") + pl.col("duration_ns").fill_null(0)
+    timed = pl.col("duration_ns").is_not_null()  # a run of which nothing was timed has no extent, not one of 0
     return (
         trace.scan("spans")
+        .filter(timed.any().over("run_id"))
         .group_by("run_id")
         .agg((end.max() - pl.col("start_ns").min()).alias("latency_ns"))
         .with_columns(pl.concat_list("latency_ns").alias("durations"))

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
-from xsp_ingest.ingester import Probe, choose, read_runs
+from xsp_ingest.ingester import Probe, Supplement, choose, read_runs, units
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
@@ -48,9 +48,11 @@ def convert_run(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
-    """The trace of one described run from its files, each with its format's name (None: detected)."""
+    """The trace of one described run from its files, each with its format's name (None: detected); or from a folder."""
     ingesters = all_ingesters()
-    found = [(path, choose(path, ingesters, wanted)) for path, wanted in files]
+    found: list[tuple[Path, Ingester]] = []
+    for path, wanted in files:
+        found += _inside(path, ingesters, wanted) if path.is_dir() else [(path, choose(path, ingesters, wanted))]
     return _linked(found, options, given, [], progress)
 
 
@@ -71,11 +73,17 @@ def _linked(
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
-    for path, ingester in found:
+    whole = [one for one in found if not isinstance(one[1], Supplement)]
+    for paths, ingester in units(whole or found):
+        path = paths[0]
         say(f"reading {path.name}")
-        found_runs = read_runs(ingester, path, options)
+        found_runs = read_runs(ingester, paths, options)
         raws += found_runs
         sources += [Source(ingester.name, path.name, _sha256(path), path.stat().st_size)] * len(found_runs)
+    for path, ingester in found:
+        if whole and isinstance(ingester, Supplement):
+            say(f"reading {path.name}")
+            raws = list(ingester.supplement(path, raws))
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, given=given)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.raw import RawTrace
 
-__all__ = ["Ingester", "Options", "Probe", "SeveralRuns", "choose", "read_runs"]
+__all__ = ["Ingester", "Options", "Probe", "SeveralFiles", "SeveralRuns", "Supplement", "choose", "read_runs", "units"]
 
 _HEAD_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -91,11 +91,47 @@ class SeveralRuns(Protocol):
         """The file's runs, at least one; XspError where it cannot be used at all."""
 
 
-def read_runs(ingester: Ingester, path: Path, options: Options) -> Sequence[RawTrace]:
-    """The runs of a file; most formats hold one."""
+@runtime_checkable
+class SeveralFiles(Protocol):
+    """What an ingester offers besides, where several files of its format are one run."""
+
+    def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
+        """The files of each run, the one it is named after first; XspError where that cannot be told."""
+
+    def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+        """The run of these files; XspError where one of them cannot be used."""
+
+
+@runtime_checkable
+class Supplement(Protocol):
+    """What an ingester offers besides, where its files say more of runs that other files hold."""
+
+    def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
+        """As many runs, in the same order, with what the file says of them; XspError where it is of none of them."""
+
+
+def units(found: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], Ingester]]:
+    """What is read at once: a file, or files that are one run, in the place of the one the run is named after."""
+    several = {ingester.name: ingester for _, ingester in found if isinstance(ingester, SeveralFiles)}
+    groups = {
+        name: {paths[0]: paths for paths in one.together([path for path, by in found if by.name == name])}
+        for name, one in several.items()
+    }
+    result: list[tuple[Sequence[Path], Ingester]] = []
+    for path, ingester in found:
+        paths = groups.get(ingester.name, {path: [path]}).get(path)
+        if paths is not None:
+            result.append((paths, ingester))
+    return result
+
+
+def read_runs(ingester: Ingester, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+    """The runs of a unit's files; most formats hold one in one file."""
+    if isinstance(ingester, SeveralFiles):
+        return [ingester.read_together(paths, options)]
     if isinstance(ingester, SeveralRuns):
-        return ingester.read_runs(path, options)
-    return [ingester.read(path, options)]
+        return ingester.read_runs(paths[0], options)
+    return [ingester.read(paths[0], options)]
 
 
 def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester:

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from xsp_ingest.jaeger import JAEGER
+from xsp_ingest.loadgen import LOADGEN
 from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_ingest.ncu_report import NCU_REPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
 
-INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER, NCU_CSV, NCU_REPORT, NVPROF_METRICS)
+INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER, NCU_CSV, NCU_REPORT, NVPROF_METRICS, LOADGEN)
 """The project's own ingesters."""
 
 ENTRY_POINTS = "xsp.ingesters"

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["TORCH_PROFILER"]
 
 _OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|traceEvents|deviceProperties)"\s*:', re.DOTALL)
+_KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
+_OTHERS = re.compile(  # events by which other tools' Chrome traces are known: LoadGen's
+    rb'"name"\s*:\s*"(?:GenerateLoadableSets|GenerateQueries|SampleLoop|IssueQuery|IOThreadLoop)"\s*,\s*"ph"'
+)
 _LIST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\]|\{.*?"ph"\s*:)', re.DOTALL)
 
 
@@ -32,8 +36,14 @@ class _TorchProfiler:
     )
 
     def sniff(self, probe: Probe) -> bool:
-        """JSON that starts as an object with one of Kineto's keys, or as a list of Chrome trace events."""
-        return bool(_OBJECT.match(probe.text) or _LIST.match(probe.text))
+        """JSON that starts as an object with one of Kineto's keys, or as a list of Chrome trace events.
+
+        An object with no key of Kineto's but `traceEvents` is one unless its events are another tool's.
+        """
+        text = probe.text
+        if _LIST.match(text):
+            return True
+        return bool(_OBJECT.match(text)) and bool(_KINETO.match(text) or not _OTHERS.search(text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows."""

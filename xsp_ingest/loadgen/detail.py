@@ -1,0 +1,132 @@
+"""Reads `mlperf_log_detail.txt`: lines `:::MLLOG {json}`, a key and a value each."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from xsp_ingest.content import cut_off, lines
+from xsp_ingest.loadgen.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["IS_DETAIL", "read_detail"]
+
+IS_DETAIL = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*:::MLLOG \{\"key\"")
+_PREFIX = b":::MLLOG "
+_FIGURES = {
+    "result_min_latency_ns": "latency_min_ns",
+    "result_max_latency_ns": "latency_max_ns",
+    "result_mean_latency_ns": "latency_mean_ns",
+    "result_completed_samples_per_sec": "completed_sample_per_s",
+    "result_scheduled_samples_per_sec": "scheduled_sample_per_s",
+    "result_samples_per_second": "completed_sample_per_s",
+    "result_qps_with_loadgen_overhead": "query_per_s_with_loadgen",
+    "result_qps_without_loadgen_overhead": "query_per_s_without_loadgen",
+    "result_query_count": "query_count",
+    "result_overlatency_query_count": "overlatency_query_count",
+}
+_OF_QUERIES = {f"result_{what}_query_latency_ns" for what in ("min", "max", "mean")}
+_PERCENTILE = re.compile(r"result_(first_token_|time_per_output_token_|)(\d+\.\d+)_percentile_(per_query_)?\w*ns")
+_OF = {"": "latency", "first_token_": "first_token_latency", "time_per_output_token_": "output_token_time"}
+_RULES = {
+    "result_perf_constraints_met": "performance constraints",
+    "result_min_duration_met": "min duration",
+    "result_min_queries_met": "min queries",
+    "early_stopping_met": "early stopping",
+}
+_WANTED = {
+    *_FIGURES,
+    *_RULES,
+    *_OF_QUERIES,
+    *("loadgen_version", "effective_scenario", "effective_test_mode", "effective_samples_per_query", "power_begin"),
+    *("result_validity", "result_invalid_reason"),
+}
+
+
+class _Metadata(msgspec.Struct):
+    is_error: bool = False
+    is_warning: bool = False
+
+
+class _Entry(msgspec.Struct):
+    key: str
+    value: Any = None
+    metadata: _Metadata | None = None
+
+
+def read_detail(path: Path) -> Outcome:
+    """The file's word; XspError where its last line is cut off."""
+    values: dict[str, Any] = {}
+    warnings = errors = 0
+    decode = msgspec.json.Decoder(_Entry, strict=False).decode
+    for block in lines(path):
+        for line in block.splitlines():
+            if not line.startswith(_PREFIX):
+                continue
+            try:
+                entry = decode(line[len(_PREFIX) :].decode("utf-8", errors="replace"))
+            except msgspec.DecodeError as error:
+                raise cut_off(path, "a line of the log is no whole entry") from error
+            if entry.key in _WANTED or _PERCENTILE.fullmatch(entry.key):
+                values.setdefault(entry.key, entry.value)
+            if entry.metadata is not None:
+                warnings += entry.metadata.is_warning
+                errors += entry.metadata.is_error
+    if "result_validity" not in values and "effective_scenario" not in values:
+        raise cut_off(path, "the log ends before it says which test was run")
+    return _outcome(values, warnings, errors)
+
+
+def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> Outcome:
+    return Outcome(
+        version=_text(values.get("loadgen_version")),
+        scenario=_text(values.get("effective_scenario")),
+        mode=_text(values.get("effective_test_mode")),
+        valid={"VALID": True, "INVALID": False}.get(str(values.get("result_validity"))),
+        rules={name: values[key] for key, name in _RULES.items() if isinstance(values.get(key), bool)},
+        figures=_figures(values, of_queries=values.get("effective_scenario") == "MultiStream"),
+        samples_per_query=_whole(values.get("effective_samples_per_query")),
+        reason=_text(values.get("result_invalid_reason")) or "",
+        warnings=warnings,
+        errors=errors,
+        epoch_ns=_epoch_ns(values.get("power_begin")),
+    )
+
+
+def _figures(values: Mapping[str, Any], *, of_queries: bool) -> dict[str, float]:
+    """Figures by metric; in MultiStream the latencies that count are those of queries, as in the summary."""
+    figures: dict[str, float] = {}
+    for key, value in values.items():
+        plain = key.replace("query_latency", "latency") if of_queries else key
+        name = _FIGURES.get(plain)
+        if match := _PERCENTILE.fullmatch(key):
+            name = f"{_OF[match[1]]}_p{match[2].replace('.', '_')}_ns"
+        if of_queries and name and name.startswith("latency_") and "query_latency" not in key:
+            continue
+        if name and isinstance(value, int | float) and not isinstance(value, bool):
+            figures[name] = float(value)
+    return figures
+
+
+def _epoch_ns(value: object) -> int | None:
+    """`07-26-2024 08:19:54.329`, in UTC and to the millisecond."""
+    try:
+        moment = datetime.strptime(str(value), "%m-%d-%Y %H:%M:%S.%f").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,80 @@
+"""Recognises and reads the logs of MLPerf LoadGen; a test's logs together are one run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from xsp_ingest.ingester import Probe
+from xsp_ingest.loadgen.detail import IS_DETAIL, read_detail
+from xsp_ingest.loadgen.outcome import Outcome, combined
+from xsp_ingest.loadgen.queries import IS_TRACE, read_queries
+from xsp_ingest.loadgen.run import run_of
+from xsp_ingest.loadgen.summary import IS_SUMMARY, read_summary
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["LOADGEN"]
+
+
+class _Log(Enum):
+    """Which of the logs a file is, the one that tells most first."""
+
+    TRACE = IS_TRACE
+    DETAIL = IS_DETAIL
+    SUMMARY = IS_SUMMARY
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadGen:
+    name: str = "loadgen"
+    title: str = "MLPerf LoadGen logs: summary, detail and trace of a test, any of them; seen: LoadGen 4.0 and 4.1"
+
+    def sniff(self, probe: Probe) -> bool:
+        """A summary's heading, a log of MLLOG lines, or a Chrome trace of LoadGen's own events."""
+        return _kind_of(probe) is not None
+
+    def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
+        """The logs of each test: those of a folder. XspError where a folder holds two of a kind."""
+        tests: dict[Path, dict[_Log, Path]] = defaultdict(dict)
+        for path in paths:
+            kind = _kind_of(Probe(path))
+            if kind is None:
+                raise XspError("the file is no log of LoadGen", path=path)
+            if kind in tests[path.parent]:
+                raise XspError(
+                    f"the folder holds two LoadGen logs of a kind ({kind.name.lower()})",
+                    path=path.parent,
+                    advice="Give the logs of one test, or those of each test in a folder of their own",
+                )
+            tests[path.parent][kind] = path
+        return [[logs[kind] for kind in _Log if kind in logs] for logs in tests.values()]
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The run as far as this log tells it."""
+        return self.read_together([path], options)
+
+    def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+        """The run that these logs tell of; XspError where one of them cannot be used."""
+        del options  # nothing to choose
+        logs = {_kind_of(Probe(path)): path for path in paths}
+        readers = {_Log.DETAIL: read_detail, _Log.SUMMARY: read_summary}  # the detail log rounds less
+        stated = [read(logs[kind]) for kind, read in readers.items() if kind in logs]
+        queries = read_queries(logs[_Log.TRACE]) if _Log.TRACE in logs else None
+        return run_of(reduce(combined, stated, Outcome()), queries)
+
+
+def _kind_of(probe: Probe) -> _Log | None:
+    return next((kind for kind in _Log if kind.value.match(probe.text)), None)
+
+
+LOADGEN = _LoadGen()
