@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import formulas
+from xsp_model.counters import FLOP_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_model import Trace
 
-__all__ = ["COUNTERS", "are_known", "attach_counters", "counted", "derived", "ideal_intensity"]
+__all__ = [
+    "COUNTERS",
+    "are_known",
+    "attach_counters",
+    "counted",
+    "counted_time",
+    "counter_columns",
+    "derived",
+    "ideal_intensity",
+    "moved_bytes",
+    "summed_columns",
+]
 
 COUNTERS: Sequence[str] = ("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy")
-"""The counters that tables show, as columns of a frame of activities."""
+"""The counters that every frame of activities has as columns; others are there where they were measured."""
 
 _METRICS = {
     "flop_count": "flop_count_sp",
@@ -24,43 +36,71 @@ _METRICS = {
     "dram_write_bytes": "dram_write_bytes",
     "achieved_occupancy": "achieved_occupancy",
 }
+_FURTHER = {name: name for name in (*FLOP_COUNTS, "dram_bytes") if name != _METRICS["flop_count"]}
 
 
 def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
-    """The activities with the columns of COUNTERS (Float64, null: not measured); modelled numbers do not count."""
+    """The activities with `counter_columns` (Float64, null: not measured); modelled numbers do not count."""
     source, metric = pl.col("source").cast(pl.String), pl.col("metric").cast(pl.String)
-    measured = trace.scan("metrics").filter(metric.is_in(_METRICS.values()), ~source.str.starts_with("model")).collect()
+    wanted = _METRICS | _FURTHER
+    measured = trace.scan("metrics").filter(metric.is_in(wanted.values()), ~source.str.starts_with("model")).collect()
     if measured.is_empty():
         return activities.with_columns(pl.lit(None, dtype=pl.Float64).alias(c) for c in COUNTERS)
+    found = set(measured["metric"].cast(pl.String).unique())
+    columns = _METRICS | {column: name for column, name in _FURTHER.items() if name in found}
     values = measured.group_by("span_id", maintain_order=True).agg(
-        pl.col("value").filter(metric == name).first().alias(column) for column, name in _METRICS.items()
+        pl.col("value").filter(metric == name).first().alias(column) for column, name in columns.items()
     )
     return activities.join(values, on="span_id", how="left", maintain_order="left")
 
 
+def counter_columns(rows: pl.DataFrame) -> list[str]:
+    """The columns of the rows that hold counters: COUNTERS, and flop counts of other precisions where measured."""
+    return [*COUNTERS, *(c for c in _FURTHER if c in rows.columns)]
+
+
+def summed_columns(rows: pl.DataFrame) -> list[str]:
+    """Those of `counter_columns` that add up over kernels: all but occupancy."""
+    return [c for c in counter_columns(rows) if c != "achieved_occupancy"]
+
+
 def are_known(rows: pl.DataFrame) -> bool:
     """Whether any counter of any row was measured."""
-    return any(rows[c].null_count() < rows.height for c in COUNTERS)
+    return any(rows[c].null_count() < rows.height for c in counter_columns(rows))
+
+
+def counted_time(flop_column: str) -> str:
+    """The column with the device time for which this flop count is known: what throughput refers to."""
+    return "counted_ns" if flop_column == "flop_count" else f"{flop_column}_ns"
 
 
 def counted(rows: pl.DataFrame) -> list[pl.Expr]:
     """Aggregates a group of the rows' counters: sums of the known ones, occupancy weighted by duration.
 
-    `counted_ns` is the device time for which flops are known: the time that arithmetic throughput refers to.
+    Beside each flop count stands its `counted_time`.
     """
+    summed = summed_columns(rows)
+    flops = [c for c in summed if c.startswith("flop_count")]
     if not are_known(rows):
-        return [pl.lit(None, pl.Float64).alias(c) for c in (*COUNTERS, "counted_ns")]
-    sums = [formulas.known_sum(pl.col(c)).alias(c) for c in COUNTERS[:3]]
+        return [pl.lit(None, pl.Float64).alias(c) for c in (*summed, "achieved_occupancy", *map(counted_time, flops))]
+    sums = [formulas.known_sum(pl.col(c)).alias(c) for c in summed]
     duration = pl.col("duration_ns")
     occupancy = formulas.weighted_mean(pl.col("achieved_occupancy"), duration).alias("achieved_occupancy")
-    return [*sums, occupancy, duration.filter(pl.col("flop_count").is_not_null()).sum().alias("counted_ns")]
+    times = [duration.filter(pl.col(c).is_not_null()).sum().alias(counted_time(c)) for c in flops]
+    return [*sums, occupancy, *times]
+
+
+def moved_bytes(columns: Sequence[str]) -> pl.Expr:
+    """DRAM traffic of a row: bytes read and written, or the two together where only that was measured."""
+    apart = pl.col("dram_read_bytes") + pl.col("dram_write_bytes")
+    return pl.coalesce(apart, "dram_bytes") if "dram_bytes" in columns else apart
 
 
 def derived(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
     """The frame with arithmetic_intensity, flop_per_s and memory_bound added from its aggregated counters."""
-    flop, read, write = (pl.col(c) for c in COUNTERS[:3])
+    flop, moved = pl.col("flop_count"), moved_bytes(frame.collect_schema().names())
     return frame.with_columns(
-        formulas.arithmetic_intensity(flop, read, write).alias("arithmetic_intensity"),
+        formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
         formulas.flop_per_s(flop, pl.col("counted_ns")).alias("flop_per_s"),
     ).with_columns(formulas.is_memory_bound(pl.col("arithmetic_intensity"), ideal).alias("memory_bound"))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.counters import COUNTERS, are_known
+from xsp_analyze.counters import are_known, counter_columns
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.steps import StepMode
 from xsp_model import Attribution, Kind, Severity
@@ -158,7 +158,9 @@ def _doubts(view: View) -> Iterator[_Row]:
             "no hardware counters in this trace: flops, bytes, occupancy and what follows from them are unknown",
             "Measure counters in a run of their own and merge the runs",
         )
-    kernels = rows.filter(pl.col("kind") == str(Kind.KERNEL), pl.all_horizontal(pl.col(*COUNTERS).is_null()))
+    kernels = rows.filter(
+        pl.col("kind") == str(Kind.KERNEL), pl.all_horizontal(pl.col(counter_columns(rows)).is_null())
+    )
     if are_known(view.all_activities) and not kernels.is_empty():
         yield _row(
             "counters_partial",

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.activities import AXES
-from xsp_analyze.counters import COUNTERS
+from xsp_analyze.counters import counter_columns, summed_columns
 from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.steps import step_counts
 
@@ -98,8 +98,8 @@ def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
     """
     if not averaged:
         return rows.select(
-            "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns", *COUNTERS,
-            pl.col("launch_ns").alias("order_ns"), "start_ns",
+            "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns",
+            *counter_columns(rows), pl.col("launch_ns").alias("order_ns"), "start_ns",
         ).rename({"name": "kernel_name"})  # fmt: skip
     present = pl.len() / pl.col("step_count").first()
     return (
@@ -108,7 +108,7 @@ def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
             *(pl.col(c).first() for c in ("span_id", *_LABELS, *_LAYER)),
             present.alias("count"),
             pl.col("duration_ns").filter("kept").mean() * present,
-            *(pl.col(c).mean() * present for c in COUNTERS[:3]),
+            *(pl.col(c).mean() * present for c in summed_columns(rows)),
             pl.col("achieved_occupancy").mean(),
             pl.col("offset_ns").min().alias("order_ns"),
             pl.col("start_ns").min(),
