@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -24,15 +25,17 @@ _RECORD = re.compile(r'\s*(?:"\d*"|\d*)[,;\t]')  # a kernel's number, or nothing
 _LOG_LINE = re.compile(r"==[A-Z]+==")
 
 
-def open_text(path: Path) -> IO[str]:
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
     """The file as text: plain or gzip, UTF-8 or (as PowerShell redirects) UTF-16, with any line ending."""
-    raw: IO[bytes] = path.open("rb")
-    packed = raw.read(2) == _GZIP
-    raw.seek(0)
-    stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
-    encoding = "utf-16" if stream.read(2) in _UTF16 else "utf-8-sig"
-    stream.seek(0)
-    return io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None)
+    with path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP
+        raw.seek(0)
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
+        encoding = "utf-16" if stream.read(2) in _UTF16 else "utf-8-sig"
+        stream.seek(0)
+        with io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None) as text:
+            yield text
 
 
 def decoded(head: bytes) -> str:
@@ -79,10 +82,11 @@ def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]
         if is_header(text):
             header = _header(text, 0 if header is None else header.number + 1)
         elif header is not None and _RECORD.match(text) and not _LOG_LINE.match(text):
+            log.is_cut_off = text.endswith(header.separator)  # without even a line's end
             yield header, _cells(text, header.separator)
         elif _LOG_LINE.match(text) and ("ERROR" in text or "WARNING" in text):
             log.complaints.append(text.strip())
-    log.is_cut_off = _is_lost(pending, header)
+    log.is_cut_off |= _is_lost(pending, header)
 
 
 def _is_lost(pending: str, header: Header | None) -> bool:

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.nsys_sqlite.rows import Part
+from xsp_model.peaks import FP32_LANES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from xsp_ingest.nsys_sqlite.database import Database
 
-__all__ = ["FP32_LANES", "devices"]
+__all__ = ["devices"]
 
-FP32_LANES: Mapping[str, int] = {  # lanes a multiprocessor, by compute capability or its major part
-    **dict.fromkeys(("5", "6.1", "6.2", "8.6", "8.7", "8.9", "9", "10", "11", "12"), 128),
-    **dict.fromkeys(("6", "7", "8"), 64),
-}
 _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _GPU = ("id", "totalMemory", "memoryBandwidth", "clockRate", "smCount", "cuDevice", "computeMajor", "computeMinor")
 

@@ -78,13 +78,18 @@ def collect(lines: Iterable[str]) -> Rows:
         if _is_summary(cells) or _is_launches(cells):
             header, units = cells, dict.fromkeys(cells, "")
         elif header and cells and len(cells) != len(header):
-            out.is_cut_off = cells[0] != "" and len(cells) < len(header)
+            out.is_cut_off = len(cells) < len(header) and _is_row(line, cells)
         elif header and cells and not cells[header.index("Kernel")]:
             units = dict(zip(header, cells, strict=True))
         elif header and cells:
             out.is_cut_off = not line.endswith("\n") and line.count('"') % 2 == 1
             _read(dict(zip(header, cells, strict=True)), units, process, known, out)
     return out
+
+
+def _is_row(line: str, cells: Sequence[str]) -> bool:
+    """Whether a line with too few cells was to be a row, and is not something the program printed."""
+    return line.startswith('"') and (bool(_DEVICE.match(cells[0])) or line.count('"') % 2 == 1)
 
 
 def _read(

@@ -1,0 +1,340 @@
+"""Nsight Compute's CSV: pages, logs, locales, units, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from tests.xsp_ingest.ncu_text import DETAILS_HEAD, RAW_HEAD, count_of, details, line, metrics, raw_page, read_text
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ncu_csv import NCU_CSV
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
+_READ, _WRITE, _TIME = "dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum"
+_OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+_FLOPS = {
+    _SASS.format("fadd"): ("inst", ("1,000,000",)),
+    _SASS.format("fmul"): ("inst", ("20",)),
+    _SASS.format("ffma"): ("inst", ("3",)),
+}
+
+
+def test_a_raw_page_gives_kernels_and_counters(tmp_path: Path) -> None:
+    page = raw_page({**_FLOPS, _READ: ("byte", ("4,096",)), _OCCUPANCY: ("%", ("66.61",)), _TIME: ("ns", ("2,048",))})
+    raw = read_text(page, tmp_path)
+    found = metrics(raw)
+    assert found["flop_count_sp"] == 1_000_000 + 20 + 2 * 3
+    assert found["dram_read_bytes"] == 4096
+    assert found["achieved_occupancy"] == 0.6661
+    assert found["replayed_duration_ns"] == 2048
+    span = raw.tables["spans"].row(0, named=True)
+    assert (span["level"], span["kind"], span["name"]) == ("kernel", "kernel", "gemm")
+    assert (span["process_id"], span["device_id"], span["context_id"], span["stream_id"]) == (11, 0, 1, 7)
+    assert (span["start_ns"], span["duration_ns"]) == (0, 2048)
+    launch = raw.tables["kernels"].row(0, named=True)
+    assert [launch[f"grid_{axis}"] for axis in "xyz"] == [64, 8, 3]
+    assert [launch[f"block_{axis}"] for axis in "xyz"] == [128, 2, 1]
+
+
+def test_each_metric_says_its_unit_and_its_source(tmp_path: Path) -> None:
+    raw = read_text(raw_page({**_FLOPS, _READ: ("byte", ("1",)), "lts__t_requests.sum": ("request", ("9",))}), tmp_path)
+    rows = raw.tables["metrics"].with_columns(pl.col(pl.Categorical).cast(pl.String))
+    said = {row["metric"]: (row["unit"], row["source"]) for row in rows.to_dicts()}
+    assert said["flop_count_sp"] == ("flop", "ncu, derived")
+    assert said["dram_read_bytes"] == ("byte", "ncu")
+    assert said["lts__t_requests.sum"] == ("request", "ncu")
+    assert _READ not in said, "a counter that only got another name is not repeated"
+    assert said[_SASS.format("ffma")] == ("inst", "ncu"), "what went into a sum is kept"
+
+
+def test_kernels_stand_in_the_order_of_their_ids_one_after_the_other(tmp_path: Path) -> None:
+    page = raw_page({_TIME: ("us", ("3.00", "1.50", "2.00"))}, names=("c", "a", "b"), ids=(12, 3, 7))
+    spans = read_text(page, tmp_path).tables["spans"]
+    assert spans["name"].cast(pl.String).to_list() == ["a", "b", "c"]
+    assert spans["duration_ns"].to_list() == [1500, 2000, 3000]
+    assert spans["start_ns"].to_list() == [0, 1500, 3500]
+
+
+def test_without_a_duration_counter_the_duration_is_unknown(tmp_path: Path) -> None:
+    raw = read_text(raw_page({_READ: ("byte", ("1", "2"))}, names=("a", "b")), tmp_path)
+    assert raw.tables["spans"]["duration_ns"].to_list() == [None, None]
+    assert raw.tables["spans"]["start_ns"].to_list() == [0, 0]
+    assert count_of(raw, "no_timestamps") == 2
+
+
+def test_labels_of_the_details_page_are_the_counters_they_stand_for(tmp_path: Path) -> None:
+    raw = read_text(
+        details(
+            ("Duration", "usecond", "7.01"),
+            ("Memory Throughput", "%", "71.40"),
+            ("Memory Throughput", "Gbyte/second", "448.20"),
+            ("DRAM Throughput", "%", "70.00"),
+            ("Achieved Occupancy", "%", "79.10"),
+            ("Theoretical Occupancy", "%", "100"),
+            ("Registers Per Thread", "register/thread", "18"),
+            ("Dynamic Shared Memory Per Block", "Kbyte/block", "1.02"),
+            ("Mem Busy", "%", "3.00"),
+        ),
+        tmp_path,
+    )
+    found = metrics(raw)
+    assert found["replayed_duration_ns"] == pytest.approx(7010)
+    assert found["memory_utilization"] == pytest.approx(0.714)
+    assert found["dram_bytes"] == pytest.approx(448.2e9 * 7.01e-6), "rate times duration: read and written together"
+    assert found["dram_utilization"] == pytest.approx(0.70)
+    assert (found["achieved_occupancy"], found["theoretical_occupancy"]) == (pytest.approx(0.791), 1.0)
+    assert found["Mem Busy"] == pytest.approx(0.03), "a label that stands for no one counter stays"
+    assert raw.tables["kernels"]["registers_per_thread"].to_list() == [18]
+    assert raw.tables["kernels"]["dynamic_shared_bytes"].to_list() == [1020]
+
+
+def test_the_details_page_with_names_instead_of_labels(tmp_path: Path) -> None:
+    page = details((_READ, "Mbyte", "1.50"), (f"Duration {_TIME}", "ms", "2.00"))
+    found = metrics(read_text(page, tmp_path))
+    assert found["dram_read_bytes"] == 1_500_000
+    assert found["replayed_duration_ns"] == 2_000_000
+
+
+def test_old_pages_lack_columns_and_say_other_words(tmp_path: Path) -> None:
+    head = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream")
+    facts = ("0", "21524", "cfd", "127.0.0.1", "flux", "2020-Apr-07 17:01:05", "1", "7", "GPU Speed Of Light")
+    page = "\n".join(
+        (
+            line(*head, "Section Name", "Metric Name", "Metric Unit", "Metric Value"),
+            line(*facts, "Memory Frequency", "cycle/second", "772656250"),
+            line(*facts, "SOL FB", "%", "39.60"),
+            line(*facts, "Duration", "nsecond", "5120"),
+        )
+    )
+    raw = read_text(page + "\n", tmp_path)
+    assert metrics(raw)["dram_clock_hz"] == 772_656_250
+    assert metrics(raw)["dram_utilization"] == pytest.approx(0.396)
+    assert raw.tables["kernels"]["grid_x"].to_list() == [None]
+    assert raw.tables["spans"]["device_id"].to_list() == [None]
+
+
+def test_a_summary_per_kernel_holds_averages_and_their_number(tmp_path: Path) -> None:
+    head = ("Process ID", "Process Name", "Host Name", "Kernel Name", "Block Size", "Grid Size", "Device", "CC")
+    facts = ("5", "app", "127.0.0.1", "saxpy", "(256, 1, 1)", "(4096, 1, 1)", "0", "8.0", "14", "Occupancy")
+    tail = ("Invocations", "Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average")
+    page = line(*head, *tail) + "\n" + line(*facts, "Achieved Occupancy", "%", "73.56", "79.38", "74.92") + "\n"
+    found = metrics(read_text(page, tmp_path))
+    assert found == {"achieved_occupancy": pytest.approx(0.7492), "invocations": 14}
+
+
+def test_columns_with_units_in_brackets_as_the_user_interface_exports(tmp_path: Path) -> None:
+    page = (
+        "ID,Function Name,Demangled Name,Duration [us],Compute Throughput [%],"
+        "# Registers [register/thread],Block Size\n"
+        '0,gemm,"gemm<float>(int)",12.50,30.00,64,"(32, 1, 1)"\n'
+    )
+    raw = read_text(page, tmp_path)
+    assert raw.tables["spans"]["name"].cast(pl.String).to_list() == ["gemm<float>(int)"]
+    assert raw.tables["spans"]["duration_ns"].to_list() == [12_500]
+    assert metrics(raw)["compute_utilization"] == pytest.approx(0.3)
+    assert raw.tables["kernels"]["registers_per_thread"].to_list() == [64]
+
+
+_GERMAN = {_READ: ("byte", ("27.595.520",)), _OCCUPANCY: ("%", ("66,61",)), _TIME: ("ns", ("1.024",))}
+_FRENCH = {_READ: ("byte", ("27\u202f595\u202f520",)), _OCCUPANCY: ("%", ("66,61",)), _TIME: ("ns", ("1\u00a0024",))}
+_SWISS = {_READ: ("byte", ("27'595'520",)), _OCCUPANCY: ("%", ("66.61",)), _TIME: ("ns", ("1'024",))}
+_ENGLISH = {_READ: ("byte", ("27,595,520.00",)), _OCCUPANCY: ("%", ("66.61",)), _TIME: ("ns", ("1,024",))}
+_PLAIN = {_READ: ("byte", ("27595520",)), _OCCUPANCY: ("%", ("66.61",)), _TIME: ("ns", ("1024",))}
+
+
+@pytest.mark.parametrize("counters", [_GERMAN, _FRENCH, _SWISS, _ENGLISH, _PLAIN])
+def test_numbers_are_read_under_any_locale(counters: dict[str, tuple[str, tuple[str]]], tmp_path: Path) -> None:
+    found = metrics(read_text(raw_page(counters), tmp_path))
+    assert found["dram_read_bytes"] == 27_595_520
+    assert found["achieved_occupancy"] == 0.6661
+    assert found["replayed_duration_ns"] == 1024
+
+
+def test_a_count_of_bytes_tells_the_sign_where_nothing_else_does(tmp_path: Path) -> None:
+    assert metrics(read_text(raw_page({_READ: ("byte", ("1.234",))}), tmp_path))["dram_read_bytes"] == 1234
+    assert metrics(read_text(raw_page({_READ: ("byte", ("1,234",))}), tmp_path))["dram_read_bytes"] == 1234
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (("1,234", "5,678"), "can be read in two ways"),
+        (("1.5", "1,5"), "are written in two ways"),
+    ],
+)
+def test_ambiguous_numbers_are_refused(texts: tuple[str, str], says: str, tmp_path: Path) -> None:
+    page = raw_page({"smsp__inst_executed.avg": ("inst", texts)}, names=("a", "b"))
+    with pytest.raises(XspError, match=says) as refused:
+        read_text(page, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_values_that_were_not_collected_are_unknown_and_counted(tmp_path: Path) -> None:
+    counters = {
+        _READ: ("byte", ("n/a", "8")),
+        _WRITE: ("byte", ("(!) nan", "4")),
+        "launch__func": ("", ("Prefer", "x")),
+    }
+    raw = read_text(raw_page(counters, names=("a", "b")), tmp_path)
+    assert metrics(raw) == {}
+    assert metrics(raw, 1) == {"dram_read_bytes": 8, "dram_write_bytes": 4}
+    assert (count_of(raw, "counter_unavailable"), count_of(raw, "text_counter_left_out")) == (2, 2)
+
+
+def test_what_programs_print_around_and_between_rows_is_no_row(tmp_path: Path) -> None:
+    page = raw_page({_READ: ("byte", ("1", "2"))}, names=("a", "b")).splitlines()
+    noisy = [
+        "==PROF== Connected",
+        'it said: "odd',
+        "x, y, 3",
+        *page[:3],
+        'loss 0.1, "step" 2',
+        "==WARNING== slow",
+        *page[3:],
+    ]
+    raw = read_text("\n".join([*noisy, "==PROF== Disconnected", "done, at last"]), tmp_path)
+    assert raw.tables["spans"]["name"].cast(pl.String).to_list() == ["a", "b"]
+
+
+def test_kernel_names_hold_anything(tmp_path: Path) -> None:
+    names = ('void f<"a", b>(int)', "g(float,\nint)", "<script>")
+    raw = read_text(raw_page({_READ: ("byte", ("1", "2", "3"))}, names=names), tmp_path)
+    assert raw.tables["spans"]["name"].cast(pl.String).to_list() == list(names)
+
+
+_PAGE = raw_page({_READ: ("byte", ("1,024,000",))})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + _PAGE.encode(),
+        _PAGE.encode("utf-16"),
+        _PAGE.replace("\n", "\r\n").encode(),
+        _PAGE.replace("\n", "\r").encode(),
+        _PAGE.replace(",", ";").replace("1;024;000", "1,024,000").replace("; ", ", ").encode(),
+        gzip.compress(_PAGE.encode()),
+    ],
+)
+def test_encodings_line_ends_and_separators(content: bytes, tmp_path: Path) -> None:
+    raw = read_text(content, tmp_path)
+    assert metrics(raw) == {"dram_read_bytes": 1_024_000}
+    assert NCU_CSV.sniff(Probe(tmp_path / "ncu.csv"))
+    assert raw.tables["kernels"]["block_x"].to_list() == [128]
+
+
+def test_a_short_row_among_others_is_left_out_and_counted(tmp_path: Path) -> None:
+    page = raw_page({_READ: ("byte", ("1", "2", "3"))}, names=("a", "b", "c")).splitlines()
+    page[3] = page[3].rpartition(",")[0]
+    raw = read_text("\n".join(page) + "\n", tmp_path)
+    assert raw.tables["spans"]["name"].cast(pl.String).to_list() == ["a", "c"]
+    assert count_of(raw, "cut_off_rows") == 1
+
+
+@pytest.mark.parametrize("lost", [2, 8, 20])
+def test_a_file_that_ends_within_a_row_is_refused(lost: int, tmp_path: Path) -> None:
+    with pytest.raises(XspError, match="cut off"):
+        read_text(raw_page({_READ: ("byte", ("1", "222222"))}, names=("a", "b"))[: -lost - 1], tmp_path)
+
+
+def test_rule_rows_and_rows_of_other_lengths_are_no_loss(tmp_path: Path) -> None:
+    rules = ("Rule Name", "Rule Type", "Rule Description")
+    facts = (0, 11, "python", "host", "gemm", 1, 7, "(1, 1, 1)", "(1, 1, 1)", 0, "7.5", "Occupancy")
+    page = [
+        line(*DETAILS_HEAD, *rules),
+        line(*facts, "Achieved Occupancy", "%", "50.00", ""),
+        line(*facts, "", "", "", "Rule", "WRN", "Do\nbetter"),
+    ]
+    raw = read_text("\n".join(page) + "\n", tmp_path)
+    assert metrics(raw) == {"achieved_occupancy": 0.5}
+    assert count_of(raw, "cut_off_rows") == 0
+
+
+def test_two_logs_in_one_file_are_two_runs_of_ids(tmp_path: Path) -> None:
+    first, second = (raw_page({_READ: ("byte", (text,))}, names=(name,)) for name, text in (("a", "1"), ("b", "2")))
+    raw = read_text(first + second, tmp_path)
+    assert [metrics(raw, n)["dram_read_bytes"] for n in (0, 1)] == [1, 2]
+
+
+def test_the_device_and_its_peaks_are_from_its_attributes(tmp_path: Path) -> None:
+    attributes = {
+        "display_name": "NVIDIA A100-PCIE-40GB",
+        "multiprocessor_count": "108",
+        "clock_rate": "1410000",
+        "memory_clock_rate": "1215000",
+        "global_memory_bus_width": "5120",
+        "total_memory": "42505273344",
+    }
+    counters = {f"device__attribute_{name}": ("", (text, text)) for name, text in attributes.items()}
+    counters["derived__sm__sass_thread_inst_executed_op_dfma_pred_on_x2"] = ("inst/cycle", ("6912", "6912"))
+    page = raw_page(counters, names=("a", "b"), capability="8.0")
+    path = tmp_path / "page.csv"
+    path.write_text(page, encoding="utf-8")
+    trace = convert([path], Options())
+    (device,) = trace.frame("devices").to_dicts()
+    assert device["name"] == "NVIDIA A100-PCIE-40GB"
+    assert device["fp32_flop_per_s"] == 108 * 64 * 2 * 1.41e9
+    assert device["dram_byte_per_s"] == 2 * 1.215e9 * 5120 / 8
+    assert device["memory_bytes"] == 42_505_273_344
+    peaks = {row["quantity"]: row for row in trace.frame("peaks").to_dicts()}
+    assert peaks["fp64"]["value"] == 6912 * 1.41e9
+    assert peaks["fp64"]["source"] == "ncu, derived"
+    assert "derived at 1410 MHz" in peaks["fp64"]["detail"]
+    assert peaks["bf16_tensor"]["value"] == 312e12, "what the file does not say is from the table of devices"
+    assert not any("device__attribute" in m for m in metrics(NCU_CSV.read(path, Options())))
+
+
+def test_a_flop_counter_without_the_others_gives_no_count(tmp_path: Path) -> None:
+    raw = read_text(raw_page({_SASS.format("ffma"): ("inst", ("7",))}), tmp_path)
+    assert "flop_count_sp" not in metrics(raw)
+    assert count_of(raw, "flops_half_collected") == 1
+
+
+def test_packed_instructions_of_blackwell_count_twice_or_are_missed_aloud(tmp_path: Path) -> None:
+    packed = {_SASS.format(f"{op}2"): ("inst", ("10",)) for op in ("fadd", "fmul", "ffma")}
+    whole = read_text(raw_page({**_FLOPS, **packed}, capability="10.0"), tmp_path)
+    assert metrics(whole)["flop_count_sp"] == 1_000_026 + 2 * (10 + 10 + 2 * 10)
+    assert count_of(whole, "packed_fp32_not_counted") == 0
+    assert count_of(read_text(raw_page(_FLOPS, capability="10.0"), tmp_path), "packed_fp32_not_counted") == 1
+    assert count_of(read_text(raw_page(_FLOPS, capability="9.0"), tmp_path), "packed_fp32_not_counted") == 0
+
+
+def test_tensor_work_that_was_not_counted_is_said(tmp_path: Path) -> None:
+    raw = read_text(
+        raw_page({"sm__inst_executed_pipe_tensor.sum": ("inst", ("4096", "0"))}, names=("gemm", "relu")), tmp_path
+    )
+    assert count_of(raw, "tensor_work_not_counted") == 1
+    assert metrics(raw)["tensor_instruction_count"] == 4096
+
+
+def test_nothing_private_is_kept(tmp_path: Path) -> None:
+    page = raw_page({_READ: ("byte", ("1",))}).replace('"host"', '"planted-host"').replace('"python"', '"planted-name"')
+    raw = read_text(page, tmp_path)
+    assert not any("planted" in str(table.to_dicts()) for table in raw.tables.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Kernel Name,ID\n",
+        "PID,TID,Kernel Name\n",
+        '"Device","Kernel","Invocations","Metric Name","Metric Description","Min","Max","Avg"\n',
+        '{"traceEvents": []}',
+    ],
+)
+def test_other_files_are_not_claimed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text(text, encoding="utf-8")
+    assert not NCU_CSV.sniff(Probe(tmp_path / "other"))
+
+
+def test_only_the_header_is_no_kernel(tmp_path: Path) -> None:
+    with pytest.raises(XspError, match="holds no kernel's counters"):
+        read_text(line(*RAW_HEAD, _READ) + "\n", tmp_path)
