@@ -10,6 +10,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.module_tree import ModuleTree
 from xsp_analyze.module_work import module_work
+from xsp_analyze.roles import Roles
 from xsp_model import Phase
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
 def module_tree(view: View) -> pl.LazyFrame:
     """One row a path of modules and phase, in order of first call, then forward, recompute, backward.
 
-    An instance called within itself counts once, on its outermost path.
+    An instance called within itself counts once, on its outermost path. Of a profile, calls and host time are those
+    of the layers run (where it has modules), device work that of the kernels run.
     """
     tree = ModuleTree(view.trace)
     work = _device(view, tree)
@@ -69,7 +71,9 @@ def module_tree(view: View) -> pl.LazyFrame:
 
 def _host(view: View, tree: ModuleTree) -> pl.DataFrame:
     outermost = pl.col("duration_ns").filter(~pl.col("again")).sum()
-    per_step = tree.calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
+    calls = Roles.of(tree.calls, view.roles.layers)
+    calls = Roles.of(tree.calls, view.roles.kernels) if calls.is_empty() else calls
+    per_step = calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
         outermost.alias("host_ns"),
         pl.col("self_ns").sum().alias("self_host_ns"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.units import scale_of
+from xsp_analyze.render.units import Scale, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Column, FigureSpec, Result
 
-__all__ = ["figure_data", "scaled"]
+__all__ = ["figure_data", "in_scale", "scaled"]
 
 
 def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, object]:
@@ -41,5 +41,9 @@ def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, 
 
 def scaled(column: Column, values: Sequence[object]) -> dict[str, object]:
     """What a page needs to print the column: `unit`, `divisor`, `decimals`, and `exact`, the unit at rest."""
-    scale = scale_of(column, values)
+    return in_scale(column, scale_of(column, values))
+
+
+def in_scale(column: Column, scale: Scale) -> dict[str, object]:
+    """The same for a scale already chosen."""
     return {"unit": scale.unit, "divisor": scale.divisor, "decimals": scale.decimals, "exact": column.unit}

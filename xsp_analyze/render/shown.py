@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
-from xsp_analyze.render.units import UNKNOWN, count, duration, number, scale_of
+from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from xsp_analyze.core import Column, Result
+    from xsp_analyze.render.units import Scale
 
 __all__ = [
     "ShownColumn",
@@ -71,15 +72,24 @@ def shown_columns(result: Result, most_rows: int | None = None) -> list[ShownCol
     """The columns that hold something, in their order; at most so many rows."""
     left_out = {c.name for c in unknown_columns(result)}
     table = result.table if most_rows is None else result.table.head(most_rows)
-    return [_shown(c, table[c.name]) for c in result.columns if c.name not in left_out]
+    columns = [c for c in result.columns if c.name not in left_out]
+    numbers = [c for c in columns if table[c.name].dtype.is_numeric()]
+    scales = dict(
+        zip((c.name for c in numbers), scales_of([(c, table[c.name].to_list()) for c in numbers]), strict=True)
+    )
+    return [_shown(c, table[c.name], scales.get(c.name)) for c in columns]
 
 
-def _shown(column: Column, series: pl.Series) -> ShownColumn:
-    is_number, values = series.dtype.is_numeric(), series.to_list()
-    scale = scale_of(column, values) if is_number else None
-    cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in values]
+def _shown(column: Column, series: pl.Series, scale: Scale | None) -> ShownColumn:
+    """Text for every cell; numbers in the scale, which what is no number has none of."""
+    cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in series.to_list()]
     return ShownColumn(
-        heading(column), scale.unit if scale else "", is_number, column.role is Role.KEY, column.unit == "ns", cells
+        heading(column),
+        scale.unit if scale else "",
+        scale is not None,
+        column.role is Role.KEY,
+        column.unit == "ns",
+        cells,
     )
 
 

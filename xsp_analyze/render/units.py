@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column
 
-__all__ = ["UNKNOWN", "Scale", "count", "duration", "is_share", "number", "scale_of", "share", "size"]
+__all__ = ["UNKNOWN", "Scale", "count", "duration", "is_share", "number", "scale_of", "scales_of", "share", "size"]
 
 UNKNOWN = "-"
 """How a null reads."""
 
 _SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
 """Last words of the names of columns that hold a share in 0..1; shown in percent."""
+
+_LEAST_SHARED = 0.1  # with three decimals, this still shows three digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,34 @@ def scale_of(column: Column, values: Sequence[object]) -> Scale:
     unit = "share" if is_share(column) else column.unit
     grouped = column.role is Role.MEASURE
     scale = _pick(unit, max(map(abs, numbers), default=0)) if unit in _LADDERS else Scale(unit, grouped=grouped)
+    return _whole(scale, numbers)
+
+
+def scales_of(columns: Sequence[tuple[Column, Sequence[object]]]) -> list[Scale]:
+    """The scale of each column of a table: columns of a unit share one, so that a row reads at a glance.
+
+    A column keeps a smaller one of its own where its largest value would show as less than 0.1 in the shared one.
+    """
+    own = [scale_of(column, values) for column, values in columns]
+    largest: dict[str, Scale] = {}
+    for (column, _), scale in zip(columns, own, strict=True):
+        known = largest.get(column.unit, scale)
+        largest[column.unit] = max(known, scale, key=lambda s: s.divisor)
+    return [
+        _shared(scale, largest[column.unit], values) if column.unit in _LADDERS else scale
+        for (column, values), scale in zip(columns, own, strict=True)
+    ]
+
+
+def _shared(own: Scale, wanted: Scale, values: Sequence[object]) -> Scale:
+    if own.divisor == wanted.divisor:
+        return own
+    most = max((abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)), default=0)
+    return wanted if most == 0 or most >= _LEAST_SHARED * wanted.divisor else own
+
+
+def _whole(scale: Scale, numbers: Sequence[float]) -> Scale:
+    """Without decimals where none of the numbers has any."""
     if scale.decimals is None and all(v == int(v) for v in numbers):
         return replace(scale, decimals=0)
     return scale

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.render.figure import scaled
+from xsp_analyze.render.figure import in_scale
 from xsp_analyze.render.shown import clean, heading, unknown_columns
+from xsp_analyze.render.units import scales_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +89,7 @@ def table(
     return {
         "type": "tree" if tree else "table",
         "name": result.analysis.title,
-        "columns": [_column(c, result) for c in shown],
+        "columns": _columns(shown, result),
         "values": [_values(c, result) for c in shown],
         "sort": sort,
         "bar": bar,
@@ -96,13 +97,17 @@ def table(
     }
 
 
-def _column(column: Column, result: Result) -> dict[str, Any]:
-    is_number = result.table.schema[column.name].is_numeric()
-    about = {"key": column.name, "heading": heading(column), "doc": column.doc, "number": is_number}
-    if not is_number:
-        return about
-    grouped = str(column.role) == "measure"
-    return {**about, "grouped": grouped, **scaled(column, result.table[column.name].to_list())}
+def _columns(shown: Sequence[Column], result: Result) -> list[dict[str, Any]]:
+    """What the page needs to draw each column; those of a unit are shown in one scale."""
+    numbers = [c for c in shown if result.table.schema[c.name].is_numeric()]
+    scales = scales_of([(c, result.table[c.name].to_list()) for c in numbers])
+    drawn = {
+        c.name: {"grouped": str(c.role) == "measure", **in_scale(c, s)} for c, s in zip(numbers, scales, strict=True)
+    }
+    return [
+        {"key": c.name, "heading": heading(c), "doc": c.doc, "number": c.name in drawn, **drawn.get(c.name, {})}
+        for c in shown
+    ]
 
 
 def _values(column: Column, result: Result) -> list[object]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.roles import roles_of
 from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:
@@ -37,14 +38,18 @@ class LaunchPaths:
 def launch_paths(trace: Trace) -> LaunchPaths:
     """Layers come from the activity's `layer_id`, so that backward work stands with its forward layer.
 
+    Of a profile, the activities are those of the runs that kernels are taken from.
     Operators are those between the activity and the first layer above it, on whichever thread launched it.
     """
-    spans = trace.frame("spans").select("parent_id", "level", "kind", "name", "duration_ns", "layer_id", "attribution")
+    spans = trace.frame("spans").select(
+        "parent_id", "run_id", "level", "kind", "name", "duration_ns", "layer_id", "attribution"
+    )
     parent = _numbers(spans["parent_id"])
     name_codes, names = _coded(_names(trace, spans))
     is_layer = _layer_spans(trace, spans.height)
     is_operator = (spans["level"].cast(pl.String) == str(Level.OPERATOR)).to_numpy()
-    work = np.flatnonzero(spans["attribution"].is_not_null().to_numpy())
+    counts = spans["attribution"].is_not_null() & spans["run_id"].is_in(list(roles_of(trace).kernels))
+    work = np.flatnonzero(counts.to_numpy())
     above = _climb(_numbers(spans["layer_id"])[work], parent, is_layer, stop=None)
     operators = _climb(parent[work], parent, is_operator, stop=is_layer)
     device = spans[work]

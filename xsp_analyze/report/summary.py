@@ -1,4 +1,8 @@
-"""What a trace holds, in a few numbers: for `xsp info` and the head of the report."""
+"""What a trace holds, in a few numbers: for `xsp info` and the head of the report.
+
+Of a profile, whose runs are of the same work, device work is that of the kernels run and layers are the layers run's;
+spans are counted as they are stored.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.roles import Roles, roles_of
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ class Summary:
     """Counts and extents of a trace; times in ns, null where the trace has nothing of the kind."""
 
     runs: Sequence[Mapping[str, Any]]
+    roles: Roles
     counts: Mapping[str, int]  # spans per level, outermost first
     steps: Sequence[int]
     layer_count: int
@@ -56,25 +62,36 @@ class Summary:
     @property
     def layer_sources(self) -> Sequence[str]:
         """What the layers were taken from, over all runs."""
-        return sorted({str(run["layer_source"]) for run in self.runs if run["layer_source"]})
+        runs = (run for run in self.runs if not self.roles.leveled or run["run_id"] in self.roles.layers)
+        return sorted({str(run["layer_source"]) for run in runs if run["layer_source"]})
 
 
 def summarise(trace: Trace) -> Summary:
     """Reads the trace once over, a few columns at a time."""
+    roles = roles_of(trace)
     spans = trace.scan("spans")
+    device = _of_runs(spans.filter(pl.col("attribution").is_not_null()), roles, roles.kernels)
     layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
+    if roles.leveled:
+        layers = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
     return Summary(
         runs=trace.frame("runs").to_dicts(),
+        roles=roles,
         counts=_counts(spans),
         steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),
         layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
         layer_call_count=layers.select(pl.len()).collect().item(),
-        devices=_devices(trace),
-        window_ns=_extent(spans),
-        device_window_ns=_extent(spans.filter(pl.col("attribution").is_not_null())),
-        attributed=_attributed(spans),
+        devices=_devices(trace, device),
+        window_ns=_extent(_of_runs(spans, roles, roles.kernels)),
+        device_window_ns=_extent(device),
+        attributed=_attributed(device),
         findings=trace.frame("ledger").to_dicts(),
     )
+
+
+def _of_runs(spans: pl.LazyFrame, roles: Roles, runs: Sequence[int]) -> pl.LazyFrame:
+    """The spans of these runs where runs have roles; of a plain trace all."""
+    return spans.filter(pl.col("run_id").is_in(list(runs))) if roles.leveled else spans
 
 
 def _counts(spans: pl.LazyFrame) -> dict[str, int]:
@@ -89,10 +106,9 @@ def _extent(spans: pl.LazyFrame) -> int | None:
     return extent
 
 
-def _attributed(spans: pl.LazyFrame) -> list[AttributedTime]:
+def _attributed(device: pl.LazyFrame) -> list[AttributedTime]:
     rows = (
-        spans.filter(pl.col("attribution").is_not_null())
-        .group_by(pl.col("attribution").cast(pl.String))
+        device.group_by(pl.col("attribution").cast(pl.String))
         .agg(pl.len(), pl.col("duration_ns").sum())
         .collect()
         .iter_rows()
@@ -101,14 +117,9 @@ def _attributed(spans: pl.LazyFrame) -> list[AttributedTime]:
     return [found[a] for a in Attribution if a in found]
 
 
-def _devices(trace: Trace) -> list[Mapping[str, Any]]:
-    """One entry a device that is described or did work, named where the trace names it."""
-    worked = (
-        trace.scan("spans")
-        .filter(pl.col("attribution").is_not_null())
-        .group_by("run_id", "device_id")
-        .agg(pl.len().alias("activities"), pl.col("duration_ns").sum())
-    )
+def _devices(trace: Trace, device: pl.LazyFrame) -> list[Mapping[str, Any]]:
+    """One entry a device that did work, named where the trace names it."""
+    worked = device.group_by("run_id", "device_id").agg(pl.len().alias("activities"), pl.col("duration_ns").sum())
     described = (
         trace.scan("devices")
         .unique(["run_id", "device_id"], keep="first", maintain_order=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.nsys.sources import copies
-from xsp_analyze.analyses.nsys.statistics import integer, name_column
+from xsp_analyze.analyses.nsys.statistics import deviation, integer, name_column
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def table(trace: Trace) -> pl.LazyFrame:
             size.median().alias("median_bytes"),
             size.min().alias("min_bytes"),
             size.max().alias("max_bytes"),
-            size.std().fill_null(0.0).alias("std_bytes"),
+            deviation(size).alias("std_bytes"),
         )
     )
     return found.sort(-pl.col("total_bytes"), "operation")

@@ -35,7 +35,7 @@ def projected(trace: Trace) -> pl.DataFrame:
 
     Columns as in PROJECTION; start_ns and end_ns are the range's own, null in the row for launches in none.
     """
-    work = trace.scan("spans").filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
+    work = sources.work_spans(trace).filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
     launches = sources.launches(trace, work).select(
         *THREAD,
         "correlation_id",

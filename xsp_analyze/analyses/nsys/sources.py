@@ -1,4 +1,7 @@
-"""Rows of a trace as the reports of nsys take them: kernels, copies, API calls, ranges and launches."""
+"""Rows of a trace as the reports of nsys take them: kernels, copies, API calls, ranges and launches.
+
+Of a profile, whose runs are of the same work, those of the runs that kernels are taken from.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,27 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.roles import roles_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["api_calls", "copies", "kernels", "launches", "printed_api_name", "ranges"]
+__all__ = ["api_calls", "copies", "kernels", "launches", "printed_api_name", "ranges", "work_spans"]
 
 _LAUNCH = ("run_id", "process_id", "correlation_id")
 
 
 def _spans(trace: Trace) -> pl.LazyFrame:
     words = ("level", "kind", "name")
-    return trace.scan("spans").with_columns(pl.col(words).cast(pl.String))
+    return work_spans(trace).with_columns(pl.col(words).cast(pl.String))
+
+
+def work_spans(trace: Trace) -> pl.LazyFrame:
+    """The rows of `spans` that a report is made from."""
+    roles = roles_of(trace)
+    spans = trace.scan("spans")
+    return spans.filter(pl.col("run_id").is_in(list(roles.kernels))) if roles.leveled else spans
 
 
 def kernels(trace: Trace) -> pl.LazyFrame:
@@ -73,7 +84,7 @@ def ranges(trace: Trace) -> pl.LazyFrame:
     named = pl.when(pl.col("domain").is_null()).then("text").otherwise(pl.col("domain") + ":" + pl.col("text"))
     end = pl.col("start_ns") + pl.col("duration_ns")
     last = pl.max_horizontal(pl.col("start_ns").max(), end.max()).over("run_id")
-    spans = trace.scan("spans").select("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
+    spans = work_spans(trace).select("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
     return details.join(spans, on="span_id", maintain_order="left").select(
         "run_id",
         "process_id",
