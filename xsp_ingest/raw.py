@@ -93,6 +93,13 @@ _ALLOCATIONS: Mapping[str, pl.DataType] = {  # one row a change of memory in use
     "allocated_bytes": _I,  # in use afterwards
     "reserved_bytes": _I,
 }
+_COUNTERS: Mapping[str, pl.DataType] = {  # samples over time, named and in units as in the model
+    "time_ns": _I,
+    "counter": _W,
+    "device_id": _I,  # null: the host
+    "value": pl.Float64(),
+    "unit": _W,
+}
 _GRAPH_NODES: Mapping[str, pl.DataType] = {  # where a graph's node was captured
     "process_id": _I,
     "thread_id": _I,
@@ -138,6 +145,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,
+    "counters": _COUNTERS,
     "graph_nodes": _GRAPH_NODES,
     "devices": _DEVICES,
     "peaks": _PEAKS,

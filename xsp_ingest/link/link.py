@@ -198,3 +198,7 @@ def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> 
         value_name="value",
     ).drop_nulls("value")
     builder.add("counters", series.with_columns(pl.lit("byte").alias("unit")))
+    sampled = raw.tables["counters"].with_columns(
+        pl.col("time_ns") - zero.origin_ns, pl.lit(run, pl.Int64).alias("run_id")
+    )
+    builder.add("counters", sampled)

@@ -14,7 +14,7 @@ from xsp_model import Finding, Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_ingest.nsys_sqlite.database import Database
+    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["activities"]
 
@@ -34,7 +34,7 @@ _LAUNCH = {
 _GRAPH = ("graphId", "graphNodeId")
 
 
-def activities(database: Database) -> Iterator[Part]:
+def activities(database: Tables) -> Iterator[Part]:
     """One part for each table of device work that the file has."""
     yield _kernels(database)
     yield _memcpy(database)
@@ -42,7 +42,7 @@ def activities(database: Database) -> Iterator[Part]:
     yield _graph_traces(database)
 
 
-def _kernels(database: Database) -> Part:
+def _kernels(database: Tables) -> Part:
     rows, findings = _read(database, "KERNEL", (*_NAMES, *_LAUNCH, *_GRAPH))
     ids = rows.select(pl.coalesce(_NAMES).alias("name"))["name"]
     names = database.strings.of(ids).fill_null("[unnamed kernel]")
@@ -62,7 +62,7 @@ def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
     return known["graphId"].alias("graph_id"), known["graphNodeId"].alias("graph_node_id")
 
 
-def _memcpy(database: Database) -> Part:
+def _memcpy(database: Tables) -> Part:
     rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"))
     kind = word(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
     details = rows.select(
@@ -76,7 +76,7 @@ def _memcpy(database: Database) -> Part:
     return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
 
 
-def _memset(database: Database) -> Part:
+def _memset(database: Tables) -> Part:
     rows, findings = _read(database, "MEMSET", ("bytes", "memKind"))
     where = word(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
     details = rows.select("row", "bytes", where.alias("destination_kind"))
@@ -84,7 +84,7 @@ def _memset(database: Database) -> Part:
     return Part({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
 
 
-def _graph_traces(database: Database) -> Part:
+def _graph_traces(database: Tables) -> Part:
     """Replays that were recorded whole: the kernels inside them are not in the file."""
     rows, findings = _read(database, "GRAPH_TRACE", ("graphId",))
     name = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
@@ -92,7 +92,7 @@ def _graph_traces(database: Database) -> Part:
     return Part({"spans": _spans(named, Kind.GRAPH)}, findings)
 
 
-def _read(database: Database, which: str, columns: Sequence[str]) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
     """The activities of one table, each once, `row` numbering them, with `duration_ns` that is never negative."""
     table = f"CUPTI_ACTIVITY_KIND_{which}"
     rows = database.integers(table, (*_COMMON, *columns))
@@ -119,18 +119,17 @@ def _read(database: Database, which: str, columns: Sequence[str]) -> tuple[pl.Da
     return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in found if f.count)
 
 
-def _repeated(database: Database, table: str, rows: pl.DataFrame) -> list[int]:
+def _repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
     """Row ids of activities that equal an earlier one in every column of the file."""
     # Work on one device seldom starts twice in a nanosecond: few rows are left to look at in full.
     together = rows.filter(pl.col("start").is_duplicated())
     suspects = together.filter(pl.struct("start", "end", "deviceId", "streamId", "correlationId").is_duplicated())
     if suspects.is_empty():
         return []
-    chosen = ", ".join(str(i) for i in suspects["rowid"])
     seen: set[tuple[object, ...]] = set()
     repeated: list[int] = []
-    where = f"WHERE rowid IN ({chosen})"
-    for suspect, values in zip(suspects["rowid"], database.select(table, ("*",), where), strict=True):
+    rowids = suspects["rowid"].to_list()
+    for suspect, values in zip(rowids, database.whole_rows(table, rowids), strict=True):
         if values in seen:
             repeated.append(suspect)
         seen.add(values)

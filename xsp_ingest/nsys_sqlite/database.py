@@ -13,19 +13,18 @@ from urllib.parse import quote
 
 import adbc_driver_manager
 import adbc_driver_sqlite.dbapi
-import numpy as np
 import polars as pl
-import pyarrow as pa
 
+from xsp_ingest.nsys_sqlite.tables import decoded, interned
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from xsp_model.arrays import Ints
+    from xsp_ingest.nsys_sqlite.tables import Among, Strings
 
-__all__ = ["MAGIC", "Database", "Strings", "check_header", "table_names"]
+__all__ = ["MAGIC", "Database", "check_header", "table_names"]
 
 MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -47,6 +46,14 @@ def check_header(path: Path) -> None:
     page = 65536 if size == 1 else size
     if changed == valid_for and path.stat().st_size < page * pages:
         raise XspError("the SQLite database is truncated", path=path, advice=_DAMAGED)
+    for suffix in ("-journal", "-wal"):
+        beside = path.with_name(path.name + suffix)
+        if beside.is_file() and beside.stat().st_size:
+            raise XspError(
+                f"the SQLite database is being written, or its writer was interrupted ({beside.name} lies beside it)",
+                path=path,
+                advice="Wait for the export to end, or export again",
+            )
 
 
 def _uri(path: Path) -> str:
@@ -55,9 +62,12 @@ def _uri(path: Path) -> str:
 
 
 def table_names(path: Path) -> frozenset[str]:
-    """The tables and views of a SQLite file; XspError where it is none or is damaged."""
+    """The plain tables of a SQLite file, no views (which would run); XspError where it is none or is damaged."""
     with _damage(path), closing(sqlite3.connect(_uri(path), uri=True)) as connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
+        # A virtual table runs code as well.
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        found = connection.execute(query).fetchall()
     return frozenset(name for (name,) in found)
 
 
@@ -69,27 +79,6 @@ def _damage(path: Path) -> Iterator[None]:
         raise XspError(f"the SQLite database is damaged ({error})", path=path, advice=_DAMAGED) from error
 
 
-@dataclass(frozen=True)
-class Strings:
-    """The file's interned strings: names by the ids that other tables hold."""
-
-    ids: Ints  # sorted
-    values: pl.Series
-
-    def of(self, ids: pl.Series) -> pl.Series:
-        """The strings of these ids as a Categorical; null where the id is null or the file has no such string."""
-        if not len(self.ids):
-            return pl.Series(ids.name, [None] * len(ids), dtype=pl.Categorical)
-        wanted = ids.fill_null(-1).to_numpy()
-        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
-        lost = (self.ids[place] != wanted) | ids.is_null().to_numpy()
-        used, codes = np.unique(place, return_inverse=True)
-        coded = pa.DictionaryArray.from_arrays(
-            pa.array(codes.astype(np.int32), mask=lost), self.values[used].to_arrow().cast(pa.string())
-        )
-        return pl.Series(ids.name, coded).cast(pl.Categorical)
-
-
 @dataclass
 class Database:
     """One file; `unreadable_texts` counts the texts that were not UTF-8 and had bytes replaced."""
@@ -98,18 +87,27 @@ class Database:
     tables: frozenset[str]
     unreadable_texts: int = field(default=0, init=False)
 
+    @property
+    def total_bytes(self) -> int:
+        """Its size on disk."""
+        return self.path.stat().st_size
+
     def columns(self, table: str) -> frozenset[str]:
         """The columns of a table; none where the file lacks it."""
+        if table not in self.tables:
+            return frozenset()
         return frozenset(str(name) for (name,) in self._plain(f"SELECT name FROM pragma_table_info('{table}')"))
 
-    def select(self, table: str, columns: Sequence[str], where: str = "") -> list[tuple[object, ...]]:
-        """Rows of a table, values as they are stored; for few rows. The columns must be there."""
-        listed = ", ".join(columns)
-        return self._plain(f'SELECT {listed} FROM "{table}" {where} ORDER BY rowid')
+    def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
+        """These rows with every column, values as they are stored, in order of rowid; for few rows."""
+        chosen = ", ".join(str(int(i)) for i in rowids)
+        return self._plain(f'SELECT * FROM "{table}" WHERE rowid IN ({chosen}) ORDER BY rowid')
 
-    def count(self, table: str, where: str = "") -> int:
-        """Number of rows."""
-        ((count,),) = self._plain(f'SELECT count(*) FROM "{table}" {where}')
+    def count(self, table: str, where: Among | None = None) -> int:
+        """Number of rows; 0 where the file lacks the table."""
+        if table not in self.tables:
+            return 0
+        ((count,),) = self._plain(f'SELECT count(*) FROM "{table}" {_clause(where)}')
         return int(str(count))
 
     def _plain(self, query: str) -> list[tuple[object, ...]]:
@@ -117,7 +115,7 @@ class Database:
             connection.text_factory = self._decode
             return connection.execute(query).fetchall()
 
-    def integers(self, table: str, columns: Sequence[str], *, where: str = "") -> pl.DataFrame:
+    def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
         """Integer columns of a table with its rowid; those that the file lacks are null, a missing table is empty."""
         present = [c for c in columns if c in self.columns(table)]
         absent = {c: pl.lit(None, dtype=pl.Int64).alias(c) for c in columns if c not in present}
@@ -125,25 +123,29 @@ class Database:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
         # The affinity of the columns is INTEGER; the cast is for what was stored against it, and keeps 64 bits exact.
         listed = ", ".join(f'CAST("{c}" AS INTEGER) AS "{c}"' for c in present)
-        found = self._bulk(f'SELECT rowid AS "rowid", {listed} FROM "{table}" {where} ORDER BY rowid')
+        found = self._bulk(f'SELECT rowid AS "rowid", {listed} FROM "{table}" {_clause(where)} ORDER BY rowid')
         return found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
 
-    def texts(self, table: str, column: str, *, where: str = "") -> pl.Series:
+    def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
         if column not in self.columns(table):
             return pl.Series(column, [None] * self.count(table, where), dtype=pl.String)
-        query = f'SELECT CAST("{column}" AS BLOB) AS "{column}" FROM "{table}" {where} ORDER BY rowid'
+        query = f'SELECT CAST("{column}" AS BLOB) AS "{column}" FROM "{table}" {_clause(where)} ORDER BY rowid'
         return self._decoded(self._bulk(query)[column])
 
     @cached_property
     def strings(self) -> Strings:
         """The table StringIds."""
-        ids = self.integers("StringIds", ["id"])
-        if ids.is_empty():
-            return Strings(np.empty(0, dtype=np.int64), pl.Series(dtype=pl.String))
-        both = ids.with_columns(self.texts("StringIds", "value")).drop_nulls("id").unique("id", keep="first")
-        both = both.sort("id")
-        return Strings(both["id"].to_numpy(), both["value"].fill_null(""))
+        return interned(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
+
+    def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
+        if column not in self.columns(table):
+            return pl.Series(column, [None] * self.count(table, where), dtype=pl.Float64)
+        # IIF, as a cast would make 0 of a text.
+        number = f"IIF(typeof(\"{column}\") IN ('integer', 'real'), CAST(\"{column}\" AS REAL), NULL)"
+        query = f'SELECT {number} AS "{column}" FROM "{table}" {_clause(where)} ORDER BY rowid'
+        return self._bulk(query)[column].cast(pl.Float64)
 
     def _bulk(self, query: str) -> pl.DataFrame:
         with _damage(self.path):
@@ -173,12 +175,9 @@ class Database:
         return pl.DataFrame({name: [row[i] for row in rows] for i, name in enumerate(names)}, strict=False)
 
     def _decoded(self, raw: pl.Series) -> pl.Series:
-        if raw.dtype != pl.Binary:
-            return raw.cast(pl.String)
-        try:
-            return raw.cast(pl.String)
-        except pl.exceptions.PolarsError:
-            return pl.Series(raw.name, [None if v is None else self._decode(v) for v in raw], dtype=pl.String)
+        texts, foreign = decoded(raw)
+        self.unreadable_texts += foreign
+        return texts
 
     def _decode(self, raw: bytes) -> str:
         try:
@@ -186,3 +185,9 @@ class Database:
         except UnicodeDecodeError:
             self.unreadable_texts += 1
             return raw.decode(errors="replace")
+
+
+def _clause(where: Among | None) -> str:
+    if where is None:
+        return ""
+    return f'WHERE "{where.column}" IN ({", ".join(str(int(value)) for value in where.values)})'

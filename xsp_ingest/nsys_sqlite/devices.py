@@ -10,7 +10,7 @@ from xsp_ingest.nsys_sqlite.rows import Part
 from xsp_model.peaks import FP32_LANES
 
 if TYPE_CHECKING:
-    from xsp_ingest.nsys_sqlite.database import Database
+    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["devices"]
 
@@ -18,7 +18,7 @@ _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _GPU = ("id", "totalMemory", "memoryBandwidth", "clockRate", "smCount", "cuDevice", "computeMajor", "computeMinor")
 
 
-def devices(database: Database) -> Part:
+def devices(database: Tables) -> Part:
     """One row a device as the program numbers it; a process that sees a subset of the GPUs has rows of its own."""
     gpus = database.integers("TARGET_INFO_GPU", _GPU)
     if gpus.is_empty():
@@ -27,7 +27,7 @@ def devices(database: Database) -> Part:
     return Part({"devices": _numbered(database, gpus).select(*_columns())})
 
 
-def _numbered(database: Database, gpus: pl.DataFrame) -> pl.DataFrame:
+def _numbered(database: Tables, gpus: pl.DataFrame) -> pl.DataFrame:
     """Adds `device_id` (the CUDA ordinal) and `process_id`."""
     seen = database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
     seen = seen.drop_nulls(["gpuId", "cudaId"]).unique(["cudaId", "pid"], keep="first", maintain_order=True)

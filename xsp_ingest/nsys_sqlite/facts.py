@@ -6,13 +6,15 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from xsp_ingest.nsys_sqlite.messages import own_rank
+from xsp_ingest.nsys_sqlite.tables import Among
 from xsp_ingest.raw import RunFacts
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.nsys_sqlite.database import Database
+    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["META_TABLES", "complaints", "run_facts", "session_ns"]
 
@@ -45,42 +47,45 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 _OTHER = ("a warning or error of another kind", "Look at the diagnostics view of Nsight Systems")
 
 
-def run_facts(database: Database) -> RunFacts:
+def run_facts(database: Tables) -> RunFacts:
     """Profiler, its version, and Unix time at the file's time 0."""
     version = _meta(database).get("EXPORT_PRODUCT_VERSION", "")
     sound = re.fullmatch(r"[\w.+-]{1,40}", version)
     return RunFacts(
         profiler=f"Nsight Systems {version}" if sound else "Nsight Systems",
+        rank=own_rank(database),
         epoch_ns=_single(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
-        source_bytes=database.path.stat().st_size,
+        source_bytes=database.total_bytes,
     )
 
 
-def session_ns(database: Database) -> int | None:
+def session_ns(database: Tables) -> int | None:
     """How long the capture lasted, where the file says."""
     return max(database.integers("ANALYSIS_DETAILS", ("duration",))["duration"].drop_nulls(), default=0) or None
 
 
-def _meta(database: Database) -> dict[str, str]:
+def _meta(database: Tables) -> dict[str, str]:
     for table in META_TABLES:
         if {"name", "value"} <= database.columns(table):
+            rows = zip(database.texts(table, "name"), database.texts(table, "value"), strict=True)
             # Two names, not the table: it tells of users and hosts too.
-            rows = database.select(table, ("name", "value"), "WHERE name LIKE 'EXPORT_PRODUCT_%'")
-            return {str(name): str(value) for name, value in rows}
+            return {name: value or "" for name, value in rows if name and name.startswith("EXPORT_PRODUCT_")}
     return {}
 
 
-def _single(database: Database, table: str, column: str) -> int | None:
+def _single(database: Tables, table: str, column: str) -> int | None:
     found = database.integers(table, (column,))[column].drop_nulls()
     return int(found[0]) if len(found) else None
 
 
-def complaints(database: Database) -> Iterator[Finding]:
+def complaints(database: Tables) -> Iterator[Finding]:
     """Warnings and errors among the profiler's diagnostics, each kind once with its count."""
     if not {"severity", "text"} <= database.columns("DIAGNOSTIC_EVENT"):
         return
-    rows = database.select("DIAGNOSTIC_EVENT", ("severity", "text"), f"WHERE severity IN ({_WARNING}, {_ERROR})")
-    counts = Counter((severity, *_meaning(str(text))) for severity, text in rows)
+    bad_ones = Among("severity", (_WARNING, _ERROR))
+    severities = database.integers("DIAGNOSTIC_EVENT", ("severity",), where=bad_ones)["severity"]
+    texts = database.texts("DIAGNOSTIC_EVENT", "text", where=bad_ones)
+    counts = Counter((severity, *_meaning(str(text))) for severity, text in zip(severities, texts, strict=True))
     for (severity, meaning, advice), count in sorted(counts.items(), key=str):
         bad = Severity.ERROR if severity == _ERROR else Severity.WARNING
         yield Finding("profiler_diagnostic", f"The profiler reported: {meaning}", count, bad, advice=advice)

@@ -14,7 +14,7 @@ from xsp_model import Finding, Kind, Level, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.nsys_sqlite.database import Database
+    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["closed_duration", "host_calls", "host_findings"]
 
@@ -26,7 +26,7 @@ _NODES = ("start", "globalTid", "graphNodeId", "originalGraphNodeId")
 _NODE_TABLES = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
 
 
-def host_calls(database: Database) -> Iterator[Part]:
+def host_calls(database: Tables) -> Iterator[Part]:
     """One part for each table of the host's doings that the file has."""
     yield _calls(database, "CUPTI_ACTIVITY_KIND_RUNTIME", Level.RUNTIME)
     for table in _LIBRARIES:
@@ -53,7 +53,7 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
     return tuple(f for f in found if f.count)
 
 
-def _calls(database: Database, table: str, level: Level) -> Part:
+def _calls(database: Tables, table: str, level: Level) -> Part:
     rows = database.integers(table, _CALLS)
     findings = host_findings(rows, table)
     rows = _numbered(rows)
@@ -77,7 +77,7 @@ def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     return placed.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
 
 
-def _waits(database: Database) -> Part:
+def _waits(database: Tables) -> Part:
     rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _WAITS)
     findings = host_findings(rows, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
     spans = _numbered(rows).select(
@@ -97,7 +97,7 @@ def _waits(database: Database) -> Part:
     return Part({"spans": spans}, findings)
 
 
-def _graph_nodes(database: Database) -> Part:
+def _graph_nodes(database: Tables) -> Part:
     """Where graph nodes were made; nsys 2022 and 2023 give the table of nodes the name of that of graphs."""
     for table in _NODE_TABLES:
         if "graphNodeId" in database.columns(table):

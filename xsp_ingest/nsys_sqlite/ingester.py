@@ -5,21 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.nsys_sqlite.activities import activities
 from xsp_ingest.nsys_sqlite.database import MAGIC, Database, check_header, table_names
-from xsp_ingest.nsys_sqlite.devices import devices
-from xsp_ingest.nsys_sqlite.facts import META_TABLES, complaints, run_facts, session_ns
-from xsp_ingest.nsys_sqlite.host import host_calls
-from xsp_ingest.nsys_sqlite.nvtx import nvtx_ranges
-from xsp_ingest.nsys_sqlite.rows import join, without_absurd
-from xsp_ingest.raw import RawTrace
-from xsp_model import Finding, Severity, XspError
+from xsp_ingest.nsys_sqlite.facts import META_TABLES
+from xsp_ingest.nsys_sqlite.read import read_tables
+from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
 
 __all__ = ["NsysSqlite"]
 
@@ -43,12 +38,7 @@ class NsysSqlite:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is no SQLite database, damaged, or not Nsight's."""
-        database = Database(path, _nsight_tables(path))
-        parts = (*activities(database), *host_calls(database), nvtx_ranges(database, options), devices(database))
-        tables, findings = join(parts)
-        tables["spans"], absurd = without_absurd(tables["spans"], session_ns(database))
-        findings = (*findings, *absurd, *complaints(database), *_left_out(database))
-        return RawTrace(tables, run_facts(database), findings)
+        return read_tables(Database(path, _nsight_tables(path)), options)
 
 
 def _nsight_tables(path: Path) -> frozenset[str]:
@@ -61,19 +51,3 @@ def _nsight_tables(path: Path) -> frozenset[str]:
             advice="Export a .nsys-rep file with `nsys export --type sqlite`",
         )
     return tables
-
-
-def _left_out(database: Database) -> Iterator[Finding]:
-    if database.unreadable_texts:
-        yield Finding(
-            "not_utf8",
-            "Texts that are not UTF-8; their foreign bytes show as U+FFFD",
-            database.unreadable_texts,
-            Severity.INFO,
-        )
-    if "CUPTI_ACTIVITY_KIND_KERNEL" not in database.tables:
-        yield Finding(
-            "no_kernel_table",
-            "The file has no table of kernels: no kernel was recorded, or CUDA was not traced",
-            advice="Capture with `nsys profile --trace=cuda,nvtx`",
-        )

@@ -11,11 +11,12 @@ from xsp_ingest.nsys_sqlite.enums import RANGE_STYLES
 from xsp_ingest.nsys_sqlite.host import closed_duration, host_findings
 from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
 from xsp_ingest.nsys_sqlite.rows import Part, word
+from xsp_ingest.nsys_sqlite.tables import Among
 from xsp_model import Finding, Level, Severity
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
-    from xsp_ingest.nsys_sqlite.database import Database
+    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["nvtx_ranges"]
 
@@ -26,10 +27,9 @@ _DOMAIN_CREATE = 75
 _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass, only that there was one
 
 
-def nvtx_ranges(database: Database, options: Options) -> Part:
+def nvtx_ranges(database: Tables, options: Options) -> Part:
     """All ranges of the file, nothing where it has none."""
-    styles = ", ".join(str(code) for code in RANGE_STYLES)
-    which = f"WHERE eventType IN ({styles})"
+    which = Among("eventType", tuple(RANGE_STYLES)) if "eventType" in database.columns(_TABLE) else None
     found = database.integers(_TABLE, _COLUMNS, where=which)
     findings = (*host_findings(found, _TABLE), *_marks(database), _unclosed(found))
     found = found.with_columns(_texts(database, found, which)).filter(pl.col("start").is_not_null())
@@ -47,7 +47,7 @@ def nvtx_ranges(database: Database, options: Options) -> Part:
     return Part(tables, tuple(f for f in findings if f.count))
 
 
-def _texts(database: Database, found: pl.DataFrame, which: str) -> pl.Series:
+def _texts(database: Tables, found: pl.DataFrame, which: Among | None) -> pl.Series:
     """The text of each range: the registered string, else the one in place, else null."""
     if found.is_empty():
         return pl.Series("text", [], dtype=pl.String)
@@ -58,11 +58,12 @@ def _texts(database: Database, found: pl.DataFrame, which: str) -> pl.Series:
     return pl.select(pl.coalesce(registered, own).alias("text")).to_series()
 
 
-def _with_domains(database: Database, found: pl.DataFrame) -> pl.DataFrame:
+def _with_domains(database: Tables, found: pl.DataFrame) -> pl.DataFrame:
     """Adds `domain`; a domain's number holds within its process."""
-    which = f"WHERE eventType = {_DOMAIN_CREATE}"
-    made = database.integers(_TABLE, ("start", "domainId", "globalTid", "textId"), where=which)
-    if made.is_empty():
+    which = Among("eventType", (_DOMAIN_CREATE,))
+    known = "eventType" in database.columns(_TABLE)
+    made = database.integers(_TABLE, ("start", "domainId", "globalTid", "textId"), where=which) if known else None
+    if made is None or made.is_empty():
         return found.with_columns(pl.lit(None, dtype=pl.String).alias("domain"))
     named = made.with_columns(_texts(database, made, which)).sort("start", "rowid", nulls_last=True)
     names = named.select(
@@ -101,10 +102,10 @@ def _operators(found: pl.DataFrame) -> pl.DataFrame:
     return operators.select("row", *ranges.operator_details(pl.col("text")), backward.alias("forward_thread_id"))
 
 
-def _marks(database: Database) -> tuple[Finding, ...]:
+def _marks(database: Tables) -> tuple[Finding, ...]:
     if "eventType" not in database.columns(_TABLE):
         return ()
-    count = database.count(_TABLE, f"WHERE eventType = {_MARK}")
+    count = database.count(_TABLE, Among("eventType", (_MARK,)))
     return (Finding("nvtx_marks_skipped", "NVTX marks, which have no duration, are not spans", count, Severity.INFO),)
 
 

@@ -1,0 +1,63 @@
+"""How long the capture was, and where the profiler's own work held the program up: counters that recipes ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.nsys_sqlite.facts import session_ns
+from xsp_ingest.nsys_sqlite.identifiers import process_of
+from xsp_ingest.nsys_sqlite.rows import Part
+from xsp_model import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xsp_ingest.nsys_sqlite.tables import Tables
+
+__all__ = ["capture"]
+
+_OVERHEADS = ("CUDA profiling data flush overhead", "CUDA profiling stop overhead", "CUDA profiling overhead")
+_NS = pl.lit("ns").alias("unit")
+
+
+def capture(export: Tables, parts: Sequence[Part]) -> Iterator[Part]:
+    """`capture_duration_ns` once, and `cuda_profiling_overhead_ns` for each stretch and device of its process."""
+    spans = [part.tables["spans"] for part in parts if "spans" in part.tables]
+    first = min((start for frame in spans if (start := frame["start_ns"].min()) is not None), default=None)
+    duration = session_ns(export)
+    if first is None:
+        return
+    if duration is not None:
+        # At the first span: the trace's time begins there.
+        values = {"time_ns": [first], "value": [float(duration)], "counter": ["capture_duration_ns"]}
+        yield Part({"counters": pl.DataFrame(values).with_columns(_NS)})
+    yield _overheads(export, spans)
+
+
+def _overheads(export: Tables, spans: Sequence[pl.DataFrame]) -> Part:
+    rows = export.integers("PROFILER_OVERHEAD", ("start", "end", "globalTid", "nameId"))
+    ids = [found for name in _OVERHEADS if (found := export.strings.id_of(name)) is not None]
+    rows = rows.filter(pl.col("nameId").is_in(ids), pl.col("end") >= pl.col("start"))
+    rows = rows.with_columns(process_of(pl.col("globalTid")).alias("process_id"))
+    # One thread's overhead holds up every device of its process.
+    counted = rows.join(_used(spans), on="process_id", maintain_order="left_right").select(
+        pl.col("start").alias("time_ns"),
+        pl.lit("cuda_profiling_overhead_ns").alias("counter"),
+        "device_id",
+        (pl.col("end") - pl.col("start")).cast(pl.Float64).alias("value"),
+        _NS,
+    )
+    return Part({"counters": counted})
+
+
+def _used(spans: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The devices that each process used."""
+    nothing = pl.DataFrame(schema={"process_id": pl.Int64, "device_id": pl.Int64})
+    work = [
+        frame.filter(pl.col("level").cast(pl.String) == Level.KERNEL).select("process_id", "device_id")
+        for frame in spans
+        if "device_id" in frame.columns
+    ]
+    return pl.concat([nothing, *work]).drop_nulls().unique().sort("process_id", "device_id")

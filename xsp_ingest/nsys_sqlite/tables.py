@@ -1,0 +1,113 @@
+"""Nsight's tables as the reader asks for them, whatever kind of export holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_model.arrays import Ints
+
+__all__ = ["Among", "Strings", "Tables", "decoded", "interned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """The rows whose integer column holds one of these values."""
+
+    column: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Strings:
+    """The file's interned strings: names by the ids that other tables hold."""
+
+    ids: Ints  # sorted
+    values: pl.Series
+
+    def of(self, ids: pl.Series) -> pl.Series:
+        """The strings of these ids as a Categorical; null where the id is null or the file has no such string."""
+        if not len(self.ids):
+            return pl.Series(ids.name, [None] * len(ids), dtype=pl.Categorical)
+        wanted = ids.fill_null(-1).to_numpy()
+        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        lost = (self.ids[place] != wanted) | ids.is_null().to_numpy()
+        used, codes = np.unique(place, return_inverse=True)
+        coded = pa.DictionaryArray.from_arrays(
+            pa.array(codes.astype(np.int32), mask=lost), self.values[used].to_arrow().cast(pa.string())
+        )
+        return pl.Series(ids.name, coded).cast(pl.Categorical)
+
+    def id_of(self, value: str) -> int | None:
+        """The id of this string, the first where several are the same."""
+        found = (self.values == value).arg_max() if len(self.values) else None
+        return int(self.ids[found]) if found is not None and self.values[found] == value else None
+
+
+class Tables(Protocol):
+    """One export; row numbers are those of the SQLite form, from 1."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The tables that it holds."""
+
+    @property
+    def unreadable_texts(self) -> int:
+        """Texts read so far that were not UTF-8 and had bytes replaced."""
+
+    @property
+    def strings(self) -> Strings:
+        """The table StringIds."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Its size on disk."""
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The columns of a table; none where the export lacks it."""
+
+    def count(self, table: str, where: Among | None = None) -> int:
+        """Number of rows; 0 where the export lacks the table."""
+
+    def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
+        """Integer columns of a table with its rowid; those that it lacks are null, a missing table is empty."""
+
+    def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
+
+    def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
+
+    def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
+        """These rows with every column, in order of rowid."""
+
+
+def interned(ids: pl.Series, values: pl.Series) -> Strings:
+    """Strings by their ids, the first of those with the same id."""
+    both = pl.DataFrame({"id": ids, "value": values}).drop_nulls("id").unique("id", keep="first", maintain_order=True)
+    both = both.sort("id")
+    return Strings(both["id"].to_numpy(), both["value"].fill_null(""))
+
+
+def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
+    """Bytes as text; foreign bytes show as U+FFFD, and the texts that had any are counted."""
+    if raw.dtype != pl.Binary:
+        return raw.cast(pl.String), 0
+    try:
+        return raw.cast(pl.String), 0
+    except pl.exceptions.PolarsError:
+        texts = [None if value is None else value.decode(errors="replace") for value in raw]
+        foreign = sum(1 for value, text in zip(raw, texts, strict=True) if text is not None and text.encode() != value)
+        return pl.Series(raw.name, texts, dtype=pl.String), foreign
