@@ -54,7 +54,8 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 def _write(trace: Trace, file: Sink) -> None:
     file.write(b'{"data":[')
     metrics, kernels = _metrics(trace), _launched(trace)
-    for number, run in enumerate(trace.frame("runs").iter_rows(named=True)):
+    for number, found in enumerate(trace.frame("runs").iter_rows(named=True)):
+        run = {**found, "trace_id": _trace_id(found)}
         file.write((b"," if number else b"") + _head(trace, run))
         for place, row in enumerate(rows(trace, run_id=run["run_id"], launched=kernels, logs=metrics)):
             file.write((b",\n" if place else b"\n") + msgspec.json.encode(_span(row, run)))
@@ -69,7 +70,7 @@ def _head(trace: Trace, run: Row) -> bytes:
     ]
     tags.append(_tag("devices", msgspec.json.encode(_devices(trace, run["run_id"])).decode()))
     processes = {name: {"serviceName": level, "tags": tags} for level, name in _PROCESS_OF.items()}
-    identity, written = (msgspec.json.encode(value).decode() for value in (_trace_id(run), processes))
+    identity, written = (msgspec.json.encode(value).decode() for value in (run["trace_id"], processes))
     return f'{{"traceID":{identity},"processes":{written},"spans":['.encode()
 
 
@@ -105,7 +106,7 @@ def _tag(key: str, value: object) -> dict[str, object]:
 
 
 def _span(row: Row, run: Row) -> dict[str, Any]:
-    identity = _trace_id(run)
+    identity = run["trace_id"]
     start = (run["epoch_ns"] or 0) + row["start_ns"]
     parent = row["parent_id"]
     references = [] if parent is None else [{"refType": "CHILD_OF", "traceID": identity, "spanID": _span_id(parent)}]
