@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
-from xsp_ingest.ingester import Probe, Supplement, choose, read_runs, units
+from xsp_ingest.ingester import Probe, Supplement, choose, owner_of, read_runs, units
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
@@ -79,7 +79,7 @@ def _linked(
         say(f"reading {path.name}")
         found_runs = read_runs(ingester, paths, options)
         raws += found_runs
-        sources += [Source(ingester.name, path.name, _sha256(path), path.stat().st_size)] * len(found_runs)
+        sources += [Source(ingester.name, path.name, _sha256(path), _size(path))] * len(found_runs)
     for path, ingester in found:
         if whole and isinstance(ingester, Supplement):
             say(f"reading {path.name}")
@@ -96,7 +96,8 @@ def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, I
     for path in paths:
         if path.is_dir():
             inside = _inside(path, ingesters, wanted)
-            unknown += sum(1 for f in path.iterdir() if f.is_file()) - len(inside)
+            known = {file for file, _ in inside}
+            unknown += 0 if path in known else sum(1 for f in path.iterdir() if f.is_file() and f not in known)
             found += inside
         elif path.exists():
             found.append((path, choose(path, ingesters, wanted)))
@@ -107,9 +108,15 @@ def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, I
 
 
 def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) -> list[tuple[Path, Ingester]]:
-    """The known files right inside a directory, by name."""
-    files = [path for path in sorted(directory.iterdir()) if path.is_file() and path.stat().st_size]
-    known = [(path, choose(path, ingesters, wanted)) for path in files if _claimed(path, ingesters)]
+    """The directory itself where it is one input; else the known files and such directories in it, by name."""
+    if owner := owner_of(directory, ingesters, wanted):
+        return [(directory, owner)]
+    known: list[tuple[Path, Ingester]] = []
+    for path in sorted(directory.iterdir()):
+        if path.is_dir():
+            known += [(path, whole)] if (whole := owner_of(path, ingesters, wanted)) else []
+        elif path.is_file() and path.stat().st_size and _claimed(path, ingesters):
+            known.append((path, choose(path, ingesters, wanted)))
     if not known:
         raise XspError(
             "no file of a known profiler format is in the directory",
@@ -128,8 +135,20 @@ def _claimed(path: Path, ingesters: Sequence[Ingester]) -> bool:
 
 
 def _sha256(path: Path) -> str:
+    """The digest of a file, or of a folder's files with their names."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
+    for file in _files(path):
+        if file != path:
+            digest.update(f"{file.name}\n{file.stat().st_size}\n".encode())
+        with file.open("rb") as content:
+            while chunk := content.read(_READ_BYTES):
+                digest.update(chunk)
     return digest.hexdigest()
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files(path))
+
+
+def _files(path: Path) -> Sequence[Path]:
+    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
 
     from xsp_ingest.raw import RawTrace
 
-__all__ = ["Ingester", "Options", "Probe", "SeveralFiles", "SeveralRuns", "Supplement", "choose", "read_runs", "units"]
+__all__ = [
+    "Ingester",
+    "Options",
+    "Probe",
+    "SeveralFiles",
+    "SeveralRuns",
+    "Supplement",
+    "WholeFolder",
+    "choose",
+    "owner_of",
+    "read_runs",
+    "units",
+]
 
 _HEAD_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -110,6 +122,14 @@ class Supplement(Protocol):
         """As many runs, in the same order, with what the file says of them; XspError where it is of none of them."""
 
 
+@runtime_checkable
+class WholeFolder(Protocol):
+    """What an ingester offers besides, where a folder is one input of its format, its files being parts of it."""
+
+    def sniff_folder(self, folder: Path) -> bool:
+        """Whether the folder as a whole is of this format."""
+
+
 def units(found: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], Ingester]]:
     """What is read at once: a file, or files that are one run, in the place of the one the run is named after."""
     several = {ingester.name: ingester for _, ingester in found if isinstance(ingester, SeveralFiles)}
@@ -132,6 +152,13 @@ def read_runs(ingester: Ingester, paths: Sequence[Path], options: Options) -> Se
     if isinstance(ingester, SeveralRuns):
         return ingester.read_runs(paths[0], options)
     return [ingester.read(paths[0], options)]
+
+
+def owner_of(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester | None:
+    """The one ingester that takes the folder as a whole; None where its files are inputs of their own."""
+    takers = [i for i in ingesters if isinstance(i, WholeFolder) and i.sniff_folder(folder)]
+    asked = [i for i in takers if wanted in (None, i.name)]
+    return asked[0] if len(asked) == 1 else None
 
 
 def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester:

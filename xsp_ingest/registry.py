@@ -5,10 +5,12 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from xsp_ingest.cupti_dump import CUPTI_DUMP
 from xsp_ingest.jaeger import JAEGER
 from xsp_ingest.loadgen import LOADGEN
 from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_ingest.ncu_report import NCU_REPORT
+from xsp_ingest.nsys_export import NSYS_EXPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
@@ -18,7 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
 
-INGESTERS: tuple[Ingester, ...] = (TORCH_PROFILER, NSYS_SQLITE, JAEGER, NCU_CSV, NCU_REPORT, NVPROF_METRICS, LOADGEN)
+INGESTERS: tuple[Ingester, ...] = (
+    TORCH_PROFILER,
+    NSYS_SQLITE,
+    NSYS_EXPORT,
+    JAEGER,
+    NCU_CSV,
+    NCU_REPORT,
+    NVPROF_METRICS,
+    LOADGEN,
+    CUPTI_DUMP,
+)
 """The project's own ingesters."""
 
 ENTRY_POINTS = "xsp.ingesters"

@@ -1,0 +1,106 @@
+"""One table in a Parquet file, in an Arrow stream of its own, or in one stream among several in a file."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import ipc
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["ArrowFile", "ParquetFile", "streams_of"]
+
+_ROWS_PER_BYTE = 16  # no table of times packs tighter; one that says so would burst
+_SMALL_ROWS = 1 << 20
+_AGAIN = "Export the .nsys-rep file again"
+_TABLE_NAME = b"table_name"
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A table of `nsys export --type parquetdir`."""
+
+    path: Path
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """Its columns."""
+        with _damage(self.path):
+            return tuple(pq.read_schema(self.path).names)
+
+    def load(self, columns: Sequence[str]) -> pa.Table:
+        """These columns, in order of row."""
+        with _damage(self.path):
+            _check_rows(pq.read_metadata(self.path).num_rows, self.path.stat().st_size, self.path)
+            return pq.ParquetFile(self.path).read(list(columns))
+
+
+@dataclass(frozen=True)
+class ArrowFile:
+    """A table of `nsys export --type arrowdir`, or the one at `offset` in a file of `--type arrow`."""
+
+    path: Path
+    offset: int = 0
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """Its columns."""
+        with _damage(self.path), self.path.open("rb") as file:
+            file.seek(self.offset)
+            return tuple(ipc.open_stream(file).schema.names)
+
+    def load(self, columns: Sequence[str]) -> pa.Table:
+        """These columns, in order of row."""
+        wanted = ipc.IpcReadOptions(included_fields=[self.names.index(name) for name in columns])
+        batches: list[pa.RecordBatch] = []
+        rows, size = 0, self.path.stat().st_size
+        with _damage(self.path), self.path.open("rb") as file:
+            file.seek(self.offset)
+            reader = ipc.open_stream(file, options=wanted)
+            for batch in reader:
+                rows += batch.num_rows
+                _check_rows(rows, size, self.path)
+                batch.validate(full=False)
+                batches.append(batch)
+            return pa.Table.from_batches(batches, reader.schema)
+
+
+def streams_of(path: Path) -> Mapping[str, ArrowFile]:
+    """The tables of a file that holds one Arrow stream after another, each named in its schema."""
+    found: dict[str, ArrowFile] = {}
+    size = path.stat().st_size
+    with _damage(path), path.open("rb") as file:
+        while (offset := file.tell()) < size:
+            # No column is wanted, only where the stream ends.
+            reader = ipc.open_stream(file, options=ipc.IpcReadOptions(included_fields=[0]))
+            name = (reader.schema.metadata or {}).get(_TABLE_NAME, b"").decode(errors="replace")
+            for _ in reader:
+                pass
+            found[name] = ArrowFile(path, offset)
+            if file.tell() <= offset:
+                break
+    return found
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        raise XspError("the table's file is damaged or cut off", path=path, advice=_AGAIN) from error
+
+
+def _check_rows(rows: int, size: int, path: Path) -> None:
+    if rows > _SMALL_ROWS and rows > size * _ROWS_PER_BYTE:
+        raise XspError(
+            f"the table's file says that {size:,} bytes are {rows:,} rows, which no export is", path=path, advice=_AGAIN
+        )
