@@ -11,6 +11,7 @@ from xsp_ingest.link import layer_table
 from xsp_ingest.link.forest import Forest
 from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
+from xsp_ingest.raw import frame_of
 from xsp_model import Finding, Severity, Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -28,7 +29,10 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     forest = _forest(trace)
     source = choose_source(forest, layer_source)
     layering = lay(forest, source)
-    calls = layer_table.with_index([layer_table.calls(forest, layering)], source)[0]
+    found = layer_table.as_stated(
+        layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _stated(trace)
+    )
+    calls = layer_table.with_index([found], source)[0]
     builder = TraceBuilder()
     for name in TABLES:
         if name not in {"runs", "spans", "layers"}:
@@ -48,6 +52,18 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     detail = f"layers were taken again from source {source}; memory by layer is known only when the files are converted"
     builder.note([Finding("layers_taken_again", detail, severity=Severity.INFO)])
     return builder.build()
+
+
+def _stated(trace: Trace) -> pl.DataFrame:
+    """What is known of layers already: a file may have stated it, and then it cannot be worked out again."""
+    known = trace.frame("layers").select(
+        pl.col("span_id").alias("row"),
+        pl.col("layer_index").alias("sequence_index"),
+        pl.col("layer_type").cast(pl.String),
+        "shapes",
+        "dtypes",
+    )
+    return frame_of("layers", known)
 
 
 def _forest(trace: Trace) -> Forest:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fixtures.make.jaeger import leveled
 from tests.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.synth import KinetoTrace
 from tests.xsp_analyze.exported import small, words, written
 from xsp_analyze.export import part_of
 from xsp_ingest.convert import convert
@@ -18,8 +23,7 @@ from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from xsp_model import Trace
 
@@ -59,6 +63,34 @@ def test_every_fixture_comes_back_as_it_was(case: FixtureCase, tmp_path: Path) -
 def test_real_traces_come_back_as_they_were(name: str, real_dir: Path, tmp_path: Path) -> None:
     trace = convert([real_dir / name], Options())
     _assert_same(trace, _back(trace, tmp_path))
+
+
+_events = st.lists(
+    st.tuples(
+        st.sampled_from(["module", "operator", "annotation", "launch"]),
+        st.sampled_from(["A_0", "B_1", "aten::a", "aten::b"]),
+        st.integers(0, 30),  # start
+        st.integers(0, 20),  # duration
+        st.sampled_from([100, 200]),  # thread
+    ),
+    max_size=25,
+    unique_by=lambda event: (event[1], event[2]),  # of two calls of one name at one time the file's order decides
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(_events)
+def test_any_trace_comes_back_however_its_spans_overlap(events: Sequence[tuple[str, str, int, int, int]]) -> None:
+    kineto = KinetoTrace()
+    kineto.step(1, 0, 25)
+    for kind, name, start, duration, thread in events:
+        if kind == "launch":
+            kineto.launch(name, start, start + duration, duration, thread_id=thread)
+        else:
+            getattr(kineto, kind)(name, start, duration, thread_id=thread)
+    with TemporaryDirectory() as folder:
+        trace = convert([kineto.write(Path(folder) / "trace.json")], Options())
+        _assert_same(trace, _back(trace, Path(folder)))
 
 
 def test_an_old_trace_of_mlmodelscope_comes_back_with_its_counters(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
 from tests.xsp_ingest.linked import ledger_counts, named
-from xsp_ingest.convert import convert
+from xsp_ingest.convert import convert, relayer
 from xsp_ingest.ingester import Options, Probe
 from xsp_ingest.jaeger import JAEGER
 from xsp_ingest.jaeger.document import JaegerSpan, Reference
@@ -112,6 +112,12 @@ def test_layers_keep_the_stated_order_where_they_ran_in_another(tmp_path: Path) 
     trace.layer(0, LAYERS[0], 200, 50, model)
     layers = _words(_converted(tmp_path, trace).frame("layers")).sort("layer_index")
     assert layers["layer_name"].to_list() == ["conv2d/Conv2D", "conv2d/bn"]
+
+
+def test_taking_the_layers_again_keeps_what_was_stated(whole_file: Trace) -> None:
+    columns = ["span_id", "layer_index", "layer_name", "layer_type", "shapes"]
+    again = relayer(whole_file, "range")
+    assert _words(again.frame("layers")).select(columns).equals(_words(whole_file.frame("layers")).select(columns))
 
 
 def test_layers_side_by_side_do_not_nest(tmp_path: Path) -> None:
