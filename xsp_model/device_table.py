@@ -84,7 +84,8 @@ def spec_for(
 ) -> DeviceSpec | None:
     """The device of this name; under a name that says nothing, the only one with this compute capability and size."""
     if name and name not in _GENERIC:
-        return next((s for s in device_table() if s.pattern is not None and s.pattern.search(name)), None)
+        known = () if _PART.search(name) else device_table()
+        return next((s for s in known if s.pattern is not None and s.pattern.search(name)), None)
     alike = [
         s
         for s in device_table()
@@ -99,6 +100,7 @@ def peaks_for(name: str | None) -> Mapping[str, Peak]:
     return {} if found is None else found.peaks
 
 
+_PART = re.compile(r"\bMIG\b")  # a slice of a device, whose rates are not the device's
 _GENERIC = ("AMD Radeon Graphics",)  # what drivers call a device whose name they do not know
 _FACTS = {"name", "pattern", "source", "multiprocessors", "compute_capability", "boost_clock_mhz", "peaks"}
 _OF_PEAK = {"value", "source", "dense", "accumulate", "clock_mhz", "note"}

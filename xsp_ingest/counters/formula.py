@@ -17,7 +17,7 @@ __all__ = ["Formula", "Measured", "canonical", "same"]
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """scale * (sum of weight * counter) * (product of `times`), over counters in base units.
+    """(sum of weight * counter) * (product of `times`) / `per`, over counters in base units.
 
     Every counter of `terms` and `times` must have been collected; those of `extra` are added where they were.
     `chips`: the chips whose counters these are; empty: all that the tool knows.
@@ -26,13 +26,13 @@ class Formula:
     terms: Mapping[str, float]
     extra: Mapping[str, float] = field(default_factory=dict)
     times: Sequence[str] = ()
-    scale: float = 1
+    per: float = 1
     chips: Sequence[str] = ()
 
     @property
     def is_same(self) -> bool:
         """Whether it only gives a counter another name."""
-        return not self.extra and not self.times and self.scale == 1 and list(self.terms.values()) == [1]
+        return not self.extra and not self.times and self.per == 1 and list(self.terms.values()) == [1]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Formula:
                 total = total + pl.col(name).fill_null(0) * weight
         for name in self.times:
             total = total * pl.col(name)
-        return total * self.scale
+        return total / self.per
 
 
 def same(name: str, *, chips: Sequence[str] = ()) -> Formula:

@@ -30,7 +30,7 @@ PACKED = _BLACKWELL
 """Chips with packed FP32 instructions: each is two operations of its kind, in counters of its own."""
 
 _TIME = "gpu__time_duration.sum"
-_NS_TO_S = 1e-9
+_NS_PER_S = 1e9
 _SCHEDULERS = 4  # of a multiprocessor, on every chip since Volta
 
 
@@ -68,13 +68,13 @@ def _flops(metric: str, letter: str) -> tuple[Formula, ...]:
     clock = "smsp__cycles_elapsed.avg.per_second"
     return (
         Formula(flop_terms(letter), extra=packed),
-        Formula(PER_CYCLE[metric], times=(clock, _TIME), scale=_NS_TO_S),
+        Formula(PER_CYCLE[metric], times=(clock, _TIME), per=_NS_PER_S),
     )
 
 
 def _bytes(name: str, chips: Sequence[str] = ()) -> tuple[Formula, ...]:
     """The sum, or the rate times the duration."""
-    rate = Formula({f"{name}.sum.per_second": 1}, times=(_TIME,), scale=_NS_TO_S, chips=chips)
+    rate = Formula({f"{name}.sum.per_second": 1}, times=(_TIME,), per=_NS_PER_S, chips=chips)
     return same(f"{name}.sum", chips=chips), rate
 
 

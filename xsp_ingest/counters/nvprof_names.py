@@ -15,7 +15,7 @@ _SECTOR_BYTES = 32  # of one transaction with device memory or L2
 
 
 def _transactions(*names: str) -> Formula:
-    return Formula(dict.fromkeys(names, 1), scale=_SECTOR_BYTES)
+    return Formula(dict.fromkeys(names, _SECTOR_BYTES))
 
 
 NVPROF: Mapping[str, Sequence[Formula]] = {

@@ -1,0 +1,55 @@
+"""`xsp devices`: the table, JSON, and a user's file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from xsp_cli.main import main
+from xsp_model.device_table import device_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_table_lists_every_device_with_its_ideal_intensity(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(device_table())
+    (line,) = [line for line in lines if line.startswith("V100 SXM2")]
+    assert line.split()[2:] == [
+        *("7.8", "-", "15.7", "31.4", "-", "125", "-", "-", "-", "900", "17.44"),
+        *("NVIDIA", "V100", "data", "sheet"),
+    ]
+
+
+def test_json_says_every_peak_with_its_source(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "-f", "json"]) == 0
+    found = {device["name"]: device for device in json.loads(capfd.readouterr().out)}
+    peaks = {peak["quantity"]: peak for peak in found["H100 SXM5"]["peaks"]}
+    assert peaks["bf16_tensor"] == {
+        "quantity": "bf16_tensor",
+        "value": 989.4e12,
+        "unit": "flop/s",
+        "source": "NVIDIA H100 GPU architecture paper",
+        "detail": "dense, accumulates in FP32, at 1830 MHz",
+    }
+    assert found["H100 SXM5"]["boost_clock_hz"] == 1_980_000_000
+
+
+def test_a_users_file_is_listed_as_it_is_understood(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[[device]]\nname = "mine"\n[device.peaks]\nfp32 = 1e12\ndram = 5e10\n', encoding="utf-8")
+    assert main(["devices", "--device", str(path)]) == 0
+    assert capfd.readouterr().out.splitlines()[2].split()[-4:] == ["20.00", "user's", "file", "mine.toml"]
+
+
+def test_a_file_that_is_not_understood_is_an_error_of_the_user(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[[device]]\n[device.peaks]\nfp31 = 1e12\n", encoding="utf-8")
+    assert main(["devices", "--device", str(path)]) == 2
+    assert "there is no peak of 'fp31'" in capfd.readouterr().err
