@@ -24,6 +24,7 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     OPEN_OBJECT,
     QUOTE,
     byte,
+    entry,
     machine,
     masked,
     number,
@@ -289,7 +290,7 @@ def _stamp() -> int:
 
 def _entry(sources: int) -> Callable[[int], int]:
     # What a function closes over is part of its name in numba's cache.
-    @machine
+    @entry
     def scan_events(desk: int) -> int:
         put(desk + at.SOURCES, sources)
         return _scan(desk)
