@@ -57,6 +57,14 @@ def test_each_trace_of_a_file_is_a_run(whole_file: Trace) -> None:
     assert runs["epoch_ns"].to_list() == [1_553_991_123_000_000_000] * 4
 
 
+def test_runs_of_several_levels_in_one_file_are_warned_of(whole_file: Trace, tmp_path: Path) -> None:
+    assert ledger_counts(whole_file)["levels_mixed"] == 4
+    alike = [MlModelScope(n) for n in range(2)]
+    for trace in alike:
+        trace.predict(0, 10, "MODEL_TRACE", "")
+    assert "levels_mixed" not in ledger_counts(_converted(tmp_path, *alike))
+
+
 def test_layers_come_with_name_type_shape_and_memory_in_the_order_stated(whole_file: Trace) -> None:
     layers = _words(whole_file.frame("layers"))
     once = layers.unique("layer_index", keep="first").sort("layer_index")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.jaeger.document import load
+from xsp_ingest.jaeger.document import load, tags_of
 from xsp_ingest.jaeger.exported import facts_of_export, read_exported
 from xsp_ingest.jaeger.mlmodelscope import read_mlmodelscope
-from xsp_model import XspError
+from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,24 @@ class Jaeger:
         runs = [_read(trace, options, path) for trace in traces]
         if all(run.tables["spans"].is_empty() for run in runs):
             raise XspError("no span of the file has a start and a duration", path=path)
-        return runs
+        return [replace(runs[0], findings=(*runs[0].findings, _levels_mixed(traces))), *runs[1:]]
+
+
+def _levels_mixed(traces: Sequence[JaegerTrace]) -> Finding:
+    """Runs of several levels in one file are measurements of one thing, not parts of a whole."""
+    levels = {
+        str(tags["evaluation_trace_level"])
+        for trace in traces
+        if facts_of_export(trace) is None
+        for span in trace.spans
+        if "evaluation_trace_level" in (tags := tags_of(span.tags))
+    }
+    return Finding(
+        "levels_mixed",
+        "the file holds runs at several trace levels; tables over all of them add what was measured several times",
+        len(traces) if len(levels) > 1 else 0,
+        advice="Write each trace into a file of its own and join them with `xsp merge`",
+    )
 
 
 def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:
