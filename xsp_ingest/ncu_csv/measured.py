@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from xsp_ingest.counters.formula import Measured
@@ -15,67 +17,82 @@ from xsp_model import Finding, Severity
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xsp_ingest.counters.units import Unit
     from xsp_ingest.ncu_csv.pages import Collected
+    from xsp_model.arrays import Floats
 
-__all__ = ["TOOL", "device_names", "measured"]
+__all__ = ["device_names", "measured"]
 
-TOOL = "ncu"
-DEVICE_NAME = "device__attribute_display_name"
+_TOOL = "ncu"
+_DEVICE_NAME = "device__attribute_display_name"
 _COUNTED = ("1", "byte", "inst", "sector", "request", "warp", "thread", "block", "ns", "cycle")
 _WHOLE_ENDS = (".sum", ".max", ".min")
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """All values under one label and unit."""
+
+    counter: str
+    is_label: bool  # another name for the counter, rounded for the eye
+    unit: Unit
+    kernels: list[int]
+    texts: pl.Series
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it counts whole things, in units of one."""
+        plain = self.unit.multiply == self.unit.divide == 1
+        return plain and self.unit.name in _COUNTED and self.counter.endswith(_WHOLE_ENDS)
+
+
 def measured(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]:
     """Every counter's values, and what could not be read as a number; XspError where numbers are ambiguous."""
-    values = pl.DataFrame(
-        {"row": collected.kernel, "label": collected.counter, "unit": collected.unit, "text": collected.text},
-        schema={"row": pl.Int64, "label": pl.Categorical, "unit": pl.Categorical, "text": pl.String},
-    )
-    named = values.join(_kinds(values), on=["label", "unit"], how="left", maintain_order="left")
-    parts = named.partition_by("whole", as_dict=True)
-    evidence = [sign for (whole,), part in parts.items() for sign in with_evidence(part["text"], whole=bool(whole))]
-    number = to_floats(pl.col("text"), decimal_sign(evidence, path)) * pl.col("multiply") / pl.col("divide")
-    numbers = named.with_columns(number.alias("value"))
-    known = numbers.drop_nulls("value").unique(["row", "counter", "name_rank"], keep="first", maintain_order=True)
-    known = known.sort("row", "name_rank", maintain_order=True).unique(
-        ["row", "counter"], keep="first", maintain_order=True
-    )
-    base = dict(known.select("counter", "base").unique("counter", keep="first", maintain_order=True).iter_rows())
-    rows = pl.DataFrame({"row": range(len(collected.kernels["name"]))}, schema={"row": pl.Int64})
-    wide = known.pivot("counter", index="row", values="value", aggregate_function="first") if known.height else rows
-    return Measured(rows.join(wide, on="row", how="left", maintain_order="left"), base, TOOL), _findings(numbers)
+    columns = [_column(label, unit, *where) for (label, unit), where in collected.values.items()]
+    evidence = {sign for column in columns for sign in with_evidence(column.texts, whole=column.is_whole)}
+    sign = decimal_sign(evidence, path)
+    height = len(collected.kernels["name"])
+    wide: dict[str, Floats] = {}
+    units: dict[str, str] = {}
+    lost, words = 0, 0
+    # What is written last stays: a counter by its own name over its label, and the first section that has it.
+    for column in sorted(columns[::-1], key=lambda c: not c.is_label):
+        values = column.texts.to_frame("text").select(to_floats(pl.col("text"), sign)).to_series()
+        none, word = _without_number(column.texts.filter(values.is_null()))
+        lost, words = lost + none, words + word
+        known = values.is_not_null().to_numpy()
+        if known.any():
+            into = wide.setdefault(column.counter, np.full(height, np.nan))
+            scaled = values.to_numpy() * column.unit.multiply / column.unit.divide
+            into[np.asarray(column.kernels)[known][::-1]] = scaled[known][::-1]
+            units[column.counter] = column.unit.name
+    frame = pl.DataFrame({"row": range(height), **wide}, schema_overrides={"row": pl.Int64})
+    return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(lost, words)
 
 
-def _kinds(values: pl.DataFrame) -> pl.DataFrame:
-    """For each label and unit met: the counter, its base unit and factor, and whether it counts whole things."""
-    rows = []
-    for label, text in values.select(pl.col("label", "unit").cast(pl.String)).unique(maintain_order=True).iter_rows():
-        unit = base_unit(text)
-        counter = counter_of(label, unit.name)
-        whole = unit.multiply == unit.divide == 1 and unit.name in _COUNTED and counter.endswith(_WHOLE_ENDS)
-        rows.append((label, text, counter, unit.name, unit.multiply, unit.divide, whole, int(counter != label)))
-    kinds = {"label": pl.Categorical, "unit": pl.Categorical, "counter": pl.String, "base": pl.String}
-    factors = {"multiply": pl.Float64, "divide": pl.Float64, "whole": pl.Boolean, "name_rank": pl.Int64}
-    return pl.DataFrame(rows, schema={**kinds, **factors}, orient="row")
+def _column(label: str, text: str, kernels: list[int], texts: list[str]) -> _Column:
+    unit = base_unit(text)
+    counter = counter_of(label, unit.name)
+    return _Column(counter, counter != label, unit, kernels, pl.Series(texts, dtype=pl.String))
 
 
-def _findings(numbers: pl.DataFrame) -> list[Finding]:
-    lost = numbers.filter(pl.col("value").is_null(), pl.col("text").str.strip_chars() != "")
-    without = pl.col("text").str.strip_chars().str.to_lowercase().is_in(UNAVAILABLE)
+def _without_number(texts: pl.Series) -> tuple[int, int]:
+    """How many say that there is no value, and how many say something else."""
+    bare = texts.str.strip_chars().str.to_lowercase()
+    none = int(bare.is_in(UNAVAILABLE).sum())
+    return none, int((bare != "").sum()) - none
+
+
+def _findings(lost: int, words: int) -> list[Finding]:
     detail = "values that the profiler could not collect (n/a or nan); they are unknown"
     return [
-        Finding("counter_unavailable", detail, lost.filter(without).height),
-        Finding(
-            "text_counter_left_out", "values that are words, no numbers", lost.filter(~without).height, Severity.INFO
-        ),
+        Finding("counter_unavailable", detail, lost),
+        Finding("text_counter_left_out", "values that are words, no numbers", words, Severity.INFO),
     ]
 
 
 def device_names(collected: Collected) -> dict[str | None, str]:
     """What each device calls itself, by the number that the kernels give it."""
     device = collected.kernels["device"]
-    return {
-        device[row]: text
-        for row, counter, text in zip(collected.kernel, collected.counter, collected.text, strict=True)
-        if counter == DEVICE_NAME
-    }
+    found = [zip(*where, strict=True) for (label, _), where in collected.values.items() if label == _DEVICE_NAME]
+    return {device[kernel]: text for pairs in found for kernel, text in pairs}

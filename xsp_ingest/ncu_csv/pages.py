@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,13 +45,10 @@ _VALUES = ("Metric Value", "Average")
 
 @dataclass(slots=True)
 class Collected:
-    """Kernels as columns of texts, and one entry a counter's value in four parallel lists."""
+    """Kernels as columns of texts, and for each counter and unit the kernels that have it, with its texts."""
 
     kernels: dict[str, list[str | None]] = field(default_factory=lambda: {name: [] for name in (*_FACTS, "table")})
-    kernel: list[int] = field(default_factory=list)
-    counter: list[str] = field(default_factory=list)
-    unit: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
+    values: dict[tuple[str, str], tuple[list[int], list[str]]] = field(default_factory=dict)
     cut_off: int = 0  # records with fewer cells than they need
     is_cut_off: bool = False  # the last one is such
     annotations: int = 0  # columns of NVTX state
@@ -70,11 +66,10 @@ class Collected:
         return number
 
     def add(self, kernel: int, counter: str, unit: str, text: str) -> None:
-        """One value; the strings, of which there are few different ones, are kept once."""
-        self.kernel.append(kernel)
-        self.counter.append(sys.intern(counter))
-        self.unit.append(sys.intern(unit))
-        self.text.append(text)
+        """One value."""
+        kernels, texts = self.values.setdefault((counter, unit), ([], []))
+        kernels.append(kernel)
+        texts.append(text)
 
     def is_whole(self, *, whole: bool) -> bool:
         """Notes whether the record that was met has all its cells."""
