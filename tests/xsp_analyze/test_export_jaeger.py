@@ -175,6 +175,14 @@ def test_a_part_can_be_read_back_too(tmp_path: Path) -> None:
     assert words(after.frame("spans")).select(columns).equals(before)
 
 
+def test_work_whose_launch_is_left_out_keeps_its_place(tmp_path: Path) -> None:
+    after = _back(part_of(small(tmp_path), levels=["model", "layer", "kernel"]), tmp_path)
+    spans = words(after.frame("spans"))
+    names = spans["name"].to_list()
+    parents = {row["name"]: None if row["parent_id"] is None else names[row["parent_id"]] for row in spans.to_dicts()}
+    assert parents["gemm<float>"] == "Linear_0"
+
+
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
     trace = small(tmp_path)
     first = written(trace, "jaeger", tmp_path).read_bytes()

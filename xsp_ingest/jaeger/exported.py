@@ -11,7 +11,7 @@ from xsp_ingest.jaeger.references import parents
 from xsp_ingest.jaeger.rows import Rows
 from xsp_ingest.jaeger.values import decimal, text, whole
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts
-from xsp_model import Kind, XspError
+from xsp_model import Kind, Level, XspError
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ def read_exported(trace: JaegerTrace, run: Mapping[str, Any], path: Path) -> Raw
     places = {span.spanID: i for i, span in enumerate(trace.spans)}
     tags = [tags_of(span.tags) for span in trace.spans]
     for i in _outer_first(parent):
-        _add_span(rows, i, trace.spans[i], tags[i], origin, path)
+        row = {**_span_row(trace.spans[i], tags[i], path), "row": i}
+        row["start_ns"] += origin
+        if row["level"] == Level.KERNEL and parent[i] >= 0:
+            row["issued_by_row"] = parent[i]  # the launch, where that is in the file, is found by its correlation id
+        rows.add("spans", **row)
         _add_details(rows, i, tags[i], places)
     for span in trace.spans:
         _add_metrics(rows, span, places)
@@ -71,7 +75,7 @@ def _outer_first(parent: Sequence[int]) -> list[int]:
     return sorted(range(len(parent)), key=lambda i: (depth[i], i))
 
 
-def _add_span(rows: Rows, i: int, span: JaegerSpan, tags: Mapping[str, Any], origin: int, path: Path) -> None:
+def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str, Any]:
     start = whole(tags.get("start_ns"))
     words = {key: text(tags.get(key)) for key in _WORDS}
     if start is None or any(word not in _WORDS[key] for key, word in words.items()):
@@ -80,15 +84,13 @@ def _add_span(rows: Rows, i: int, span: JaegerSpan, tags: Mapping[str, Any], ori
             path=path,
             advice="Export the trace again",
         )
-    rows.add(
-        "spans",
-        row=i,
-        name=span.operationName,
-        start_ns=start + origin,
-        duration_ns=whole(tags.get("duration_ns")),
+    return {
+        "name": span.operationName,
+        "start_ns": start,
+        "duration_ns": whole(tags.get("duration_ns")),
         **words,
         **{key: whole(tags.get(key)) for key in _NUMBERS},
-    )
+    }
 
 
 def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], places: Mapping[str, int]) -> None:
