@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import sqlite3
 import tomllib
@@ -10,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from fixtures.make.catalog import CASES
@@ -120,11 +122,14 @@ def test_a_synthetic_case_is_what_its_program_makes(case: Case) -> None:
 
 
 def _unpacked(content: bytes) -> object:
-    """Packed bytes differ between versions of zlib and SQLite; what is in them may not."""
+    """Packed bytes differ between versions of zlib, SQLite and Parquet; what is in them may not."""
     if content.startswith(b"SQLite format 3"):
         with closing(sqlite3.connect(":memory:")) as database:
             database.deserialize(content)
             return list(database.iterdump())
+    if content.startswith(b"PAR1"):
+        table = pq.read_table(io.BytesIO(content))
+        return table.schema.metadata, table.to_pylist()
     try:
         return gzip.decompress(content)
     except (gzip.BadGzipFile, EOFError):

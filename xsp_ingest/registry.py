@@ -11,6 +11,7 @@ from xsp_ingest.loadgen import LOADGEN
 from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_ingest.ncu_report import NCU_REPORT
 from xsp_ingest.nsys_export import NSYS_EXPORT
+from xsp_ingest.nsys_report import NSYS_REPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
@@ -24,6 +25,7 @@ INGESTERS: tuple[Ingester, ...] = (
     TORCH_PROFILER,
     NSYS_SQLITE,
     NSYS_EXPORT,
+    NSYS_REPORT,
     JAEGER,
     NCU_CSV,
     NCU_REPORT,

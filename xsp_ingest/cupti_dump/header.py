@@ -1,0 +1,71 @@
+"""The first line of a dump of JSON lines, or the metadata of a Parquet one: what it is and what it says of the run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from xsp_ingest.raw import RunFacts
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FORMAT", "IS_DUMP", "PARQUET_KEY", "Header", "facts_of", "parse_header"]
+
+FORMAT = "xsp cupti dump"
+PARQUET_KEY = b"xsp cupti dump"
+IS_DUMP = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,4096}?"format"\s*:\s*"xsp cupti dump"')
+_VERSION = 1
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The fields of version 1; those that a dump does not have are None."""
+
+    format: str
+    version: int
+    pid: int | None = None
+    clock: str | None = None
+    epoch_ns: int | None = None
+    tool: str | None = None
+    cupti_version: str | int | None = None
+    driver_version: str | int | None = None
+    framework: str | None = None
+    model: str | None = None
+    batch_size: int | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    dropped: int | None = None
+
+
+def parse_header(text: bytes, path: Path) -> Header:
+    """The header; XspError where it is none, or of a later version of the format."""
+    try:
+        header = msgspec.json.decode(text.decode("utf-8", errors="replace"), type=Header)
+    except msgspec.DecodeError as error:
+        raise XspError(f"the header of the CUPTI dump cannot be read ({error})", path=path) from error
+    if header.format != FORMAT:
+        raise XspError(f"the header does not say that the file is an {FORMAT!r}", path=path)
+    if header.version != _VERSION:
+        raise XspError(
+            f"the CUPTI dump is of version {header.version} of its format, and version {_VERSION} can be read",
+            path=path,
+            advice="Use a newer XSP",
+        )
+    return header
+
+
+def facts_of(header: Header) -> RunFacts:
+    """What the run is."""
+    profiler = " ".join(str(word) for word in (header.tool or "CUPTI", header.cupti_version) if word is not None)
+    return RunFacts(
+        profiler=profiler,
+        framework=header.framework,
+        model=header.model,
+        batch_size=header.batch_size,
+        rank=header.rank,
+        world_size=header.world_size,
+        epoch_ns=header.epoch_ns,
+    )

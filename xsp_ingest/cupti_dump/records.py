@@ -1,0 +1,135 @@
+"""Reads a dump's records into one table a kind, in bounded pieces."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.content import cut_off, lines
+from xsp_ingest.cupti_dump.fields import END, KINDS, KNOWN_UNUSED, TYPES
+from xsp_ingest.cupti_dump.header import parse_header
+from xsp_ingest.cupti_dump.parquet import read_parquet_header, read_row_groups
+from xsp_model import Finding, Severity, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.cupti_dump.header import Header
+
+__all__ = ["Dump", "read_dump"]
+
+_PARQUET_MAGIC = b"PAR1"
+_MOST_BAD_LINES = 1_000
+_SCHEMA = dict(TYPES)
+
+
+@dataclass
+class Dump:
+    """A dump's records by kind, each with its place in the file as `row`; and what was odd."""
+
+    header: Header
+    kinds: dict[str, pl.DataFrame] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def process(self) -> pl.Expr:
+        """The process a record is of: its own, else the dump's; as `processId`."""
+        return pl.col("processId").fill_null(pl.lit(self.header.pid, pl.Int64))
+
+    def of(self, *kinds: str) -> pl.DataFrame:
+        """The records of these kinds (which have the same fields), in the order of the file."""
+        found = [self.kinds[kind] for kind in kinds if kind in self.kinds]
+        if not found:
+            return pl.DataFrame(schema={"row": pl.Int64, **{name: TYPES[name] for name in KINDS[kinds[0]]}})
+        return pl.concat(found).sort("row") if len(found) > 1 else found[0]
+
+
+def read_dump(path: Path) -> Dump:
+    """The file's records; XspError where it is cut off, or no dump."""
+    with path.open("rb") as file:
+        is_parquet = file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
+    if is_parquet:
+        dump = Dump(read_parquet_header(path))
+        _gather(dump, read_row_groups(path), path)
+        _note_dropped(dump, dump.header.dropped or 0)
+        return dump
+    blocks = lines(path)
+    head, _, rest = next(blocks, b"").lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    dump = Dump(parse_header(head, path))
+    bad: list[int] = []
+    _gather(dump, _parsed([rest], blocks, bad, path), path)
+    _check_end(dump, bad)
+    return dump
+
+
+def _parsed(first: Iterable[bytes], blocks: Iterator[bytes], bad: list[int], path: Path) -> Iterator[pl.DataFrame]:
+    for block in chain(first, blocks):
+        yield from _frames(block, bad, path)
+
+
+def _frames(block: bytes, bad: list[int], path: Path) -> Iterator[pl.DataFrame]:
+    """The block's records; a part that cannot be parsed is halved until the lines at fault are alone."""
+    if not block.strip():
+        return
+    try:
+        yield pl.read_ndjson(io.BytesIO(block), schema=_SCHEMA, ignore_errors=True)
+    except pl.exceptions.PolarsError:
+        text = block.decode("utf-8", errors="replace").encode()
+        if text != block:
+            yield from _frames(text, bad, path)
+            return
+        rows = block.splitlines(keepends=True)
+        if len(rows) > 1:
+            for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+                yield from _frames(b"".join(half), bad, path)
+            return
+        if not block.endswith(b"\n"):
+            raise cut_off(path, "its last line is no whole record") from None
+        bad.append(1)
+        if len(bad) > _MOST_BAD_LINES:
+            raise XspError(f"more than {_MOST_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
+
+
+def _gather(dump: Dump, frames: Iterable[pl.DataFrame], path: Path) -> None:
+    parts: dict[str, list[pl.DataFrame]] = {}
+    others: dict[str, int] = {}
+    first = nameless = 0
+    for frame in frames:
+        numbered = frame.with_columns(row=pl.int_range(first, first + frame.height, dtype=pl.Int64))
+        first += frame.height
+        for (kind,), rows in numbered.partition_by("kind", as_dict=True, maintain_order=True).items():
+            if kind in KINDS:
+                parts.setdefault(str(kind), []).append(rows.select("row", *KINDS[str(kind)]))
+            elif kind is None:
+                nameless += rows.height
+            elif kind not in KNOWN_UNUSED:
+                others[str(kind)] = others.get(str(kind), 0) + rows.height
+    if not parts:
+        raise XspError("the CUPTI dump holds no records", path=path)
+    dump.kinds = {kind: pl.concat(rows) for kind, rows in parts.items()}
+    dump.findings += [
+        Finding("unknown_record", "records of kinds that XSP does not know", sum(others.values()), Severity.INFO),
+        Finding("record_without_kind", "records that do not say their kind", nameless),
+    ]
+
+
+def _check_end(dump: Dump, bad: Sequence[int]) -> None:
+    """What the closing record says against what was found."""
+    end = dump.of(END)
+    dump.findings.append(Finding("bad_line", "lines that are no records", len(bad)))
+    if end.is_empty():
+        detail = "the dump has no closing record: what wrote it was stopped, and records may be missing"
+        dump.findings.append(Finding("no_end", detail))
+        return
+    _note_dropped(dump, end["dropped"].fill_null(0).max())
+
+
+def _note_dropped(dump: Dump, count: object) -> None:
+    detail = "records that CUPTI dropped: its buffers were full"
+    known = count if isinstance(count, int) and count > 0 else 0
+    dump.findings.append(Finding("dropped_records", detail, known, advice="Give the profiler larger or more buffers"))

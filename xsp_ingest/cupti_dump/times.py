@@ -1,0 +1,38 @@
+"""Start and duration of records, with what is odd about them counted."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from xsp_model import Finding
+
+__all__ = ["timed"]
+
+_MOST_NS = 1 << 62  # beyond, differences overflow
+
+
+def timed(rows: pl.DataFrame, what: str, *, device: bool) -> tuple[pl.DataFrame, list[Finding]]:
+    """The rows that have a start, with `start_ns` and `duration_ns`.
+
+    CUPTI writes 0 for both where it could not take them. An end before the start gives 0 for device work, whose
+    duration must be known, and unknown for the host's.
+    """
+    start, end = (_plausible(name) for name in ("start", "end"))
+    rows = rows.with_columns(start.alias("start"), end.alias("end"))
+    unknown = pl.col("start").is_null() | ((pl.col("start") == 0) & (pl.col("end").fill_null(0) == 0))
+    missing = rows.select(unknown.sum()).item()
+    rows = rows.filter(~unknown)
+    backwards = rows.filter(pl.col("end") < pl.col("start")).height
+    endless = rows["end"].null_count()
+    length = pl.when(pl.col("end") >= pl.col("start")).then(pl.col("end") - pl.col("start"))
+    found = [
+        Finding("missing_time", f"{what} without a start; left out", missing),
+        Finding("negative_duration", f"{what} that end before they start; kept, their duration not used", backwards),
+        Finding("missing_end", f"{what} without an end; kept, their duration not known", endless),
+    ]
+    duration = length.fill_null(0) if device else length
+    return rows.with_columns(pl.col("start").alias("start_ns"), duration.alias("duration_ns")), found
+
+
+def _plausible(name: str) -> pl.Expr:
+    return pl.when(pl.col(name).is_between(-_MOST_NS, _MOST_NS)).then(pl.col(name))
