@@ -56,7 +56,8 @@ def measured(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]
     units: dict[str, str] = {}
     lost, words = 0, 0
     # What is written last stays: a counter by its own name over its label, and the first section that has it.
-    for column in sorted(columns[::-1], key=lambda c: not c.is_label):
+    columns.reverse()
+    for column in sorted(columns, key=lambda c: not c.is_label):
         values = column.texts.to_frame("text").select(to_floats(pl.col("text"), sign)).to_series()
         none, word = _without_number(column.texts.filter(values.is_null()))
         lost, words = lost + none, words + word
