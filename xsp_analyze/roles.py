@@ -56,4 +56,11 @@ def roles_of(trace: Trace) -> Roles:
             files = ", ".join(chosen["source_path"].drop_nulls())
             sources[what] = files if role == what else f"{files} (the {role} run stands in)"
     sources.pop("serialised_kernels", None)
+    counters = runs.filter(pl.col("role") == "counters")["source_path"].drop_nulls().to_list()
+    if counters:
+        sources["counters"] = ", ".join(_counted(name, counters.count(name)) for name in dict.fromkeys(counters))
     return Roles(True, **taken, sources=sources)  # noqa: FBT003
+
+
+def _counted(name: str, times: int) -> str:
+    return name if times == 1 else f"{name} ({times} runs)"

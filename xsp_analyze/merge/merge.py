@@ -162,7 +162,9 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
     for trace in by_role.get("counters", []):
         rows = trace.frame("runs").with_columns(pl.lit("counters").alias("role"), *facts)
         builder.add("runs", _moved(rows, run, span))
-        builder.add("ledger", _moved(trace.frame("ledger"), run, span))
+        # What these counters lacked, a timeline, they have now.
+        lacking = trace.frame("ledger").filter(pl.col("kind") != "no_timestamps")
+        builder.add("ledger", _moved(lacking, run, span))
         run += rows.height
     return builder.build()
 

@@ -40,7 +40,7 @@ def _table(columns: Sequence[ShownColumn]) -> list[str]:
 
 
 def _heading(column: ShownColumn) -> str:
-    unit = f" ({column.unit})" if column.unit and column.unit not in column.heading else ""
+    unit = f" ({column.unit})" if column.unit and column.unit not in column.heading.split() else ""
     return _escaped(column.heading) + unit
 
 

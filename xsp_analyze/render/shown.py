@@ -33,6 +33,7 @@ _UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
 _UNIT_IN_HEADER = re.compile(r" \([^()]*\)$")
 _PREFIX = re.compile(r"(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*")
 _WORRYING = ("warning", "error")
+_TAKEN = {"model": "model latency", "layers": "layer latency", "kernels": "kernels and device time"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,16 @@ def provenance_line(result: Result) -> str:
         for key, value in result.provenance.items()
         if value not in (None, "", [], ()) and not isinstance(value, bool) and (key, value) != ("run_count", 1)
     }
-    return clean("; ".join(f"{_words(key)}: {_several(value)}" for key, value in known.items()))
+    taken = known.pop("taken_from", None)
+    if isinstance(taken, dict):  # a profile: this names the files, and says what each is for
+        known.pop("sources", None)
+    parts = [f"{_words(key)}: {_several(value)}" for key, value in known.items()]
+    return clean("; ".join(([_taken(taken)] if isinstance(taken, dict) else []) + parts))
+
+
+def _taken(sources: Mapping[str, object]) -> str:
+    """Which file of a profile each kind of number is taken from: `model latency from run.json, ...`."""
+    return ", ".join(f"{_TAKEN.get(what, what)} from {files}" for what, files in sources.items())
 
 
 def _several(value: object) -> str:

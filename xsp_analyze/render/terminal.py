@@ -92,7 +92,7 @@ def _natural(column: ShownColumn) -> _Fitted:
     words = column.heading.split() or [""]
     width = max(widest, *(cell_len(w) for w in words), len(column.unit))
     heading = textwrap.wrap(column.heading, width, break_long_words=False) or [""]
-    if column.unit and column.unit not in column.heading:
+    if column.unit and column.unit not in column.heading.split():
         heading.append(column.unit)
     return _Fitted(column, heading, max(width, *(cell_len(line) for line in heading)))
 

@@ -13,7 +13,19 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column
 
-__all__ = ["UNKNOWN", "Scale", "count", "duration", "is_share", "number", "scale_of", "scales_of", "share", "size"]
+__all__ = [
+    "UNKNOWN",
+    "Scale",
+    "count",
+    "duration",
+    "is_share",
+    "number",
+    "quantity",
+    "scale_of",
+    "scales_of",
+    "share",
+    "size",
+]
 
 UNKNOWN = "-"
 """How a null reads."""
@@ -22,6 +34,7 @@ _SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
 """Last words of the names of columns that hold a share in 0..1; shown in percent."""
 
 _LEAST_SHARED = 0.1  # with three decimals, this still shows three digits
+_MOST_SHARED = 1e5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +82,31 @@ def scale_of(column: Column, values: Sequence[object]) -> Scale:
 def scales_of(columns: Sequence[tuple[Column, Sequence[object]]]) -> list[Scale]:
     """The scale of each column of a table: columns of a unit share one, so that a row reads at a glance.
 
-    A column keeps a smaller one of its own where its largest value would show as less than 0.1 in the shared one.
+    It is the smallest that suits one of them and in which none has a number of more than five digits, else the
+    largest. A column keeps a smaller one of its own where its largest value would show as less than 0.1.
     """
     own = [scale_of(column, values) for column, values in columns]
-    largest: dict[str, Scale] = {}
-    for (column, _), scale in zip(columns, own, strict=True):
-        known = largest.get(column.unit, scale)
-        largest[column.unit] = max(known, scale, key=lambda s: s.divisor)
-    return [
-        _shared(scale, largest[column.unit], values) if column.unit in _LADDERS else scale
-        for (column, values), scale in zip(columns, own, strict=True)
-    ]
+    most = [_largest(values) for _, values in columns]
+    chosen = []
+    for (column, _), scale, peak in zip(columns, own, most, strict=True):
+        rivals = [(s, m) for (c, _), s, m in zip(columns, own, most, strict=True) if c.unit == column.unit and m > 0]
+        chosen.append(_shared(scale, peak, rivals) if column.unit in _LADDERS else scale)
+    return chosen
 
 
-def _shared(own: Scale, wanted: Scale, values: Sequence[object]) -> Scale:
-    if own.divisor == wanted.divisor:
+def _largest(values: Sequence[object]) -> float:
+    return max((abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)), default=0)
+
+
+def _shared(own: Scale, largest: float, rivals: Sequence[tuple[Scale, float]]) -> Scale:
+    """The scale for a column among the others of its unit: theirs and their largest values."""
+    if not rivals:
         return own
-    most = max((abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)), default=0)
-    return wanted if most == 0 or most >= _LEAST_SHARED * wanted.divisor else own
+    peak = max(most for _, most in rivals)
+    scales = sorted((scale for scale, _ in rivals), key=lambda s: s.divisor)
+    shared = next((s for s in scales if peak < _MOST_SHARED * s.divisor), scales[-1])
+    fits = largest == 0 or largest >= _LEAST_SHARED * shared.divisor
+    return shared if fits and shared.divisor != own.divisor else own
 
 
 def _whole(scale: Scale, numbers: Sequence[float]) -> Scale:
@@ -128,15 +148,16 @@ def count(value: float | None) -> str:
 
 def duration(value_ns: float | None) -> str:
     """A single duration, in the unit that suits it: `1.234 ms`."""
-    return _single(value_ns, "ns")
+    return quantity(value_ns, "ns")
 
 
 def size(value_bytes: float | None) -> str:
     """A single size: `1.500 MiB`."""
-    return _single(value_bytes, "byte")
+    return quantity(value_bytes, "byte")
 
 
-def _single(value: float | None, unit: str) -> str:
+def quantity(value: float | None, unit: str) -> str:
+    """A single quantity in a unit at rest, in the one that suits it: `53.623 GFLOP`."""
     if value is None:
         return UNKNOWN
     scale = _pick(unit, abs(value) * (10 if unit == "ns" else 1))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from xsp_analyze.report import attribution, detail, overview
+from xsp_analyze.report import attribution, detail, origin, overhead, overview, roofline
 from xsp_analyze.report.answers import Answers
 from xsp_analyze.report.page import page
 
 if TYPE_CHECKING:
+    from xsp_analyze.report.blocks import Section
     from xsp_model import Trace
 
 __all__ = ["render"]
@@ -26,11 +27,13 @@ def render(trace: Trace) -> str:
     sections = (
         attribution.ledger(answers),
         overview.model(answers),
+        *_known(overhead.overhead(answers)),
         detail.time_by_path(answers),
         detail.layers(answers),
         detail.gpu_by_layer(answers),
         detail.layer_types(answers),
         detail.kernels(answers),
+        *_known(roofline.rooflines(answers)),
         detail.devices(answers),
         detail.modules(answers),
     )
@@ -38,11 +41,15 @@ def render(trace: Trace) -> str:
     data = {
         "title": title,
         "short": overview.in_short(answers),
-        "measured": overview.measured(answers),
+        "measured": origin.measured(answers),
         "sections": sections,
         "footer": f"Made by {_program()}. {_FOOTER}",
     }
     return page(data, f"{title} - XSP")
+
+
+def _known(section: Section | None) -> list[Section]:
+    return [] if section is None else [section]
 
 
 def _program() -> str:
@@ -53,5 +60,5 @@ def _program() -> str:
 
 
 def _title(answers: Answers) -> str:
-    names = [str(run["model"] or run["source_path"]) for run in answers.summary.runs]
+    names = list(dict.fromkeys(str(run["model"] or run["source_path"]) for run in answers.summary.runs))
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

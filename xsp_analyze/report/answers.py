@@ -33,6 +33,11 @@ class Answers:
         return summarise(self.trace)
 
     @property
+    def leveled(self) -> bool:
+        """Whether the trace is a profile: runs of the same work at several levels."""
+        return self.per_step.roles.leveled
+
+    @property
     def step_count(self) -> int:
         """Steps that numbers are averaged over; 0 where the trace is taken whole."""
         return self.per_step.steps["step"].n_unique() if self.per_step.averaged else 0
@@ -43,6 +48,18 @@ class Answers:
         if not self.step_count:
             return "over the whole trace, which marks no steps"
         return "in the one step of the trace" if self.step_count == 1 else f"per step, averaged over {self.step_count}"
+
+    def taken(self, **words: str) -> str:
+        """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.
+
+        Keys are fields of Roles (model, layers, kernels).
+        """
+        if not self.leveled:
+            return ""
+        runs = {word: getattr(self.per_step.roles, role) for role, word in words.items()}
+        parts = [f"{word} from run {', '.join(map(str, found))}" for word, found in runs.items() if found]
+        sentence = " and ".join(parts)
+        return f" {sentence[:1].upper()}{sentence[1:]}." if parts else ""
 
     def of(self, identity: str, *, whole: bool = False) -> Result | str:
         """The analysis's result, or one sentence on why there is none."""

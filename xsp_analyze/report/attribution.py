@@ -51,7 +51,7 @@ def _coverage_means(answers: Answers) -> str:
     return (
         f"Every piece of device work in the trace is in exactly one of these places; together they are"
         f" {duration(answers.summary.device_time_ns)}, the sum of the durations of"
-        f" {count(sum(p.count for p in parts))} activities."
+        f" {count(sum(p.count for p in parts))} activities.{answers.taken(kernels='all')}"
     )
 
 
@@ -77,7 +77,10 @@ def _findings(answers: Answers) -> list[dict[str, Any]]:
         answers.per_step.ledger.filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
         .group_by("kind", "severity", "detail", "advice", maintain_order=True)
         .agg(
-            pl.col("count").sum(), pl.col("duration_ns").sum().replace(0, None), pl.col("run_id").drop_nulls().unique()
+            pl.col("count").sum(),
+            pl.col("duration_ns").sum().replace(0, None),
+            pl.col("run_id").drop_nulls().unique(),
+            pl.len().alias("times"),
         )
         .sort(rank, maintain_order=True)
     )
@@ -87,16 +90,16 @@ def _findings(answers: Answers) -> list[dict[str, Any]]:
             "severity": row["severity"],
             "count": count(row["count"]),
             "time": "" if row["duration_ns"] is None else duration(row["duration_ns"]),
-            "text": _capital(row["detail"]).rstrip(".") + (_in_runs(row["run_id"]) if several else ""),
+            "text": _capital(row["detail"]).rstrip(".") + (_in_runs(row["run_id"], row["times"]) if several else ""),
             "advice": row["advice"].rstrip("."),
         }
         for row in rows.iter_rows(named=True)
     ]
 
 
-def _in_runs(runs: list[int]) -> str:
+def _in_runs(runs: list[int], times: int) -> str:
     if not runs:
-        return ""
+        return f" (said {times} times)" if times > 1 else ""
     return f" (run {runs[0]})" if len(runs) == 1 else f" ({len(runs)} runs)"
 
 

@@ -34,7 +34,7 @@ def time_by_path(answers: Answers) -> Section:
     means = (
         "Device time of the whole trace, all steps and calls added up by path: layers hold layers, then operators,"
         " then kernels. A box is as wide as its share; click one to zoom in, and the path above to zoom out."
-        " Work of the backward pass stands under the layer it belongs to."
+        " Work of the backward pass stands under the layer it belongs to." + answers.taken(kernels="all")
     )
     tree = time_tree(answers.trace)
     found = (
@@ -51,6 +51,7 @@ def layers(answers: Answers) -> Section:
     means = (
         f"One row a layer, {answers.basis}. Latency is the layer's own time, outside the layers inside it;"
         " kernel duration is the device time of its work, backward included."
+        f"{answers.taken(layers='latency', kernels='device time')}"
     )
     bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
     sort = bar if not isinstance(found, str) and found.table.height > _MOST_IN_ORDER else None
@@ -72,7 +73,8 @@ def gpu_by_layer(answers: Answers) -> Section:
     """Stacked columns of device time and the rest, in order of execution."""
     means = (
         f"Each column is a layer, in order of execution, {answers.basis}: its device time below,"
-        " the rest of its latency, in which the device waited, above."
+        f" the rest of its latency, in which the device waited, above."
+        f"{answers.taken(layers='latency', kernels='device time')}"
     )
     found = answers.of("A13")
     drawn = [blocks.missing(found)] if isinstance(found, str) else _stacked_layers(found)
@@ -107,7 +109,7 @@ def layer_types(answers: Answers) -> Section:
     """Bars of latency by type of layer."""
     means = (
         f"Latency of all layers of a type added up, {answers.basis}; shares are of the sum over all layers,"
-        " so they add up to 100 %."
+        f" so they add up to 100 %.{answers.taken(layers='latency')}"
     )
     found = answers.of("A06")
     block = blocks.missing(found) if isinstance(found, str) else _type_bars(found)
@@ -129,6 +131,7 @@ def kernels(answers: Answers) -> Section:
     means = (
         f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and fills are"
         " device time too. Model share is its time over the latency of the model."
+        f"{answers.taken(kernels='device time', model='model latency')}"
     )
     found = answers.of("A10")
     block = (
@@ -142,6 +145,7 @@ def devices(answers: Answers) -> Section:
     means = (
         "What each device did between its first and last piece of work, over the whole trace. Where kinds of work run"
         " side by side, the bar counts the time once: compute first, then communication, then copies."
+        f"{answers.taken(kernels='all')}"
     )
     found = answers.of("B03", whole=True)
     if isinstance(found, str):
@@ -175,6 +179,7 @@ def modules(answers: Answers) -> Section | None:
     means = (
         f"Every module under the module that called it, {answers.basis}. Device sum includes the modules inside it,"
         " self only what the module launched itself; host time is how long its calls took, launches included."
+        f"{answers.taken(kernels='device time', layers='host time')}"
     )
     if isinstance(found, str):
         return blocks.section("modules", "Modules", "Module tree", means, [blocks.missing(found)])

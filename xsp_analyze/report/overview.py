@@ -1,12 +1,12 @@
-"""What stands at the head of a report: the findings in short, what was measured, the model in a few numbers."""
+"""What stands at the head of a report: the findings in short, and the model in a few numbers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.render.shown import short_name
-from xsp_analyze.render.units import count, duration, share, size
-from xsp_analyze.report import blocks
+from xsp_analyze.render.units import count, duration, quantity, share, size
+from xsp_analyze.report import blocks, overhead, roofline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,20 +14,9 @@ if TYPE_CHECKING:
     from xsp_analyze.report.answers import Answers
     from xsp_analyze.report.blocks import Section
 
-__all__ = ["in_short", "measured", "model"]
+__all__ = ["in_short", "model"]
 
-_CAPTURED: Mapping[str, str] = {
-    "M": "the model as a whole",
-    "ML": "model and layers",
-    "MLG": "model, layers and device work",
-}
 _MORE_THAN_ROUNDING = 1.01
-_SOURCES: Mapping[str, str] = {
-    "module": "calls of framework modules",
-    "range": "named ranges",
-    "operator": "outermost framework operators",
-    "none": "nothing: the trace has no layers",
-}
 
 
 def in_short(answers: Answers) -> list[str]:
@@ -53,70 +42,13 @@ def _in_short(answers: Answers) -> Iterator[str]:
         yield f"The kernel with most time is {name}: {part} of device time."
     if summary.coverage is not None and summary.layer_count:
         yield f"{share(summary.coverage)} of device time is tied to a layer of the model."
+    yield from filter(None, (roofline.verdict(answers), overhead.sentence(answers)))
 
 
 def _is_per_process(row: Mapping[str, Any]) -> bool:
     """Whether the GPU share was taken of the latency times the processes whose device time is summed."""
     part, busy, latency = (row.get(key) or 0.0 for key in ("gpu_share", "kernel_duration_ns", "model_latency_ns"))
     return bool(busy > part * latency * _MORE_THAN_ROUNDING)
-
-
-def measured(answers: Answers) -> list[dict[str, Any]]:
-    """Label and text of what the trace is, for the page's head."""
-    summary, provenance = answers.summary, answers.per_step.provenance
-    rows = [("Source", _source(run)) for run in summary.runs]
-    rows += [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices]
-    rows += [
-        ("Levels", ", ".join(f"{level} {number:,}" for level, number in summary.counts.items()) or "none"),
-        ("Layers are", "; ".join(_SOURCES.get(s, s) for s in summary.layer_sources) or _SOURCES["none"]),
-        ("Steps", _steps(answers)),
-        ("Window", _window(summary.window_ns, summary.device_window_ns)),
-        ("Model latency", str(provenance.get("model_latency_basis") or "unknown")),
-        ("Layer latency", _layer_basis(provenance)),
-    ]
-    return [{"label": label, "text": sentence} for label, sentence in rows]
-
-
-def _source(run: Mapping[str, Any]) -> str:
-    parts = (
-        run["source_path"],
-        run["source_bytes"] and size(run["source_bytes"]),
-        run["profiler"],
-        run["framework"],
-        run["rank"] is not None and f"rank {run['rank']} of {_or_dash(run['world_size'])}",
-        run["level_captured"] and f"captured {_CAPTURED.get(run['level_captured'], run['level_captured'])}",
-        run["source_sha256"] and f"SHA-256 {run['source_sha256'][:12]}",
-    )
-    return ", ".join(str(p) for p in parts if p)
-
-
-def _device(device: Mapping[str, Any]) -> str:
-    return (
-        f"{device['name'] or 'no name in the trace'}, run {device['run_id']}: {device['activities']:,} activities,"
-        f" {duration(device['duration_ns'])} in sum"
-    )
-
-
-def _steps(answers: Answers) -> str:
-    steps = answers.summary.steps
-    if not steps:
-        return "none are marked, so times are totals over the whole trace"
-    named = ", ".join(map(str, steps)) if len(steps) <= 12 else f"{steps[0]} to {steps[-1]}"  # noqa: PLR2004
-    return f"{len(steps)} ({named}); times per step are trimmed means over them"
-
-
-def _window(whole_ns: int | None, device_ns: int | None) -> str:
-    within = f"; device work spans {duration(device_ns)} of it" if device_ns is not None else ""
-    return f"{duration(whole_ns)} from the first start to the last end of anything{within}"
-
-
-def _layer_basis(provenance: Mapping[str, object]) -> str:
-    words = {
-        "device": "measured on the device, from the first start to the last end of the layer's own work",
-        "host": "measured on the host, with the device waited for after each layer",
-    }
-    basis = provenance.get("layer_latency_basis")
-    return words.get(str(basis), str(basis)) if basis else "no layers"
 
 
 def model(answers: Answers) -> Section:
@@ -136,9 +68,10 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             if answers.step_count
             else "From the first start to the last end of anything in the trace, as no steps are marked."
         )
-        yield "Latency", duration(latency), _exact(latency), note
+        yield "Latency", duration(latency), _exact(latency), note + answers.taken(model="taken")
     if (busy := row.get("kernel_duration_ns")) is not None:
-        yield "Device time", duration(busy), _exact(busy), "Sum of the durations of all kernels, copies and fills."
+        note = "Sum of the durations of all kernels, copies and fills."
+        yield "Device time", duration(busy), _exact(busy), note + answers.taken(kernels="taken")
     if (part := row.get("gpu_share")) is not None:
         several = ", for each process" if _is_per_process(row) else ""
         note = f"Device time over latency{several}. Where kernels do not overlap, the device is idle for the rest."
@@ -151,16 +84,36 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             "Pieces of device work; many short ones make a launch-bound model.",
         )
     if summary.layer_count:
-        note = f"With work of their own, called {summary.layer_call_count:,} times in the whole trace."
-        yield "Layers", count(summary.layer_count), "", note
+        calls = f"called {summary.layer_call_count:,} times in {'all' if answers.leveled else 'the whole trace'}"
+        yield (
+            "Layers",
+            count(summary.layer_count),
+            "",
+            f"With work of their own, {calls}.{answers.taken(layers='taken')}",
+        )
     if row.get("throughput_per_s") is not None:
         note = f"With {row['batch_size']} inputs a step."
         yield "Throughput", f"{row['throughput_per_s']:,.1f} inputs/s", "", note
+    yield from _counted(row)
+
+
+def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """What hardware counters say of the model; nothing where there were none."""
+    if (flop := row.get("flop_count")) is not None:
+        note = f"FP32 operations, at {quantity(row['flop_per_s'], 'flop/s')} over the time of the kernels counted."
+        yield "Work", quantity(flop, "flop"), f"{flop:,.0f} flop", note
+    read, written = row.get("dram_read_bytes"), row.get("dram_write_bytes")
+    if read is not None and written is not None:
+        note = f"Of device memory: {size(read)} read, {size(written)} written."
+        yield "Memory traffic", size(read + written), f"{read + written:,.0f} bytes", note
+    if (intensity := row.get("arithmetic_intensity")) is not None:
+        bound = {True: "Memory bound.", False: "Compute bound.", None: "The device's peaks are unknown."}
+        note = f"FP32 operations per byte of memory traffic. {bound[row['memory_bound']]}"
+        yield "Arithmetic intensity", f"{intensity:,.2f} flop/byte", f"{intensity}", note
+    if (occupancy := row.get("achieved_occupancy")) is not None:
+        note = "Active warps over the most possible, weighted by the durations of kernels."
+        yield "Achieved occupancy", share(occupancy), f"{occupancy}", note
 
 
 def _exact(time_ns: float) -> str:
     return f"{time_ns:,.0f} ns"
-
-
-def _or_dash(value: object) -> object:
-    return "-" if value is None else value

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["page", "safe_json"]
 
 _ASSETS = files("xsp_analyze.render") / "assets"
-_SCRIPTS = ("units.js", "dom.js", "table.js", "tree.js", "icicle.js", "charts.js", "report.js")
+_SCRIPTS = (
+    "units.js",
+    "dom.js",
+    "table.js",
+    "tree.js",
+    "icicle.js",
+    "charts.js",
+    "timelines.js",
+    "roofline.js",
+    "report.js",
+)
 
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """Characters that could end a script element or a JavaScript line; all can only stand within JSON's strings."""

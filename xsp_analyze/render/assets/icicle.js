@@ -15,11 +15,7 @@ function drawIcicle(block) {
   const field = make("div", { class: "icicle" });
   const told = make("div", { class: "told", "aria-live": "polite" });
 
-  // In a box a kernel goes without return type and namespaces, which are the same for most.
-  function labelOf(node) {
-    const name = nameOf(node);
-    return block.kind[node] === "kernel" ? name.replace(/^(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*/, "") || name : name;
-  }
+  const labelOf = (node) => (block.kind[node] === "kernel" ? bare(nameOf(node)) : nameOf(node));
 
   function pathTo(node) {
     const path = [];
@@ -113,6 +109,11 @@ function drawIcicle(block) {
   const present = new Set(block.kind);
   const legend = KINDS.filter(([kind]) => present.has(kind)).map(([kind, label]) => make("span", null, make("i", { class: `k-${kind}` }), label));
   return make("div", null, make("div", { class: "legend" }, legend), crumbs, field, told);
+}
+
+// In a box a kernel goes without return type and namespaces, which are the same for most.
+function bare(name) {
+  return name.replace(/^(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*/, "") || name;
 }
 
 function describe(kind) {

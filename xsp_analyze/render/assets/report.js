@@ -13,6 +13,8 @@ const DRAW = {
   bars: drawBars,
   stack: drawStack,
   columns: drawColumns,
+  timelines: drawTimelines,
+  roofline: drawRoofline,
 };
 
 function drawFacts(block) {

@@ -1,5 +1,6 @@
 // Tables: sorted by a click on a heading, searched as one types, a page of rows in the document at a time.
 const PAGE_ROWS = 25;
+const MANY_COLUMNS = 10;
 
 function drawTable(block) {
   const rowCount = block.values.length ? block.values[0].length : 0;
@@ -84,7 +85,8 @@ function drawTable(block) {
   state.descending = state.column >= 0 && block.columns[state.column].number;
   update();
   const paged = rowCount > PAGE_ROWS;
-  return make("div", { class: texts.length > 1 ? "table many" : "table" },
+  const kind = `table${texts.length > 1 ? " many" : ""}${block.columns.length > MANY_COLUMNS ? " dense" : ""}`;
+  return make("div", { class: kind },
     rowCount > 5 ? make("div", { class: "tools" }, search, status, paged ? previous : null, paged ? next : null) : null,
     make("div", { class: "scroll" }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
     columnsMean(block));

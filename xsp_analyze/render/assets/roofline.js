@@ -1,0 +1,89 @@
+// A roofline: throughput over arithmetic intensity, both in powers of ten, under what the device can do.
+const ROOF_HEIGHT = 380;
+const ROOF_MARGIN = { left: 88, right: 22, top: 12, bottom: 40 };
+const LARGEST_POINT = 13;
+const LEAST_POINT = 3;
+
+function drawRoofline(block) {
+  const field = make("div");
+  const told = make("div", { class: "told", "aria-live": "polite" });
+  const tell = (point) => told.replaceChildren(
+    make("div", { class: "what" }, make("b", null, point.name), point.layer ? ` in ${point.layer}` : ""),
+    make("div", null, `${flops(point.y)} at ${intensity(point.x)} flop/byte in ${block.precisions[point.precision]}`, point.time === null ? "" : `, ${time(point.time)} of device time`),
+    make("div", { class: "muted" }, point.bound ? `${point.bound} bound: ${percent(point.share)} of the ${point.roof}` : `Its roof is ${point.roof}.`));
+  const rest = () => told.replaceChildren(make("div", { class: "muted" }, "Point at a point to read it."));
+  rest();
+  onWidth(field, (width) => field.replaceChildren(rooflineSvg(block, width, tell, rest)));
+  const legend = block.precisions.map((name, i) => make("span", null, make("i", { class: `r-${i % 6}` }), name));
+  return make("div", { class: "roofline" }, make("h3", null, block.title), make("div", { class: "legend" }, legend), field, told);
+}
+
+const flops = (value) => {
+  const [least, unit] = [[1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1e6, "MFLOP/s"], [1, "FLOP/s"]].find(([l]) => value >= l) ?? [1, "FLOP/s"];
+  return `${+(value / least).toPrecision(4)} ${unit}`;
+};
+const intensity = (value) => `${+value.toPrecision(4)}`;
+
+// The powers of ten that an axis runs between, so that all its values stand inside.
+function decades(values) {
+  const logs = values.map(Math.log10);
+  const [low, high] = [Math.floor(Math.min(...logs) - 0.15), Math.ceil(Math.max(...logs) + 0.15)];
+  return [low, Math.max(high, low + 1)];
+}
+
+function rooflineSvg(block, width, tell, rest) {
+  const points = [...block.points, ...block.models];
+  const ridges = block.roofs.map((roof) => roof.peak / roof.bandwidth);
+  const across = decades([...points.map((p) => p.x), ...ridges]);
+  const up = decades([...points.map((p) => p.y), ...block.roofs.map((roof) => roof.peak)]);
+  const [inner, height] = [width - ROOF_MARGIN.left - ROOF_MARGIN.right, ROOF_HEIGHT - ROOF_MARGIN.top - ROOF_MARGIN.bottom];
+  const x = (value) => ROOF_MARGIN.left + (inner * (Math.log10(value) - across[0])) / (across[1] - across[0]);
+  const y = (value) => ROOF_MARGIN.top + height * (1 - (Math.log10(value) - up[0]) / (up[1] - up[0]));
+  const bottom = ROOF_MARGIN.top + height;
+  const range = ([from, to]) => Array.from({ length: to - from + 1 }, (_, i) => 10 ** (from + i));
+  const grid = [
+    range(across).map((value) => [
+      makeSvg("line", { class: "axis", x1: x(value), x2: x(value), y1: ROOF_MARGIN.top, y2: bottom }),
+      makeSvg("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, intensity(value)),
+    ]),
+    range(up).map((value) => [
+      makeSvg("line", { class: "axis", x1: ROOF_MARGIN.left, x2: width - ROOF_MARGIN.right, y1: y(value), y2: y(value) }),
+      makeSvg("text", { x: ROOF_MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, flops(value)),
+    ]),
+    makeSvg("text", { x: ROOF_MARGIN.left + inner / 2, y: ROOF_HEIGHT - 6, "text-anchor": "middle" }, "flop per byte of device memory traffic"),
+  ];
+  const area = { left: 10 ** across[0], right: 10 ** across[1], bottom: 10 ** up[0], top: 10 ** up[1] };
+  return makeSvg("svg", { width, height: ROOF_HEIGHT, role: "img", "aria-label": block.title }, grid,
+    block.roofs.map((roof) => drawRoof(roof, { x, y, area, name: block.precisions[roof.precision], bottom })),
+    drawPoints(block, { x, y, tell, rest }));
+}
+
+function drawRoof(roof, { x, y, area, name, bottom }) {
+  const ridge = roof.peak / roof.bandwidth;
+  const from = Math.max(area.left, area.bottom / roof.bandwidth);
+  const style = `f-r${roof.precision % 6}`;
+  const label = `${name}: ${flops(roof.peak)}`;
+  const left = x(area.right) - x(ridge) > label.length * 6.5;
+  return [
+    makeSvg("polyline", { class: `roof ${style}`, points: [[from, from * roof.bandwidth], [ridge, roof.peak], [area.right, roof.peak]].map(([a, b]) => `${x(a)},${y(b)}`).join(" ") },
+      makeSvg("title", null, `${name}: ${flops(roof.peak)} at most, ${+(roof.bandwidth / 1e9).toPrecision(4)} GB/s, ridge at ${intensity(ridge)} flop/byte`)),
+    makeSvg("line", { class: `ridge ${style}`, x1: x(ridge), x2: x(ridge), y1: y(roof.peak), y2: bottom }),
+    makeSvg("text", { x: x(area.right) - 4, y: y(roof.peak) - 5, "text-anchor": "end" }, left ? label : name),
+    makeSvg("text", { x: x(ridge) + 4, y: bottom - 5 }, `ridge ${intensity(ridge)}`),
+  ];
+}
+
+// Large points first, so that none hides a smaller one.
+function drawPoints(block, { x, y, tell, rest }) {
+  const longest = block.points.reduce((most, p) => Math.max(most, p.time ?? 0), 1);
+  const draw = (point, radius, kind) => {
+    const circle = makeSvg("circle", { class: `${kind} f-r${point.precision % 6}`, cx: x(point.x), cy: y(point.y), r: radius, tabindex: block.points.length <= 200 ? "0" : null, "aria-label": point.name });
+    for (const event of ["mouseenter", "focus"]) circle.addEventListener(event, () => tell(point));
+    circle.addEventListener("mouseleave", rest);
+    return circle;
+  };
+  return [
+    ...block.points.map((point) => draw(point, Math.max(LARGEST_POINT * Math.sqrt((point.time ?? 0) / longest), LEAST_POINT), "point")),
+    ...block.models.map((point) => draw(point, LARGEST_POINT - 4, "whole")),
+  ];
+}

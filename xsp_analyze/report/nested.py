@@ -1,0 +1,127 @@
+"""The mean step of a profile as each of its runs saw it: the model, the layers in it, their kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze import layer_time
+from xsp_analyze.activities import device_activities, with_shapes
+from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.kernel_means import aligned
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.roles import Roles
+from xsp_analyze.steps import steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.view import View
+
+__all__ = ["LEVELS", "Timeline", "longest", "nested_timelines"]
+
+LEVELS = ("model", "layers", "kernels")
+"""What the runs of a profile are taken at, least disturbing first."""
+
+_CALL = ("run_id", "step", *LAYER_KEY)
+_KERNEL = ("name", "kind", "layer_index", "layer_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One run's mean step; times in ns from the step's start.
+
+    `layers`: LAYER_KEY, start_ns, duration_ns (the whole call, with the layers in it), depth (0: in no other layer);
+    `kernels`: name, kind, layer_index, layer_name, start_ns, duration_ns. Both in order of start, and empty where the
+    run did not record them or marks no steps.
+    """
+
+    level: str
+    duration_ns: float
+    layers: pl.DataFrame
+    kernels: pl.DataFrame
+
+
+def nested_timelines(view: View) -> list[Timeline]:
+    """A timeline for every run that a level of the profile stands for; kernels are those of the serialised run."""
+    roles = view.roles
+    taken = (roles.model, roles.layers, roles.serialised_kernels)
+    level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
+    found = []
+    for runs, level in level_of.items():
+        duration = _duration(view, runs)
+        if duration is not None:
+            found.append(Timeline(level, duration, _layers(view, runs), _kernels(view, runs)))
+    return found
+
+
+def _duration(view: View, runs: Sequence[int]) -> float | None:
+    found = Roles.of(view.all_steps, runs).select(trimmed_mean(pl.col("duration_ns"))).item()
+    return None if found is None else float(found)
+
+
+def _starts(view: View, runs: Sequence[int]) -> pl.DataFrame:
+    """The steps of these runs that spans mark, as `steps_of`: times around the model's call have no start."""
+    return Roles.of(steps_of(view.trace), runs)
+
+
+def _layers(view: View, runs: Sequence[int]) -> pl.DataFrame:
+    """The n-th call of a layer in one step and the n-th in another are averaged as one."""
+    starts = _starts(view, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
+    calls = Roles.of(layer_time.layer_calls(view.trace), runs).join(starts, on=["run_id", "step"])
+    means = (
+        calls.sort("start_ns", "span_id")
+        .with_columns(pl.int_range(pl.len()).over(_CALL).alias("nth"))
+        .group_by(*LAYER_KEY, "nth", maintain_order=True)
+        .agg(
+            trimmed_mean(pl.col("start_ns") - pl.col("step_ns")).alias("start_ns"),
+            trimmed_mean(pl.col("duration_ns")).alias("duration_ns"),
+        )
+        .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+        .sort("start_ns", -pl.col("duration_ns"), "layer_index")
+    )
+    return means.with_columns(pl.Series("depth", _depths(means), dtype=pl.Int64)).drop("nth")
+
+
+def _depths(boxes: pl.DataFrame) -> list[int]:
+    """How many boxes before it hold each box's middle; boxes are in order of start, the longest first."""
+    depths: list[int] = []
+    ends: list[float] = []
+    for start, duration in boxes.select("start_ns", "duration_ns").iter_rows():
+        ends = [end for end in ends if end > start + duration / 2]
+        depths.append(len(ends))
+        ends.append(start + duration)
+    return depths
+
+
+def _kernels(view: View, runs: Sequence[int]) -> pl.DataFrame:
+    """Every execution of the mean step; empty in runs that are not asked for kernels."""
+    starts = _starts(view, runs)
+    asked = tuple(runs) == tuple(view.roles.serialised_kernels)
+    rows = view.all_activities if tuple(runs) == tuple(view.roles.kernels) else device_activities(view.trace)
+    wanted = Roles.of(rows, runs if asked else ())
+    together = aligned(with_shapes(view.trace, wanted), starts).join(
+        starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
+    )
+    return (
+        together.sort("execution", "step")
+        .group_by("execution", maintain_order=True)
+        .agg(
+            *(pl.col(c).first() for c in _KERNEL),
+            trimmed_mean(pl.col("start_ns") - pl.col("step_ns")).alias("start_ns"),
+            pl.col("duration_ns").filter("kept").mean(),
+        )
+        .with_columns(pl.col("name", "kind", "layer_name").cast(pl.String))
+        .sort("start_ns", "execution")
+        .drop("execution")
+    )
+
+
+def longest(boxes: pl.DataFrame, most: int) -> pl.DataFrame:
+    """At most so many boxes, those that last longest, still in order of start."""
+    if boxes.height <= most:
+        return boxes
+    kept = boxes.with_row_index("place").sort("duration_ns", "place", descending=[True, False]).head(most)
+    return kept.sort("place").drop("place")

@@ -1,0 +1,117 @@
+"""The part of a report on what profiling itself cost: the nested timelines of a profile, and B02."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.render.shown import clean
+from xsp_analyze.render.units import duration, share
+from xsp_analyze.report import blocks
+from xsp_analyze.report.nested import Timeline, longest, nested_timelines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
+
+    from xsp_analyze.core import Result
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block, Section
+
+__all__ = ["overhead", "sentence"]
+
+_MOST_BOXES = 3000  # of a kind on a timeline: more are narrower than a line
+_MEANS = (
+    "Profiling slows what it measures, and more the deeper it looks. Below, the mean step of the same work as each run"
+    " saw it, drawn to one scale: a layer's box is its call, with the layers called in it below, and kernels beneath"
+    " their layers. Red is what profiling at that level added: to the step at the end of its bar, to a layer at the end"
+    " of its box. Elsewhere in this report each latency is from the run that disturbed it least."
+)
+_LINES: Mapping[str, tuple[str, str]] = {  # of each level: the name of its timeline, and what it adds
+    "model": ("Model only (M)", "no profiler"),
+    "layers": ("Layers profiled (ML)", "profiling layers"),
+    "kernels": ("Kernels profiled (MLG)", "profiling kernels"),
+}
+
+
+def overhead(answers: Answers) -> Section | None:
+    """The figure of nested timelines, then B02 as a table; None where the trace is no profile."""
+    if not answers.leveled:
+        return None
+    found = answers.of("B02")
+    title = ("overhead", "Overhead", "Profiling overhead", _MEANS)
+    if isinstance(found, str):
+        return blocks.section(*title, [blocks.missing(found)])
+    lines = nested_timelines(answers.per_step)
+    drawn: list[Block] = [_figure(lines, found)] if lines else []
+    if any(max(t.layers.height, t.kernels.height) > _MOST_BOXES for t in lines):
+        drawn.append(blocks.text(f"Of each timeline only the {_MOST_BOXES:,} longest layers and kernels are drawn."))
+    return blocks.section(*title, [*drawn, blocks.table(found)])
+
+
+def sentence(answers: Answers) -> str | None:
+    """What profiling added to a step in total, for the page's head; None in a plain trace."""
+    found = answers.of("B02")
+    rows = [] if isinstance(found, str) else found.table.filter(level="total", scope="model").to_dicts()
+    if not rows or rows[0]["overhead_ns"] is None:
+        return None
+    added, part = rows[0]["overhead_ns"], rows[0]["overhead_share"]
+    what = f"Profiling down to kernels made a step {share(part)} longer ({duration(added)})"
+    return f"{what}; the latency above is from the run without it." if added > 0 else None
+
+
+def _figure(lines: Sequence[Timeline], found: Result) -> Block:
+    names: dict[str, int] = {}
+    costs = _costs(found.table)
+    before: float | None = None
+    drawn = []
+    for line in lines:
+        title, what = _LINES[line.level]
+        boxes = _Boxes(names, costs)
+        rows = boxes.layers(longest(line.layers, _MOST_BOXES))
+        boxes.kernels(longest(line.kernels, _MOST_BOXES), rows)
+        about = {"title": title, "what": what, "kernels": line.level == "kernels"}
+        drawn.append({**about, "time": line.duration_ns, "before": before, **boxes.data})
+        before = line.duration_ns
+    return {"type": "timelines", "names": list(map(clean, names)), "lines": drawn, "layers": list(costs.values())}
+
+
+def _costs(table: pl.DataFrame) -> dict[int, dict[str, Any]]:
+    """Of each layer, by its index: latency without and with kernels profiled, and the difference."""
+    rows = table.filter(level="kernel").drop_nulls("layer_index").iter_rows(named=True)
+    keys = ("layer_index", "baseline_ns", "measured_ns", "overhead_ns", "overhead_share")
+    return {row["layer_index"]: {key.removesuffix("_ns"): row[key] for key in keys} for row in rows}
+
+
+class _Boxes:
+    """The boxes of one timeline in columns: name (a number), kind, start and time in ns, row from the top, layer."""
+
+    def __init__(self, names: dict[str, int], costs: Mapping[int, object]) -> None:
+        self._names = names
+        self._place = {index: place for place, index in enumerate(costs)}
+        columns = ("name", "kind", "start", "duration", "row", "layer", "in")
+        self.data: dict[str, list[Any]] = {column: [] for column in columns}
+
+    def layers(self, rows: pl.DataFrame) -> int:
+        """Adds the layers; returns how many rows they stand in."""
+        columns = ("layer_index", "layer_name", "start_ns", "duration_ns", "depth")
+        for index, name, start, time, depth in rows.select(columns).iter_rows():
+            self._add(name, "layer", start, time, depth, index, None)
+        return 0 if rows.is_empty() else 1 + max(rows["depth"].to_list())
+
+    def kernels(self, rows: pl.DataFrame, row: int) -> None:
+        """Adds the kernels, all in one row."""
+        columns = ("name", "kind", "layer_index", "layer_name", "start_ns", "duration_ns")
+        for name, kind, index, layer, start, time in rows.select(columns).iter_rows():
+            self._add(name, kind, start, time, row, index, layer)
+
+    def _add(
+        self, name: str, kind: str, start: float, time: float, row: int, layer: int | None, inside: str | None
+    ) -> None:
+        place = None if layer is None else self._place.get(layer)
+        values = (self._number(name), kind, round(start), round(time), row, place, inside and self._number(inside))
+        for column, value in zip(self.data.values(), values, strict=True):
+            column.append(value)
+
+    def _number(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))
