@@ -12,9 +12,12 @@ from xsp_analyze.analyses.a05_layer_type_distribution import layer_type_distribu
 from xsp_analyze.analyses.a06_layer_latency_by_type import layer_latency_by_type
 from xsp_analyze.analyses.a07_layer_memory_by_type import layer_memory_by_type
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
+from xsp_analyze.analyses.a09_kernel_roofline import kernel_roofline
 from xsp_analyze.analyses.a10_kernel_by_name import kernel_by_name
 from xsp_analyze.analyses.a11_kernel_by_layer import kernel_by_layer
+from xsp_analyze.analyses.a12_metrics_by_layer import metrics_by_layer
 from xsp_analyze.analyses.a13_gpu_share_by_layer import gpu_share_by_layer
+from xsp_analyze.analyses.a14_layer_roofline import layer_roofline
 from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
 from xsp_analyze.analyses.b01_ledger import ledger
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
@@ -37,9 +40,12 @@ ANALYSES: tuple[Analysis, ...] = (
     layer_latency_by_type,
     layer_memory_by_type,
     kernel_information,
+    kernel_roofline,
     kernel_by_name,
     kernel_by_layer,
+    metrics_by_layer,
     gpu_share_by_layer,
+    layer_roofline,
     kernel_by_model,
     ledger,
     profiling_overhead,

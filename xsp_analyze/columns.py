@@ -12,6 +12,7 @@ __all__ = [
     "COUNT",
     "COUNTER_COLUMNS",
     "DURATION",
+    "EXECUTION",
     "KERNELS",
     "KERNEL_DURATION",
     "KERNEL_NAME",
@@ -31,6 +32,7 @@ STEP = Column("step", pl.Int64(), "Number of the step, where each is answered fo
 LAYER_INDEX = Column("layer_index", pl.Int64(), "The layer, in order of first own operator.", role=Role.KEY)
 LAYER_NAME = Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL)
 LAYER_TYPE = Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL)
+EXECUTION = Column("execution", pl.Int64(), "Number of the row, from 0.", role=Role.KEY)
 KERNEL_NAME = Column("kernel_name", pl.String(), "Name of the kernel, copy or fill.", role=Role.KEY)
 KIND = Column("kind", pl.String(), "kernel, memcpy, memset or graph (a whole replay).", role=Role.KEY)
 COUNT = Column("count", pl.Float64(), "How often it ran; in a mean step, per step on average.")

@@ -42,7 +42,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class FigureSpec:
-    """A figure as data: `kind` (bars, stacked_bars, scatter, icicle), columns on its axes, most rows shown."""
+    """A figure as data: columns on its axes, most rows shown; a roofline has two logarithmic axes.
+
+    `kind` is bars, stacked_bars, scatter, roofline or icicle.
+    """
 
     kind: str
     x: str
@@ -105,6 +108,11 @@ class Result:
 def run(wanted: Analysis, view: View) -> Result:
     """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs."""
     missing = [need for need in wanted.needs if not view.has(need)]
+    if missing == ["metrics"]:
+        raise XspError(
+            f"{wanted.id} ({wanted.title}) needs hardware counters, which this trace does not hold",
+            advice="Measure them in a run of their own (ncu --csv) and join it with xsp merge",
+        )
     if missing:
         raise XspError(
             f"{wanted.id} ({wanted.title}) needs the level {' and '.join(missing)}, which this trace does not hold"

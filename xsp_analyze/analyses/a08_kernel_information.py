@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.activities import with_shapes
-from xsp_analyze.columns import COUNTER_COLUMNS, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.columns import COUNTER_COLUMNS, EXECUTION, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.counters import derived
 
@@ -33,7 +33,7 @@ def _shape(what: str) -> Column:
     needs=("kernel",),
     columns=(
         STEP,
-        Column("execution", pl.Int64(), "Number of the row, from 0.", role=Role.KEY),
+        EXECUTION,
         replace(LAYER_INDEX, role=Role.LABEL),
         LAYER_NAME,
         LAYER_TYPE,

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_analyze.columns import BATCH_SIZE, COUNTER_COLUMNS, KERNEL_DURATION, KERNELS, STEP
-from xsp_analyze.core import Column, analysis
-from xsp_analyze.counters import counted, derived
+from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.counters import are_known, counted, derived
+from xsp_analyze.device_peaks import agreed_peaks
 from xsp_analyze.model_time import model_latency
+from xsp_analyze.roofline import PRECISION, ROOF_COLUMNS, by_precision, under_roof
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.view import View
 
 __all__ = ["kernel_by_model"]
+
+_ROOF = ROOF_COLUMNS[-5:]  # the columns before are COUNTER_COLUMNS too
+_NAMES = tuple(c.name for c in _ROOF)
 
 
 @analysis(
@@ -28,12 +36,43 @@ __all__ = ["kernel_by_model"]
         KERNELS,
         KERNEL_DURATION,
         Column("gpu_share", pl.Float64(), "Kernel duration over model latency (times the processes summed over)."),
+        replace(PRECISION, doc="The precision of flop_count and of the roof; null where no flops were counted."),
         *COUNTER_COLUMNS,
+        *_ROOF,
+    ),
+    figure=FigureSpec(
+        "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="The model under the roof", color="precision"
     ),
 )
 def kernel_by_model(view: View) -> pl.LazyFrame:
-    """One row a batch size, smallest first; null where the runs do not say it."""
+    """One row a batch size, smallest first (null: unknown), in FP32, then one for every other precision worked in.
+
+    Those hold that precision's roofline, and no device time: it stands in the first row alone.
+    """
     keys = [*view.by, "batch_size"]
+    rows = _by_batch(view, keys)
+    if not are_known(view.executions):
+        return _with_nulls(rows).sort(keys, nulls_last=True).lazy()
+    held = under_roof(by_precision(rows, keys), agreed_peaks(view))
+    fp32 = held.filter(pl.col("precision") == "fp32").select(*keys, "precision", "place", *_NAMES)
+    first = rows.join(fp32, on=keys, how="left", nulls_equal=True)
+    further = held.filter(pl.col("precision") != "fp32").with_columns(
+        (pl.col("bound") == "memory").alias("memory_bound"),
+        *(pl.lit(None, rows.schema[c]).alias(c) for c in ("kernel_count", "kernel_duration_ns", "gpu_share")),
+    )
+    return (
+        pl.concat([first, further.select(c for c in further.columns if c in first.columns)], how="diagonal_relaxed")
+        .sort(*keys, pl.col("place").fill_null(0), nulls_last=True)
+        .lazy()
+    )
+
+
+def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(None, c.dtype).alias(c.name) for c in (PRECISION, *_ROOF))
+
+
+def _by_batch(view: View, keys: Sequence[str]) -> pl.DataFrame:
+    """One row a batch size with device time, latency and FP32's counters."""
     batches = view.trace.frame("runs").select("run_id", "batch_size")
     sums = (
         view.executions.join(batches, on="run_id", how="left", maintain_order="left")
@@ -47,5 +86,5 @@ def kernel_by_model(view: View) -> pl.LazyFrame:
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns(pl.col("kernel_duration_ns", "kernel_count").fill_null(0))
         .with_columns((pl.col("kernel_duration_ns") / pl.col("model_ns")).alias("gpu_share"))
-        .sort(keys, nulls_last=True)
+        .collect()
     )

@@ -18,7 +18,7 @@ def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, 
     """`kind`, `title`, `labels` (one a row) and `series` (values as stored, with the scale to show them in).
 
     Uses the analysis's own figure unless another is given; ValueError where there is none.
-    All series share one scale, so that they can be compared.
+    Series of one unit share one scale, so that they can be compared.
     """
     spec = spec or result.analysis.figure
     if spec is None:
@@ -27,13 +27,15 @@ def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, 
     table = result.table if spec.top is None else result.table.head(spec.top)
     columns = {c.name: c for c in result.columns}
     values = [table[name].to_list() for name in spec.y]
-    shared = [v for series in values for v in series]
+    shared: dict[str, list[object]] = {}
+    for name, series in zip(spec.y, values, strict=True):
+        shared.setdefault(columns[name].unit, []).extend(series)
     return {
         "kind": spec.kind,
         "title": spec.title,
         "labels": [str(label) for label in table[spec.x].to_list()],
         "series": [
-            {"name": name, "values": series, **scaled(columns[name], shared)}
+            {"name": name, "values": series, **scaled(columns[name], shared[columns[name].unit])}
             for name, series in zip(spec.y, values, strict=True)
         ],
     }

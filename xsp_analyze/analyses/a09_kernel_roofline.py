@@ -1,0 +1,44 @@
+"""A09: every kernel execution under the roof of its device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xsp_analyze.analyses.a08_kernel_information import kernel_information
+from xsp_analyze.columns import DURATION, EXECUTION, KERNEL_NAME, LAYER_INDEX, LAYER_NAME, STEP
+from xsp_analyze.core import FigureSpec, Role, analysis
+from xsp_analyze.device_peaks import DEVICE, device_peaks
+from xsp_analyze.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from xsp_analyze.view import View
+
+__all__ = ["kernel_roofline"]
+
+
+@analysis(
+    "A09",
+    "kernel roofline",
+    needs=("kernel", "metrics"),
+    columns=(
+        STEP,
+        replace(EXECUTION, doc="The kernel's row in A08."),
+        PRECISION,
+        replace(LAYER_INDEX, role=Role.LABEL),
+        LAYER_NAME,
+        replace(KERNEL_NAME, role=Role.LABEL),
+        replace(DURATION, doc="Its duration, as in A08."),
+        *ROOF_COLUMNS,
+    ),
+    figure=FigureSpec(
+        "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Kernels under the roof", color="precision"
+    ),
+)
+def kernel_roofline(view: View) -> pl.LazyFrame:
+    """One row a kernel execution and precision that it works in, in the order of A08."""
+    require_flops(view, "A09 (kernel roofline)")
+    rows = by_precision(kernel_information.function(view).collect(), ("execution",))
+    return under_roof(rows, device_peaks(view), on=DEVICE).sort("execution", "place").lazy()

@@ -1,0 +1,33 @@
+"""A12: what hardware counters measured in each layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.columns import COUNTER_COLUMNS, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.core import FigureSpec, analysis
+from xsp_analyze.layer_kernels import layer_kernels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from xsp_analyze.view import View
+
+__all__ = ["metrics_by_layer"]
+
+
+@analysis(
+    "A12",
+    "metrics by layer",
+    needs=("layer", "kernel", "metrics"),
+    columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *COUNTER_COLUMNS[:4]),
+    figure=FigureSpec(
+        "bars",
+        x="layer_index",
+        y=("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy"),
+        title="Flops, DRAM traffic and occupancy by layer",
+    ),
+)
+def metrics_by_layer(view: View) -> pl.LazyFrame:
+    """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
+    return layer_kernels(view)

@@ -1,0 +1,36 @@
+"""A14: every layer under the roof of the devices that ran it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.core import FigureSpec, analysis
+from xsp_analyze.device_peaks import agreed_peaks
+from xsp_analyze.layer_kernels import layer_kernels
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from xsp_analyze.view import View
+
+__all__ = ["layer_roofline"]
+
+
+@analysis(
+    "A14",
+    "layer roofline",
+    needs=("layer", "kernel", "metrics"),
+    columns=(STEP, LAYER_INDEX, LAYER_NAME, PRECISION, LAYER_TYPE, KERNEL_DURATION, *ROOF_COLUMNS),
+    figure=FigureSpec(
+        "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Layers under the roof", color="precision"
+    ),
+)
+def layer_roofline(view: View) -> pl.LazyFrame:
+    """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
+    require_flops(view, "A14 (layer roofline)")
+    keys = [*view.by, *LAYER_KEY]
+    rows = by_precision(layer_kernels(view).collect(), keys)
+    return under_roof(rows, agreed_peaks(view)).sort(*keys, "place", nulls_last=True).lazy()

@@ -1,0 +1,162 @@
+"""Rooflines: what a kernel, layer or model could reach on its device, in each precision that it works in.
+
+Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze import formulas
+from xsp_analyze.core import Column, Role
+from xsp_analyze.counters import counted_time, moved_bytes
+from xsp_analyze.device_peaks import BANDWIDTH
+from xsp_model import XspError
+from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
+from xsp_model.device_table import QUANTITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.view import View
+
+__all__ = ["PRECISION", "ROOF_COLUMNS", "by_precision", "require_flops", "under_roof"]
+
+PRECISION = Column(
+    "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
+)
+ROOF_COLUMNS = (
+    Column("flop_count", pl.Float64(), "Operations in this precision, measured.", "flop"),
+    Column("dram_read_bytes", pl.Float64(), "Bytes read from device memory, for work in every precision.", "byte"),
+    Column("dram_write_bytes", pl.Float64(), "Bytes written to device memory, likewise.", "byte"),
+    Column("arithmetic_intensity", pl.Float64(), "Flop of this precision per byte of DRAM traffic.", "flop/byte"),
+    Column("flop_per_s", pl.Float64(), "Throughput in this precision over the time of the kernels counted.", "flop/s"),
+    Column(
+        "ideal_intensity",
+        pl.Float64(),
+        "The roof's ridge: peak flop/s of this precision over peak byte/s; null: either is unknown.",
+        "flop/byte",
+    ),
+    Column(
+        "roof_flop_per_s",
+        pl.Float64(),
+        "The most possible at this intensity: the lesser of the peak and intensity x bandwidth.",
+        "flop/s",
+    ),
+    Column("roof_share", pl.Float64(), "Part of the roof that is reached; above 1 something is wrong."),
+    Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
+    Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Precision:
+    """A precision by the name that its peak has in `peaks`, and the column that counts its work."""
+
+    name: str
+    column: str
+
+
+def _named(counter: str) -> _Precision:
+    vector = {"flop_count_sp": "fp32", "flop_count_hp": "fp16", "flop_count_dp": "fp64"}
+    if counter in vector:
+        return _Precision(vector[counter], "flop_count" if counter == "flop_count_sp" else counter)
+    types = counter.removeprefix(TENSOR_PREFIX)
+    return _Precision(types if types in QUANTITIES else f"{types}_tensor", counter)
+
+
+_PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
+
+
+def require_flops(view: View, wanted: str) -> None:
+    """XspError where kernels were measured but the flop counts of none."""
+    rows = view.executions
+    counts = [p.column for p in _PRECISIONS if p.column in rows.columns]
+    if all(rows[c].null_count() == rows.height for c in counts):
+        raise XspError(
+            f"{wanted} needs flop counts, and no kernel of this trace has one",
+            advice="Measure flop_count_sp (or another precision's) in a run of its own and join it with xsp merge",
+        )
+
+
+def by_precision(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """One row a row (unique in `keys`) and precision whose flops are known, with `precision`, `place` to sort by.
+
+    `flop_count` and `counted_ns` become that precision's. Of a row's precisions those without any work are left out,
+    but for the first one where there is no work in any.
+    """
+    counts = [(p, n) for n, p in enumerate(_PRECISIONS) if p.column in rows.columns]
+    shared = [c for c in rows.columns if c not in {name for p, _ in counts for name in _own(p)}]
+    parts = [
+        rows.select(
+            *shared,
+            pl.lit(p.name).alias("precision"),
+            pl.lit(n, pl.Int64).alias("place"),
+            pl.col(p.column).cast(pl.Float64).alias("flop_count"),
+            pl.col(counted_time(p.column)).cast(pl.Float64).alias("counted_ns"),
+        )
+        for p, n in counts
+    ]
+    known = pl.concat(parts).filter(pl.col("flop_count").is_not_null())
+    worked = pl.col("flop_count") > 0
+    first = ~worked.any().over(keys) & (pl.col("place") == pl.col("place").min().over(keys))
+    return known.filter(worked | first)
+
+
+def _own(precision: _Precision) -> tuple[str, str]:
+    return precision.column, counted_time(precision.column)
+
+
+def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = ()) -> pl.DataFrame:
+    """The rows of `by_precision` with the columns of ROOF_COLUMNS; `on`: columns that tell which peaks are whose."""
+    peak = peaks.filter(pl.col("quantity") != BANDWIDTH).rename({"quantity": "precision"})
+    held = rows.join(peak, on=[*on, "precision"], how="left", nulls_equal=True, maintain_order="left")
+    held = _with_bandwidth(held, peaks.filter(pl.col("quantity") == BANDWIDTH), on)
+    flop, moved = pl.col("flop_count"), moved_bytes(rows.columns)
+    return (
+        held.with_columns(
+            formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
+            formulas.flop_per_s(flop, pl.col("counted_ns")).alias("flop_per_s"),
+            formulas.flop_per_s(moved, pl.col("counted_ns")).alias("byte_per_s"),
+            (pl.col("peak") / pl.col("bandwidth")).alias("ideal_intensity"),
+        )
+        .with_columns(_bound())
+        .with_columns(*_roof())
+    )
+
+
+def _with_bandwidth(rows: pl.DataFrame, peaks: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
+    bandwidth = peaks.select(*on, pl.col("peak").alias("bandwidth"), pl.col("words").alias("bandwidth_words"))
+    if on:
+        return rows.join(bandwidth, on=on, how="left", nulls_equal=True, maintain_order="left")
+    value, words = bandwidth.row(0) if bandwidth.height else (None, None)
+    return rows.with_columns(bandwidth=pl.lit(value, pl.Float64), bandwidth_words=pl.lit(words, pl.String))
+
+
+def _bound() -> pl.Expr:
+    below = pl.col("arithmetic_intensity") < pl.col("ideal_intensity")
+    return pl.when(below).then(pl.lit("memory")).when(~below).then(pl.lit("compute")).alias("bound")
+
+
+def _roof() -> list[pl.Expr]:
+    """The roof over each row. Below the ridge its share is that of bandwidth, which holds without any flop too."""
+    memory, compute = pl.col("bound") == "memory", pl.col("bound") == "compute"
+    bandwidth, peak = pl.col("bandwidth"), pl.col("peak")
+    unknown = (
+        pl.when(pl.col("arithmetic_intensity").is_null())
+        .then(pl.lit("unknown: DRAM traffic was not measured, or there was none"))
+        .when(peak.is_null())
+        .then(pl.format("unknown: no {} peak of the device is known", "precision"))
+        .otherwise(pl.lit("unknown: no DRAM bandwidth of the device is known"))
+    )
+    return [
+        pl.when(memory).then(pl.col("arithmetic_intensity") * bandwidth).when(compute).then(peak)
+        .alias("roof_flop_per_s"),
+        pl.when(memory).then(pl.col("byte_per_s") / bandwidth).when(compute).then(pl.col("flop_per_s") / peak)
+        .alias("roof_share"),
+        pl.when(memory).then(pl.col("bandwidth_words")).when(compute).then(pl.col("words")).otherwise(unknown)
+        .alias("roof"),
+    ]  # fmt: skip
