@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Format", "Inputs", "LayerRanges", "LayerSource", "LayerSources", "ModelRanges"]
+__all__ = ["Format", "Inputs", "LayerRanges", "LayerSource", "LayerSources", "ModelRanges", "Nsys", "OsRuntime"]
 
 _READING = "Reading the input"
 
@@ -65,6 +65,24 @@ LayerRanges = Annotated[
         metavar="REGEX",
         help="Named ranges that match are layers. May be given several times.",
         show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+Nsys = Annotated[
+    str | None,
+    typer.Option(
+        "--nsys",
+        metavar="PATH",
+        help="The nsys that opens .nsys-rep files; without it $XSP_NSYS, else the one on PATH.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+OsRuntime = Annotated[
+    bool,
+    typer.Option(
+        "--os-runtime",
+        help="Keep the calls of the operating system's runtime (OSRT) that Nsight Systems traced.",
         rich_help_panel=_READING,
     ),
 ]

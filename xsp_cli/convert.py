@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
@@ -23,6 +23,8 @@ def convert(
     layer_source: LayerSource = LayerSources.AUTO,
     model_range: ModelRanges = None,
     layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
     keep_private: Annotated[
         bool,
         typer.Option(
@@ -37,7 +39,9 @@ def convert(
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
-    reading = Reading(format, layer_source, model_range or (), layer_range or (), keep_private)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), keep_private, nsys=nsys, os_runtime=os_runtime
+    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
@@ -67,6 +67,8 @@ def export(
     layer_source: LayerSource = LayerSources.AUTO,
     model_range: ModelRanges = None,
     layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
 ) -> None:
     """Write a trace for other programs to open.
 
@@ -77,7 +79,7 @@ def export(
 
     check_writable(output)
     step = _step(steps)
-    reading = Reading(format, layer_source, model_range or (), layer_range or ())
+    reading = Reading(format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime)
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         _check_not_an_input(output, trace, inputs)

@@ -25,6 +25,8 @@ class Reading:
     model_ranges: Sequence[str] = ()
     layer_ranges: Sequence[str] = ()
     keep_private: bool = False
+    nsys: str | None = None
+    os_runtime: bool = False
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -82,6 +84,10 @@ def options_of(reading: Reading) -> Options:
         layer_ranges=reading.layer_ranges,
         layer_source=reading.layer_source,
         keep_private=reading.keep_private,
+        extra={
+            **({"nsys": reading.nsys} if reading.nsys else {}),
+            **({"os_runtime": ""} if reading.os_runtime else {}),
+        },
     )
 
 
