@@ -12,7 +12,7 @@ import pytest
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
 from xsp_analyze.render.parquet import METADATA_KEY
-from xsp_analyze.render.units import Scale, duration, number, share, size
+from xsp_analyze.render.units import Scale, duration, number, scales_of, share, size
 from xsp_model import Finding, XspError
 from xsp_model.ledger import to_frame
 
@@ -63,6 +63,36 @@ def test_a_column_takes_one_unit_that_suits_its_largest_value() -> None:
     assert "ms" in text
     assert "25.000" in text
     assert "0.001" in text
+
+
+def _times(**largest: float | None) -> list[str]:
+    """The units that columns of times with these largest values are shown in, side by side."""
+    columns = [(Column(name, pl.Float64(), "", "ns"), [value]) for name, value in largest.items()]
+    return [scale.unit for scale in scales_of(columns)]
+
+
+def test_columns_of_a_unit_are_shown_in_one_so_that_rows_compare() -> None:
+    assert _times(latency=712_982.0, rest=9_400.0) == ["us", "us"]
+    assert _times(baseline=45_355_006.0, overhead=1_428_418.0) == ["us", "us"]
+    assert _times(window=2_604_240.0, communication=0.0) == ["us", "us"]
+    assert _times(window=2_604_240.0, unknown=None) == ["us", "us"]
+
+
+def test_a_column_that_would_vanish_keeps_its_own_unit() -> None:
+    assert _times(total=1_200_000_000.0, mean=30_000.0) == ["ms", "us"]
+
+
+def test_units_of_other_columns_are_their_own_matter() -> None:
+    bytes_column = (Column("read", pl.Float64(), "", "byte"), [2.0e6])
+    share_column = (Column("model_share", pl.Float64(), ""), [0.5])
+    time_column = (Column("latency_ns", pl.Float64(), "", "ns"), [5.0e7])
+    assert [s.unit for s in scales_of([bytes_column, share_column, time_column])] == ["MiB", "%", "ms"]
+
+
+def test_a_heading_that_ends_in_its_units_letters_still_has_a_unit() -> None:
+    table = pl.DataFrame({"busy_ns": [2_249_397]})
+    lines = terminal.render(_result(table, [Column("busy_ns", pl.Int64(), "", "ns")])).splitlines()
+    assert [line.strip() for line in lines[1:3]] == ["busy", "us"]
 
 
 def test_what_rounds_to_nothing_is_not_shown_as_nothing() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.xsp_analyze.browser import Browser, Page, opened
 from tests.xsp_analyze.report_trace import HOSTILE, small_trace
 from xsp_analyze.report import render
 
@@ -17,21 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-Browser = Any  # playwright is not installed everywhere, and its types with it
-Page = Any
 _LAYER_COUNT = 40
-
-
-@pytest.fixture(name="browser", scope="module")
-def fixture_browser() -> Iterator[Browser]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = os.environ.get("XSP_CHROMIUM") or shutil.which("chromium")
-    if path is None:
-        pytest.skip("no Chromium: install it or set XSP_CHROMIUM")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=path, headless=True, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(name="file", scope="module")
@@ -44,22 +29,10 @@ def fixture_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="page")
 def fixture_page(browser: Browser, file: Path) -> Iterator[Page]:
-    """The page at 1280 px with every request but its own file refused; any console error or request fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_offline(True)
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append(request.url)
-    )
-    page.goto(file.as_uri())
-    page.wait_for_selector("#modules table")
-    page.wait_for_selector(".cell")
-    yield page
-    assert wrong == []
-    context.close()
+    with opened(browser, file) as page:
+        page.wait_for_selector("#modules table")
+        page.wait_for_selector(".cell")
+        yield page
 
 
 def test_every_section_is_drawn(page: Page) -> None:
