@@ -14,7 +14,10 @@ from xsp_ingest.nsys_export import NSYS_EXPORT
 from xsp_ingest.nsys_report import NSYS_REPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.nvprof_metrics import NVPROF_METRICS
+from xsp_ingest.rocprofv3 import ROCPROFV3
+from xsp_ingest.tf_timeline import TF_TIMELINE
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
+from xsp_ingest.xplane import XPLANE
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Ingester
@@ -32,6 +35,9 @@ INGESTERS: tuple[Ingester, ...] = (
     NVPROF_METRICS,
     LOADGEN,
     CUPTI_DUMP,
+    XPLANE,
+    TF_TIMELINE,
+    ROCPROFV3,
 )
 """The project's own ingesters."""
 

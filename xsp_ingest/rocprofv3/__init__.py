@@ -1,0 +1,5 @@
+"""rocprofv3 (ROCprofiler-SDK): its JSON and CSV outputs."""
+
+from xsp_ingest.rocprofv3.ingester import ROCPROFV3
+
+__all__ = ["ROCPROFV3"]

@@ -1,0 +1,63 @@
+"""The columns that both outputs are brought to before they become spans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["API", "COPY", "DEVICE", "KERNEL", "Records", "column", "empty"]
+
+_I, _S = pl.Int64(), pl.String()
+_TIMES: Mapping[str, pl.DataType] = {"process": _I, "thread": _I, "correlation": _I, "start": _I, "end": _I}
+
+KERNEL: Mapping[str, pl.DataType] = {
+    **_TIMES,
+    "agent": _I,  # the device, numbered among the GPUs
+    "stream": _I,
+    "name": _S,
+    **{f"{what}_{axis}": _I for what in ("threads", "block") for axis in "xyz"},  # threads of the whole grid
+    "registers": _I,
+    "shared": _I,
+}
+COPY: Mapping[str, pl.DataType] = {**_TIMES, "agent": _I, "stream": _I, "direction": _S, "bytes": _I}
+API: Mapping[str, pl.DataType] = {**_TIMES, "domain": _S, "name": _S}
+DEVICE: Mapping[str, pl.DataType] = {
+    "device_id": _I,
+    "process_id": _I,
+    "name": _S,
+    "multiprocessor_count": _I,
+    "clock_hz": _I,
+    "memory_bytes": _I,
+}
+
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def empty(columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """No rows."""
+    return pl.DataFrame(schema=dict(columns))
+
+
+def column(name: str, values: Sequence[int | None]) -> pl.Series:
+    """Whole numbers; those beyond 64 bits are unknown."""
+    try:
+        return pl.Series(name, values, dtype=pl.Int64)
+    except (OverflowError, pl.exceptions.PolarsError, TypeError):
+        fit = [value if value is not None and value in _INT64 else None for value in values]
+        return pl.Series(name, fit, dtype=pl.Int64)
+
+
+@dataclass
+class Records:
+    """All records of a run, in the columns above."""
+
+    kernels: pl.DataFrame = field(default_factory=lambda: empty(KERNEL))
+    copies: pl.DataFrame = field(default_factory=lambda: empty(COPY))
+    calls: pl.DataFrame = field(default_factory=lambda: empty(API))
+    devices: pl.DataFrame = field(default_factory=lambda: empty(DEVICE))
+    other_rows: int = 0  # that say too little

@@ -1,0 +1,167 @@
+"""From the CSV files of one process to the common columns, a few MiB at a time."""
+
+from __future__ import annotations
+
+import io
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.content import cut_off, lines
+from xsp_ingest.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records
+from xsp_ingest.rocprofv3.names import plain_kernel_name
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["Table", "from_tables", "table_of"]
+
+_HZ_PER_MHZ = 1_000_000
+
+
+class Table(Enum):
+    """What a file holds, by columns that only it has."""
+
+    KERNELS = frozenset({"Kind", "Agent_Id", "Kernel_Name", "Start_Timestamp", "Grid_Size_X"})
+    COPIES = frozenset({"Kind", "Direction", "Source_Agent_Id", "Start_Timestamp"})
+    CALLS = frozenset({"Domain", "Function", "Process_Id", "Thread_Id", "Start_Timestamp"})
+    AGENTS = frozenset({"Node_Id", "Logical_Node_Id", "Agent_Type"})
+
+
+def table_of(text: bytes) -> Table | None:
+    """What the content that starts like this is; None where it is none of rocprofv3's traces."""
+    columns = _columns(text)
+    return next((table for table in Table if table.value <= columns), None)
+
+
+def _columns(text: bytes) -> frozenset[str]:
+    head = text.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
+    return frozenset(name.strip(' "\r') for name in head.decode("utf-8", errors="replace").split(","))
+
+
+def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
+    """The records of the files of one process; agents are numbered among the GPUs where they are listed."""
+    parts = {table: [_read(path) for path in files] for table, files in paths.items()}
+    agents = pl.concat(parts.get(Table.AGENTS, []), how="diagonal") if parts.get(Table.AGENTS) else None
+    numbers = _numbers(agents)
+    calls = _shaped(parts.get(Table.CALLS, []), API, _API)
+    process = calls["process"].unique().to_list()
+    own = process[0] if len(process) == 1 else None if process else 0
+    found = Records(
+        _shaped(parts.get(Table.KERNELS, []), KERNEL, _KERNEL),
+        _shaped(parts.get(Table.COPIES, []), COPY, _COPY),
+        calls,
+        pl.DataFrame(schema=dict(DEVICE)) if agents is None else _devices(agents),
+    )
+    found.kernels = _placed(found.kernels, numbers, own)
+    found.copies = _placed(found.copies, numbers, own)
+    return found
+
+
+_TIMES = {
+    "process": "Process_Id",
+    "thread": "Thread_Id",
+    "correlation": "Correlation_Id",
+    "start": "Start_Timestamp",
+    "end": "End_Timestamp",
+}
+_SIZES = {
+    f"{ours}_{axis.lower()}": f"{theirs}_{axis}"
+    for ours, theirs in (("threads", "Grid_Size"), ("block", "Workgroup_Size"))
+    for axis in "XYZ"
+}
+_KERNEL = {
+    **_TIMES,
+    "agent": "Agent_Id",
+    "stream": "Stream_Id",
+    "name": "Kernel_Name",
+    **_SIZES,
+    "registers": "VGPR_Count",
+    "shared": "LDS_Block_Size",
+}
+_COPY = {**_TIMES, "agent": "Destination_Agent_Id", "stream": "Stream_Id", "direction": "Direction", "bytes": "Bytes"}
+_API = {**_TIMES, "domain": "Domain", "name": "Function"}
+_OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Destination_Agent_Id": "Source_Agent_Id"}
+"""What else a column was called, or is taken from where a version does not write it."""
+
+
+def _read(path: Path) -> pl.DataFrame:
+    frames = list(_blocks(path))
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def _blocks(path: Path) -> Iterator[pl.DataFrame]:
+    """Every cell as text."""
+    head = b""
+    for block in lines(path):
+        if not block.endswith(b"\n"):
+            raise cut_off(path, "its last row has no line end, which its tool always writes")
+        content = head + block
+        head = head or block.lstrip(b"\xef\xbb\xbf\r\n ").partition(b"\n")[0] + b"\n"
+        try:
+            yield pl.read_csv(
+                io.BytesIO(content), infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy"
+            )
+        except pl.exceptions.PolarsError as error:
+            raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
+
+
+def _shaped(parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names: Mapping[str, str]) -> pl.DataFrame:
+    shaped = [_one(part, columns, names) for part in parts]
+    return pl.concat(shaped) if shaped else pl.DataFrame(schema=dict(columns))
+
+
+def _one(part: pl.DataFrame, columns: Mapping[str, pl.DataType], names: Mapping[str, str]) -> pl.DataFrame:
+    found = []
+    for ours, kind in columns.items():
+        theirs = names[ours]
+        theirs = theirs if theirs in part.columns else _OLDER.get(theirs, theirs)
+        if theirs not in part.columns:
+            found.append(pl.lit(None, dtype=kind).alias(ours))
+        elif kind == pl.Int64:
+            found.append(_number(pl.col(theirs)).alias(ours))
+        else:
+            found.append(pl.col(theirs).alias(ours))
+    shaped = part.select(found)
+    if "bytes" in columns or "name" not in columns or "agent" not in columns:
+        return shaped
+    kernels = {name: plain_kernel_name(name) for name in shaped["name"].drop_nulls().unique().to_list()}
+    return shaped.with_columns(pl.col("name").replace(kernels))
+
+
+def _number(text: pl.Expr) -> pl.Expr:
+    """`4`, `Agent 4`, `GPU 0`."""
+    return text.str.extract(r"(-?\d+)\s*$").cast(pl.Int64, strict=False)
+
+
+def _numbers(agents: pl.DataFrame | None) -> dict[int, int]:
+    """A GPU's number among the GPUs for the number of its agent."""
+    if agents is None:
+        return {}
+    gpus = agents.filter(pl.col("Agent_Type") == "GPU").select(_number(pl.col("Logical_Node_Id"))).to_series()
+    return {node: place for place, node in enumerate(gpus.drop_nulls().unique().sort().to_list())}
+
+
+def _placed(rows: pl.DataFrame, numbers: Mapping[int, int], process: int | None) -> pl.DataFrame:
+    filled = rows.with_columns(pl.col("process").fill_null(pl.lit(process, pl.Int64)))
+    if not numbers:
+        return filled
+    return filled.with_columns(pl.col("agent").replace_strict(numbers, default=None, return_dtype=pl.Int64))
+
+
+def _devices(agents: pl.DataFrame) -> pl.DataFrame:
+    gpus = agents.filter(pl.col("Agent_Type") == "GPU")
+    own = {name: name in gpus.columns for name in ("Product_Name", "Name", "Cu_Count", "Max_Engine_Clk_Fcompute")}
+    text = [pl.col(name) for name in ("Product_Name", "Name") if own[name]]
+    clock = _number(pl.col("Max_Engine_Clk_Fcompute")) * _HZ_PER_MHZ if own["Max_Engine_Clk_Fcompute"] else pl.lit(None)
+    return gpus.select(
+        _number(pl.col("Logical_Node_Id")).rank("dense").cast(pl.Int64).sub(1).alias("device_id"),
+        pl.lit(None, pl.Int64).alias("process_id"),
+        (pl.coalesce(text) if text else pl.lit(None, pl.String)).alias("name"),
+        (_number(pl.col("Cu_Count")) if own["Cu_Count"] else pl.lit(None, pl.Int64)).alias("multiprocessor_count"),
+        clock.cast(pl.Int64).alias("clock_hz"),
+        pl.lit(None, pl.Int64).alias("memory_bytes"),
+    ).unique("device_id", keep="first", maintain_order=True)

@@ -1,0 +1,145 @@
+"""From the common columns to the staging tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.nsys_sqlite import ranges
+from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_model import Finding, Kind, Level
+
+if TYPE_CHECKING:
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.rocprofv3.columns import Records
+
+__all__ = ["shape"]
+
+_COMMON = ("row", "start_ns", "duration_ns")
+_MOST_NS = 1 << 62
+_MARKER_RANGE = r"(?i)^MARKER_(?:CORE_RANGE_|CORE_|)API"
+_MARKER_CALL = r"^roctx[A-Z]\w*$"  # the library's own functions, where the text of the range is not there
+_LIBRARY = r"(?i)^(RCCL|ROCDECODE|ROCJPEG|OMPT)"
+
+
+def shape(records: Records, options: Options) -> RawTrace:
+    """The staging tables of one run."""
+    findings: list[Finding] = []
+    first, parts = 0, []
+    for rows, what, device in (
+        (records.kernels, "kernels", True),
+        (records.copies, "copies", True),
+        (records.calls, "calls and markers", False),
+    ):
+        timed, found = _timed(rows, what, device=device)
+        parts.append(timed.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64) + first))
+        first += timed.height
+        findings += found
+    kernels, copies, calls = parts
+    marks = pl.col("domain").str.contains(_MARKER_RANGE)
+    named = calls.with_columns(pl.col("name").fill_null("[unnamed call]"))
+    marked = _markers(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL)), options)
+    tables = {name: frame_of(name) for name in RAW_TABLES} | {
+        "spans": pl.concat([_kernels(kernels), _copies(copies), _calls(named.filter(~marks)), marked]),
+        "kernels": _launches(kernels),
+        "copies": _copied(copies),
+        "ranges": _range_facts(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL))),
+        "devices": frame_of("devices", records.devices),
+    }
+    return RawTrace(tables, RunFacts(profiler="rocprofv3"), tuple(f for f in findings if f.count))
+
+
+def _timed(rows: pl.DataFrame, what: str, *, device: bool) -> tuple[pl.DataFrame, list[Finding]]:
+    """The rows that have a start; an end before it is not used."""
+    sound = [pl.when(pl.col(n).is_between(-_MOST_NS, _MOST_NS)).then(pl.col(n)) for n in ("start", "end")]
+    rows = rows.with_columns(sound)
+    missing = rows["start"].null_count()
+    rows = rows.filter(pl.col("start").is_not_null())
+    backwards = rows.filter(pl.col("end") < pl.col("start")).height
+    endless = rows["end"].null_count()
+    length = pl.when(pl.col("end") >= pl.col("start")).then(pl.col("end") - pl.col("start"))
+    found = [
+        Finding("missing_time", f"{what} without a start; left out", missing),
+        Finding("negative_duration", f"{what} that end before they start; kept, their duration not used", backwards),
+        Finding("missing_end", f"{what} without an end; kept, their duration not known", endless),
+    ]
+    duration = length.fill_null(0) if device else length
+    return rows.with_columns(pl.col("start").alias("start_ns"), duration.alias("duration_ns")), found
+
+
+def _device_columns() -> list[pl.Expr]:
+    return [
+        pl.col("process").alias("process_id"),
+        pl.col("agent").alias("device_id"),
+        pl.col("stream").alias("stream_id"),
+        pl.when(pl.col("correlation") != 0).then(pl.col("correlation")).alias("correlation_id"),
+    ]
+
+
+def _as(level: Level, kind: Kind) -> list[pl.Expr]:
+    return [pl.lit(str(level)).alias("level"), pl.lit(str(kind)).alias("kind")]
+
+
+def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
+    name = pl.col("name").fill_null("[unnamed kernel]")
+    return frame_of("spans", rows.select(*_COMMON, name, *_as(Level.KERNEL, Kind.KERNEL), *_device_columns()))
+
+
+def _launches(rows: pl.DataFrame) -> pl.DataFrame:
+    """rocprofv3 counts a grid in threads; here, as everywhere, it is in blocks."""
+    grid = [
+        pl.when(pl.col(f"block_{axis}") > 0)
+        .then((pl.col(f"threads_{axis}") - 1) // pl.col(f"block_{axis}") + 1)
+        .alias(f"grid_{axis}")
+        for axis in "xyz"
+    ]
+    blocks = [pl.col(f"block_{axis}") for axis in "xyz"]
+    sizes = [pl.col("registers").alias("registers_per_thread"), pl.col("shared").alias("shared_bytes")]
+    return frame_of("kernels", rows.select("row", *grid, *blocks, *sizes))
+
+
+def _direction() -> pl.Expr:
+    """`MEMORY_COPY_HOST_TO_DEVICE`, `HOST_TO_DEVICE`: as `Host-to-Device`."""
+    words = pl.col("direction").str.extract_groups(r"(?i)(HOST|DEVICE)_TO_(HOST|DEVICE)$")
+    first, second = (words.struct[n].str.to_titlecase() for n in range(2))
+    return pl.format("{}-to-{}", first, second).fill_null("Unknown")
+
+
+def _copies(rows: pl.DataFrame) -> pl.DataFrame:
+    name = pl.format("[HIP memcpy {}]", _direction()).alias("name")
+    return frame_of("spans", rows.select(*_COMMON, name, *_as(Level.KERNEL, Kind.MEMCPY), *_device_columns()))
+
+
+def _copied(rows: pl.DataFrame) -> pl.DataFrame:
+    return frame_of("copies", rows.select("row", "bytes", _direction().alias("copy_kind")))
+
+
+def _calls(rows: pl.DataFrame) -> pl.DataFrame:
+    library = pl.col("domain").str.contains(_LIBRARY)
+    level = pl.when(library).then(pl.lit(str(Level.LIBRARY))).otherwise(pl.lit(str(Level.RUNTIME))).alias("level")
+    where = [pl.col("process").alias("process_id"), pl.col("thread").alias("thread_id")]
+    correlation = pl.when(~library & (pl.col("correlation") != 0)).then(pl.col("correlation")).alias("correlation_id")
+    kind = pl.lit(str(Kind.CALL)).alias("kind")
+    return frame_of("spans", rows.select(*_COMMON, "name", level, kind, *where, correlation))
+
+
+def _markers(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
+    plain = ranges.plain_name(pl.col("name")).alias("plain")
+    named = rows.with_columns(plain, pl.lit(None, pl.String).alias("domain"))
+    named = named.with_columns((pl.col("plain") != pl.col("name")).alias("numbered"))
+    places = ranges.classify(named.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
+    spans = named.hstack(places).select(
+        *_COMMON,
+        pl.col("plain").alias("name"),
+        "level",
+        "kind",
+        pl.col("process").alias("process_id"),
+        pl.col("thread").alias("thread_id"),
+    )
+    return frame_of("spans", spans)
+
+
+def _range_facts(rows: pl.DataFrame) -> pl.DataFrame:
+    facts = rows.select("row", pl.col("correlation").alias("range_id"), pl.col("name").alias("text"))
+    return frame_of("ranges", facts)
