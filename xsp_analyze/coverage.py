@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze import sanity
 from xsp_analyze.counters import are_known, counter_columns
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.steps import StepMode
@@ -88,7 +90,7 @@ def ledger(view: View) -> pl.DataFrame:
 
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    rows = [*_left_out(view), *_doubts(view)]
+    rows = [*_left_out(view), *_doubts(view), *(asdict(f) for f in sanity.flags(view) if f.count)]
     number = pl.Float64() if view.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
