@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
@@ -84,6 +94,7 @@ def analyze(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
 ) -> None:
     """Answer questions about a trace as tables: times per layer, per kernel, per device, ...
 
@@ -94,7 +105,9 @@ def analyze(
     wanted = _find(analyses or ())
     if output is not None:
         check_writable(output / "any")
-    reading = Reading(format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+    )
     with Progress() as progress:
         view = View(load(inputs, reading, progress.note), steps=steps)
         results = _run(wanted, view, progress) if wanted else _run_all(view, progress)

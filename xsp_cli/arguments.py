@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["Format", "Inputs", "LayerRanges", "LayerSource", "LayerSources", "ModelRanges", "Nsys", "OsRuntime"]
+__all__ = [
+    "DeviceFile",
+    "Format",
+    "Inputs",
+    "LayerRanges",
+    "LayerSource",
+    "LayerSources",
+    "ModelRanges",
+    "Nsys",
+    "OsRuntime",
+]
 
 _READING = "Reading the input"
 
@@ -64,6 +75,16 @@ LayerRanges = Annotated[
         "--layer-range",
         metavar="REGEX",
         help="Named ranges that match are layers. May be given several times.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+DeviceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--device",
+        metavar="FILE.toml",
+        help="Peak rates of devices; they go before what the files and xsp itself know (see `xsp devices`).",
         show_default=False,
         rich_help_panel=_READING,
     ),

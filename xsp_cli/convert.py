@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
@@ -25,6 +35,7 @@ def convert(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
     keep_private: Annotated[
         bool,
         typer.Option(
@@ -39,9 +50,8 @@ def convert(
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
-    reading = Reading(
-        format, layer_source, model_range or (), layer_range or (), keep_private, nsys=nsys, os_runtime=os_runtime
-    )
+    ranges = (model_range or (), layer_range or ())
+    reading = Reading(format, layer_source, *ranges, keep_private, nsys=nsys, os_runtime=os_runtime, device=device)
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")

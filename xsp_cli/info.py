@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import print_text
 from xsp_cli.progress import Progress
@@ -28,11 +38,14 @@ def info(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
 ) -> None:
     """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer."""
     from xsp_analyze.report.summary import summarise  # noqa: PLC0415 (--help must not wait for polars)
 
-    reading = Reading(format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+    )
     with Progress() as progress:
         summary = summarise(load(inputs, reading, progress.note))
     for label, text in _lines(summary):

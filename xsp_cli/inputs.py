@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
-__all__ = ["Reading", "expand", "load", "options_of"]
+__all__ = ["Reading", "expand", "load", "options_of", "with_device_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Reading:
     keep_private: bool = False
     nsys: str | None = None
     os_runtime: bool = False
+    device: Path | None = None
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -49,6 +50,20 @@ def expand(inputs: Sequence[str]) -> list[Path]:
 
 def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
     """The one trace of all inputs."""
+    return with_device_file(_load(inputs, reading, progress), reading.device)
+
+
+def with_device_file(trace: Trace, path: Path | None) -> Trace:
+    """The trace with the peak rates that the user's file gives, where there is one."""
+    if path is None:
+        return trace
+    from xsp_model.device_table import read_device_file  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_model.peaks import with_devices  # noqa: PLC0415
+
+    return with_devices(trace, read_device_file(path))
+
+
+def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
     from xsp_model import XspError, bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     paths = expand(inputs)

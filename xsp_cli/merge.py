@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import LayerRanges, LayerSource, LayerSources, ModelRanges
-from xsp_cli.inputs import Reading, options_of
+from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, options_of, with_device_file
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
 
@@ -68,6 +68,7 @@ def merge(
     layer_source: LayerSource = LayerSources.AUTO,
     model_range: ModelRanges = None,
     layer_range: LayerRanges = None,
+    device: DeviceFile = None,
 ) -> None:
     """Join runs of the same work, taken at different levels, into one profile.
 
@@ -89,7 +90,7 @@ def merge(
     with Progress() as progress:
         runs = _runs(run_set, given, options, progress.note)
         progress.note("merging")
-        profile = merged(runs, min_match=min_match)
+        profile = with_device_file(merged(runs, min_match=min_match), device)
         progress.note(f"writing {output.name}")
         try:
             bundle.write(profile, output)

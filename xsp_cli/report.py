@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, write_file
 from xsp_cli.progress import Progress
@@ -25,6 +35,7 @@ def report(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
 ) -> None:
     """Write a report that opens in any browser: one HTML file, with nothing to install and no network.
 
@@ -33,7 +44,9 @@ def report(
     from xsp_analyze.report import render  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
-    reading = Reading(format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         progress.note("writing the report")

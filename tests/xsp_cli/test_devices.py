@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_cli.main import main
+from xsp_model import bundle
 from xsp_model.device_table import device_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -53,3 +53,18 @@ def test_a_file_that_is_not_understood_is_an_error_of_the_user(
     path.write_text("[[device]]\n[device.peaks]\nfp31 = 1e12\n", encoding="utf-8")
     assert main(["devices", "--device", str(path)]) == 2
     assert "there is no peak of 'fp31'" in capfd.readouterr().err
+
+
+def test_the_users_peaks_go_before_all_others(tmp_path: Path) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_text(
+        '[[device]]\nname = "ours"\n[device.peaks]\n'
+        'fp32 = { value = 1e12, source = "measured" }\ndram = { value = 5e11, source = "measured" }\n'
+    )
+    trace = (
+        Path(__file__).resolve().parents[2] / "fixtures/torch_profiler/transformer_train_gpu_synthetic/trace.json.gz"
+    )
+    output = tmp_path / "t.xsp"
+    assert main(["convert", str(trace), "-o", str(output), "--device", str(file)]) == 0
+    devices = bundle.read(output).frame("devices")
+    assert devices.select("fp32_flop_per_s", "dram_byte_per_s").unique().rows() == [(1e12, 5e11)]
