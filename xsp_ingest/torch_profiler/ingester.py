@@ -22,8 +22,9 @@ __all__ = ["TORCH_PROFILER"]
 
 _OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|traceEvents|deviceProperties)"\s*:', re.DOTALL)
 _KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
-_OTHERS = re.compile(  # events by which other tools' Chrome traces are known: LoadGen's
+_OTHERS = re.compile(  # events by which other tools' Chrome traces are known: LoadGen's, TensorFlow's
     rb'"name"\s*:\s*"(?:GenerateLoadableSets|GenerateQueries|SampleLoop|IssueQuery|IOThreadLoop)"\s*,\s*"ph"'
+    rb'|"name"\s*:\s*"(?:Allocators|/host:CPU|/device:GPU:\d+)"'
 )
 _LIST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\]|\{.*?"ph"\s*:)', re.DOTALL)
 

@@ -1,0 +1,36 @@
+"""Recognises and reads TensorFlow 1 timelines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.tf_timeline.shape import shape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["TfTimeline"]
+
+_OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"traceEvents"\s*:\s*\[')
+_ALLOCATORS = re.compile(rb'"name"\s*:\s*"Allocators"')  # the first process of every timeline
+
+
+@dataclass(frozen=True, slots=True)
+class TfTimeline:
+    """The ingester of `timeline.Timeline(step_stats).generate_chrome_trace_format()`."""
+
+    name: str = "tf_timeline"
+    title: str = "TensorFlow 1 timeline (RunMetadata as Chrome JSON), plain or gzip; seen: TensorFlow 1.1 and 2.21"
+
+    def sniff(self, probe: Probe) -> bool:
+        """A JSON object of trace events one of whose processes is called `Allocators`."""
+        return bool(_OBJECT.match(probe.text) and _ALLOCATORS.search(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a timeline has no ranges to choose from)
+        """The file's rows; XspError where it is no timeline or holds no operator."""
+        return shape(path)

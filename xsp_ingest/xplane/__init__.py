@@ -1,0 +1,7 @@
+"""XPlane: the profiles that TensorFlow and JAX write, `*.xplane.pb`."""
+
+from xsp_ingest.xplane.ingester import XPlane
+
+__all__ = ["XPLANE"]
+
+XPLANE = XPlane()

@@ -1,0 +1,107 @@
+"""Recognises and reads XPlane profiles."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xsp_ingest.xplane import log_folder, wire
+from xsp_ingest.xplane.plane import read_plane
+from xsp_ingest.xplane.shape import shape
+from xsp_model import Finding, Severity, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.xplane.plane import Plane
+
+__all__ = ["XPlane"]
+
+_PLANES, _ERRORS, _WARNINGS = 1, 2, 3
+_PLANE_KEY = 0x0A  # field 1, a message
+_NAME = 2
+_KNOWN_FIELDS = range(1, 7)
+_PLANE_NAMES = ("/host:", "/device:", "Task Environment", "#Chip", "/megascale", "CUSTOM:")
+
+
+@dataclass(frozen=True, slots=True)
+class XPlane:
+    """The ingester of `*.xplane.pb`."""
+
+    name: str = "xplane"
+    title: str = (
+        "XPlane (*.xplane.pb) of TensorFlow and JAX, CPU and GPU; seen: TensorFlow 2.4 to 2.21, JAX 0.5 to 0.10"
+    )
+
+    def sniff(self, probe: Probe) -> bool:
+        """A protobuf message that begins with a plane, whose name is one that TensorFlow's profiler gives."""
+        head = probe.head
+        if head[:1] != bytes([_PLANE_KEY]):
+            return False
+        size, at = wire.varint(head, 1, len(head))
+        return at > 0 and _begins_as_plane(head, at, min(at + size, len(head)), probe.path)
+
+    def sniff_folder(self, folder: Path) -> bool:
+        """Whether the folder is TensorBoard's: `plugins/profile/RUN` with profiles, above or below."""
+        return bool(log_folder.profiles(folder, self.sniff))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The only run; XspError where a folder holds profiles of several hosts."""
+        runs = self.read_runs(path, options)
+        if len(runs) > 1:
+            raise XspError(f"the folder holds {len(runs)} runs where one is wanted", path=path)
+        return runs[0]
+
+    def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
+        """The file's run, or of a log folder the newest session's, one a host; XspError as for a file."""
+        if not path.is_dir():
+            return [_read(path, options)]
+        sessions = log_folder.profiles(path, self.sniff)
+        if not sessions:
+            raise XspError("the folder holds no profile", path=path, advice="TensorBoard's are in plugins/profile/RUN")
+        older = Finding("older_sessions", "sessions older than the newest one were not read", len(sessions) - 1)
+        first, *others = [_read(file, options) for file in sessions[-1]]
+        return [replace(first, findings=(*first.findings, older)), *others]
+
+
+def _read(path: Path, options: Options) -> RawTrace:
+    """The file's rows; XspError where it is damaged, cut off or holds no events."""
+    planes: list[Plane] = []
+    said: dict[int, int] = {}
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        data = memoryview(mapped)
+        try:
+            for field in wire.fields(data, 0, len(data), path):
+                if field.number == _PLANES and field.is_message:
+                    planes.append(read_plane(data, field.start, field.end, path))
+                said[field.number] = said.get(field.number, 0) + 1
+        finally:
+            data.release()
+    if not planes:
+        raise XspError("the file holds no planes", path=path, advice="Is it an .xplane.pb file?")
+    raw = shape(planes, path, options)
+    return replace(raw, findings=(*raw.findings, *_said(said)))
+
+
+def _begins_as_plane(head: bytes, start: int, end: int, path: Path) -> bool:
+    """Whether the fields that lie in the head are a plane's, up to one that does not."""
+    try:
+        for field in wire.fields(head, start, end, path):
+            if field.number not in _KNOWN_FIELDS:
+                return False
+            if field.number == _NAME:
+                return head[field.start : field.end].decode(errors="replace").startswith(_PLANE_NAMES)
+    except XspError:
+        return False
+    return False
+
+
+def _said(counts: dict[int, int]) -> Iterator[Finding]:
+    """What the profiler itself complained of: how often; its texts may name machines."""
+    for number, what, severity in ((_ERRORS, "errors", Severity.WARNING), (_WARNINGS, "warnings", Severity.INFO)):
+        detail = f"the profiler itself reported {what} while it ran"
+        yield Finding("profiler_reported", detail, counts.get(number, 0), severity, advice="TensorBoard shows them")

@@ -1,0 +1,46 @@
+"""Finds the profiles in TensorBoard's log folders: `LOGS/plugins/profile/RUN/HOST.xplane.pb`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_ingest.ingester import Probe
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+__all__ = ["profiles"]
+
+_LAYOUT = ("plugins", "profile")
+
+
+def profiles(folder: Path, is_profile: Callable[[Probe], bool]) -> list[Sequence[Path]]:
+    """The profiles of each session, the newest last (sessions are called by their time), one file a host.
+
+    `folder` is the log folder, a session in it, or anything between; any other folder has none.
+    """
+    return [found for session in _sessions(folder) if (found := _inside(session, is_profile))]
+
+
+def _sessions(folder: Path) -> list[Path]:
+    parts = folder.absolute().parts
+    if parts[-3:-1] == _LAYOUT:
+        return [folder]
+    for below in (folder.joinpath(*_LAYOUT), folder / _LAYOUT[1], folder):
+        if below.is_dir() and below.absolute().parts[-2:] == _LAYOUT:
+            return sorted(path for path in below.iterdir() if path.is_dir() and not path.is_symlink())
+    return []
+
+
+def _inside(session: Path, is_profile: Callable[[Probe], bool]) -> list[Path]:
+    files = (path for path in sorted(session.iterdir()) if path.is_file() and not path.is_symlink())
+    return [path for path in files if path.stat().st_size and _claimed(path, is_profile)]
+
+
+def _claimed(path: Path, is_profile: Callable[[Probe], bool]) -> bool:
+    try:
+        return is_profile(Probe(path))
+    except XspError:
+        return False

@@ -1,0 +1,209 @@
+"""Operators of compiled programs: a span for each run of an instruction, one around those of a framework operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.xplane.host import Role
+from xsp_ingest.xplane.wide import wide
+from xsp_model import Kind, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "COLUMNS",
+    "SERIES",
+    "around",
+    "grouped",
+    "instructions",
+    "main_program",
+    "named",
+    "operator_rows",
+    "program_rows",
+    "stated_operations",
+]
+
+_OP = ("hlo_module", "program_id", "hlo_op")
+_PLACE = ("process_id", "thread_id")
+SERIES = (*_PLACE, *_OP)
+"""Work that differs in one of these is of another run of an instruction."""
+COLUMNS = (*_PLACE, "start_ns", "duration_ns", *_OP, "execution", "flops", "bytes_accessed", "key")
+_INSTANCE = r"\.\d+$"
+
+
+def stated_operations(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """One row an instruction: the framework's name for it, as statistics of its work say.
+
+    It is in `name`, or in `tf_op` with a colon at its end; XLA writes `XlaModule:` where it knows none.
+    """
+    tf_op = pl.col("tf_op").cast(pl.String).str.strip_suffix(":")
+    stated = pl.coalesce(pl.col("name").cast(pl.String), pl.when(tf_op != "XlaModule").then(tf_op))
+    found = [
+        frame.filter(pl.col("hlo_op").is_not_null()).select(
+            pl.col("hlo_module").cast(pl.String),
+            "program_id",
+            pl.col("hlo_op").cast(pl.String),
+            pl.when(stated != "").then(stated).alias("framework_op"),
+        )
+        for frame in frames
+    ]
+    return pl.concat(found).drop_nulls("framework_op").unique(list(_OP), keep="first", maintain_order=True)
+
+
+def instructions(host: pl.DataFrame) -> pl.DataFrame:
+    """One row a run of an instruction on the host: its thunk, or where there is none the calls made for it."""
+    thunks = _thunks(host)
+    calls = host.filter(pl.col("role") == Role.CALL, pl.col("hlo_op").is_not_null()).with_columns(
+        pl.col("hlo_op", "hlo_module").cast(pl.String)
+    )
+    bare = _outside(calls, thunks)
+    made = grouped(bare.with_columns(execution=pl.lit(None, pl.Int64), key=pl.lit(None, pl.Int64)), "series")
+    return pl.concat([thunks.select(COLUMNS), made.select(COLUMNS)])
+
+
+def _thunks(host: pl.DataFrame) -> pl.DataFrame:
+    """Thunks with the program they are of: their own statistics say, or the program's run around them."""
+    thunks = host.filter(pl.col("role") == Role.THUNK)
+    runs = (
+        host.filter(pl.col("role") == Role.MODULE)
+        .with_row_index("run")
+        .select(
+            *_PLACE,
+            "start_ns",
+            pl.col("operator").alias("module_around"),
+            pl.col("run").cast(pl.Int64),
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("until_ns"),
+        )
+        .sort("start_ns")
+    )
+    inside = pl.col("start_ns") < pl.col("until_ns")
+    return (
+        thunks.sort("start_ns")
+        .join_asof(runs, on="start_ns", by=list(_PLACE), check_sortedness=False)
+        .with_columns(
+            pl.coalesce(pl.col("hlo_op").cast(pl.String), "operator").alias("hlo_op"),
+            pl.coalesce(pl.col("hlo_module").cast(pl.String), pl.when(inside).then("module_around")).alias(
+                "hlo_module"
+            ),
+            pl.coalesce("run_id", pl.when(inside).then("run")).alias("execution"),
+            pl.lit(None, pl.Int64).alias("key"),
+        )
+    )
+
+
+def _outside(calls: pl.DataFrame, thunks: pl.DataFrame) -> pl.DataFrame:
+    """The calls that lie in no thunk of their instruction on their thread."""
+    by = [*_PLACE, "hlo_op"]
+    windows = thunks.select(*by, "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("until_ns")).sort(
+        "start_ns"
+    )
+    placed = calls.sort("start_ns").join_asof(windows, on="start_ns", by=by, check_sortedness=False)
+    return placed.filter((pl.col("start_ns") >= pl.col("until_ns")).fill_null(value=True))
+
+
+def grouped(work: pl.DataFrame, series: str) -> pl.DataFrame:
+    """One row around each unbroken series of work for one instruction on one thread; `series` numbers them."""
+    return around(numbered(work, series, SERIES), series)
+
+
+def numbered(work: pl.DataFrame, series: str, keys: Iterable[str], *, again: pl.Expr | None = None) -> pl.DataFrame:
+    """The work in order, with the number of the unbroken series of equal keys; `again` tells where one begins anew."""
+    changed = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
+    if again is not None:
+        changed |= again
+    return work.sort(*_PLACE, "start_ns", "duration_ns").with_columns(
+        changed.fill_null(value=True).cum_sum().cast(pl.Int64).alias(series)
+    )
+
+
+def around(rows: pl.DataFrame, series: str) -> pl.DataFrame:
+    """One row a series, from its first start to its last end; other columns are those of its first row.
+
+    Where the series is the column `key`, so it stays.
+    """
+    end = (pl.col("start_ns") + pl.col("duration_ns")).max()
+    others = [name for name in rows.columns if name not in {series, "start_ns", "duration_ns"}]
+    return rows.group_by(series, maintain_order=True).agg(
+        *(pl.col(name).first() for name in others),
+        (end - pl.col("start_ns").min()).alias("duration_ns"),
+        pl.col("start_ns").min(),
+    )
+
+
+def named(ops: pl.DataFrame, stated: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
+    """The runs of instructions with `framework_op` and `opcode`: as statistics say, else as the program does."""
+    loose = ["hlo_module", "hlo_op"]
+    for number, table in enumerate((stated, programs)):
+        exact = table.filter(pl.col("program_id").is_not_null())
+        ops = ops.join(exact, on=list(_OP), how="left", maintain_order="left", suffix=f"_{number}")
+        any_program = table.drop("program_id").unique(loose, keep="first", maintain_order=True)
+        ops = ops.join(any_program, on=loose, how="left", maintain_order="left", suffix=f"_{number}_any")
+    return ops.with_columns(
+        pl.coalesce("framework_op", "framework_op_0_any", "framework_op_1", "framework_op_1_any").alias("framework_op"),
+        pl.coalesce("opcode", "opcode_1_any", pl.col("hlo_op").str.replace(_INSTANCE, "")).alias("opcode"),
+    ).select(*COLUMNS, "framework_op", "opcode")
+
+
+def main_program(ops: pl.DataFrame, work: pl.DataFrame) -> str | None:
+    """The compiled program that took most time: on devices, or where they ran nothing of any on the host."""
+    for frame in (work, ops):
+        module = pl.col("hlo_module").cast(pl.String)
+        known = frame.filter(pl.col("hlo_module").is_not_null()).group_by(module).agg(pl.col("duration_ns").sum())
+        if known.height:
+            return str(known.sort("duration_ns", "hlo_module", descending=[True, False])["hlo_module"][0])
+    return None
+
+
+def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
+    """Wide rows: a span around each framework operation first, then the instructions inside."""
+    again = pl.col("hlo_op").eq(pl.col("hlo_op").shift())
+    keys = (*_PLACE, "hlo_module", "program_id", "execution", "framework_op")
+    outer = around(numbered(ops, "series", keys, again=again), "series").filter(pl.col("framework_op").is_not_null())
+    return pl.concat(
+        [
+            wide(
+                outer.select(
+                    *_PLACE,
+                    "start_ns",
+                    "duration_ns",
+                    pl.col("framework_op").alias("name"),
+                    pl.col("framework_op").str.extract(r"([^/]+)/?$").alias("layer_type"),
+                ),
+                Level.OPERATOR,
+                Kind.OPERATOR,
+            ),
+            wide(
+                ops.select(
+                    *_PLACE,
+                    "start_ns",
+                    "duration_ns",
+                    pl.col("hlo_op").alias("name"),
+                    pl.col("opcode").alias("layer_type"),
+                    pl.col("framework_op").str.contains("transpose(", literal=True).alias("is_backward"),
+                    "flops",
+                    "bytes_accessed",
+                    "key",
+                ),
+                Level.OPERATOR,
+                Kind.OPERATOR,
+            ),
+        ]
+    )
+
+
+def program_rows(host: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Wide rows: each run of a compiled program on a thread, as the host says or from its first to its last thunk."""
+    said = host.filter(pl.col("role") == Role.MODULE).select(
+        *_PLACE, "start_ns", "duration_ns", pl.col("operator").alias("name")
+    )
+    placed = said.select("process_id", "thread_id").unique()
+    loose = ops.filter(pl.col("execution").is_not_null(), pl.col("hlo_module").is_not_null()).join(
+        placed, on=list(_PLACE), how="anti"
+    )
+    runs = around(loose.with_columns(run=pl.struct(*_PLACE, "hlo_module", "execution").rank("dense")), "run").select(
+        *_PLACE, "start_ns", "duration_ns", pl.col("hlo_module").alias("name")
+    )
+    return wide(pl.concat([said, runs]), Level.MODEL, Kind.RANGE)

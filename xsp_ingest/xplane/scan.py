@@ -1,0 +1,75 @@
+"""Scans the lines of a plane into columns: every event, and those of its statistics that are wanted.
+
+A small plane is scanned by the interpreter, a large one by machine code; both run `sweep.sweep` and give the same.
+Two passes: the first counts, so that the second writes into columns of that size.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xsp_ingest.xplane import sweep
+from xsp_ingest.xplane.sweep import EVENT, LINE, STAT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from xsp_model.arrays import Ints
+
+    Scanned = tuple[Ints, Ints, Ints, int]
+
+__all__ = ["scan_compiled", "scan_lines", "scan_plain"]
+
+_MIN_BYTES = 400_000  # below, importing numba and loading the compiled code costs more than it saves
+
+
+def scan_lines(data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Scanned:
+    """The lines that lie from each start to its end; `wanted` are ids of statistics, in order.
+
+    Gives arrays with a row for each column of LINE, EVENT and STAT, and the place of the first damage or -1.
+    """
+    size = sum(ends) - sum(starts)
+    scan = scan_compiled if size >= _MIN_BYTES or "numba" in sys.modules else scan_plain
+    return scan(data, starts, ends, wanted)
+
+
+def scan_plain(data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Scanned:
+    """By the interpreter."""
+    return _two_passes(sweep.sweep, data, (list(starts), list(ends), list(wanted)))
+
+
+def scan_compiled(data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Scanned:
+    """By machine code, compiled once per installation and kept in numba's cache."""
+    lists = tuple(np.array(each, dtype=np.int64) for each in (starts, ends, wanted))
+    return _two_passes(_machine_code(), np.frombuffer(data, dtype=np.uint8), lists)
+
+
+def _two_passes(run: Callable[..., int], data: Any, lists: tuple[Any, ...]) -> Scanned:  # noqa: ANN401
+    lines = np.zeros((len(LINE), len(lists[0])), dtype=np.int64)
+    none = np.zeros((len(EVENT), 0), dtype=np.int64)
+    counts = np.zeros(2, dtype=np.int64)
+    damage = run(data, *lists, 0, lines, none, none, counts)
+    if damage >= 0:
+        return lines, none, none, damage
+    events = np.zeros((len(EVENT), counts[0]), dtype=np.int64)
+    stats = np.zeros((len(STAT), counts[1]), dtype=np.int64)
+    run(data, *lists, 1, lines, events, stats, counts)
+    return lines, events, stats, -1
+
+
+@cache
+def _machine_code() -> Callable[..., int]:
+    from numba import njit  # noqa: PLC0415 (0.3 s that a small profile need not pay)
+    from numba.extending import register_jitable  # noqa: PLC0415
+
+    for helper in sweep.HELPERS:
+        register_jitable(helper)
+    try:
+        compiled: Callable[..., int] = njit(cache=True, nogil=True)(sweep.sweep)
+    except RuntimeError:  # no folder to keep machine code in: compile for this process alone
+        compiled = njit(nogil=True)(sweep.sweep)
+    return compiled

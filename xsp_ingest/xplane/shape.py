@@ -1,0 +1,192 @@
+"""Turns the planes of one profile into the staging tables that the linker takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.link.ranges import level_of_range
+from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.xplane import device, hlo, host, operators
+from xsp_ingest.xplane.facts import process_of, run_facts
+from xsp_ingest.xplane.host import Role
+from xsp_ingest.xplane.memory import allocations
+from xsp_ingest.xplane.plane import empty_plane
+from xsp_ingest.xplane.steps import step_rows
+from xsp_ingest.xplane.threads import on_their_threads
+from xsp_ingest.xplane.wide import tables, wide
+from xsp_model import Finding, Kind, Level, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.xplane.plane import Plane
+
+__all__ = ["shape"]
+
+_PLACE = ("process_id", "thread_id")
+_TIMES = ("start_ns", "duration_ns")
+_NO_LAUNCH_THREADS = 1 << 40  # pseudo-threads of operators that only their device work tells of: -(this), downwards
+_STREAMS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What ran on devices: `launched` by a call on the host, or `alone`, with the `key` of its operator where known."""
+
+    launched: pl.DataFrame
+    alone: pl.DataFrame
+
+
+def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
+    """The staging tables of one profile; XspError where it holds nothing that can be used."""
+    gpus = host.device_planes(planes)
+    process = process_of(planes)
+    work, mended = host.plausible(_device_work(gpus, process))
+    events, more = host.plausible(_host(planes, process, work))
+    if events.is_empty() and work.is_empty():
+        raise XspError("the profile holds no events", path=path, advice="Was anything run while it was being taken?")
+    programs, damaged = hlo.framework_operations({k: v for plane in planes for k, v in plane.hlo_protos.items()})
+    parted = _part(work, events)
+    ops = operators.named(
+        pl.concat([operators.instructions(events), _unlaunched_operators(parted.alone)]),
+        operators.stated_operations([events, work]),
+        programs,
+    )
+    steps, inferred = step_rows(
+        events, [plane for _, plane in gpus], operators.main_program(ops, work), options.model_ranges
+    )
+    parts = [
+        steps,
+        operators.program_rows(events, ops),
+        _ranges(events, options, steps),
+        _framework_rows(events),
+        operators.operator_rows(ops),
+        wide(_calls(events), Level.RUNTIME, Kind.CALL),
+        _device_rows(parted),
+    ]
+    staged = tables(parts) | {"allocations": allocations(events), "devices": device.devices(gpus)}
+    staged |= {name: frame_of(name) for name in RAW_TABLES if name not in staged}
+    findings = [*mended, *more, *host.left_out(events), *inferred, *_complaints(planes, gpus, damaged)]
+    return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_summed(findings)))
+
+
+def _device_work(gpus: Sequence[tuple[int, Plane]], process: int) -> pl.DataFrame:
+    return pl.concat([device.activities(number, plane, process) for number, plane in (*gpus, (0, empty_plane()))])
+
+
+def _host(planes: Sequence[Plane], process: int, work: pl.DataFrame) -> pl.DataFrame:
+    known = work["hlo_op"].cast(pl.String).drop_nulls().unique()
+    found = [plane for plane in planes if plane.name.startswith(host.PLANE)]
+    return on_their_threads(pl.concat([host.host_events(plane, process, known) for plane in (*found, empty_plane())]))
+
+
+def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
+    on = ["process_id", "correlation_id"]
+    calls = events.filter(pl.col("role") == Role.CALL).select(on).unique()
+    alone = work.join(calls, on=on, how="anti", maintain_order="left").with_columns(
+        (-_NO_LAUNCH_THREADS - pl.col("device_id") * _STREAMS - pl.col("stream_id")).alias("thread_id"),
+        pl.col("hlo_op", "hlo_module").cast(pl.String),
+        pl.lit(None, pl.Int64).alias("execution"),
+    )
+    keyed = operators.numbered(alone.filter(pl.col("hlo_op").is_not_null()), "key", operators.SERIES)
+    others = alone.filter(pl.col("hlo_op").is_null()).with_columns(key=pl.lit(None, pl.Int64))
+    return _Work(work.join(calls, on=on, how="semi", maintain_order="left"), pl.concat([keyed, others]))
+
+
+def _unlaunched_operators(alone: pl.DataFrame) -> pl.DataFrame:
+    """Runs of instructions that only device work without a recorded launch tells of, over that work's own time."""
+    return operators.around(alone.filter(pl.col("key").is_not_null()), "key").select(operators.COLUMNS)
+
+
+def _ranges(events: pl.DataFrame, options: Options, steps: pl.DataFrame) -> pl.DataFrame:
+    """What is left on the host: ranges of the application, or layers where the user's pattern says so."""
+    ranges = events.filter(pl.col("role") == Role.RANGE).with_columns(name=pl.col("event_name"))
+    taken = [*_PLACE, *_TIMES, "name"]
+    left = ranges.join(
+        steps.select(pl.col("name").cast(pl.String), *taken[:-1]), on=taken, how="anti", maintain_order="left"
+    )
+    level = level_of_range(
+        pl.col("name").cast(pl.String),
+        is_library=pl.lit(value=False),
+        model_ranges=(),
+        layer_ranges=options.layer_ranges,
+        other_ranges=("",),
+    )
+    return wide(left.select(taken), Level.APPLICATION, Kind.RANGE).with_columns(level=level.cast(pl.Categorical))
+
+
+def _framework_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """TensorFlow's operators, by the names of their nodes."""
+    found = events.filter(pl.col("role") == Role.OPERATOR).select(
+        *_PLACE, *_TIMES, pl.col("operator").alias("name"), pl.col("operator_type").alias("layer_type"), "shape"
+    )
+    return wide(found, Level.OPERATOR, Kind.OPERATOR)
+
+
+def _calls(events: pl.DataFrame) -> pl.DataFrame:
+    calls = events.filter(pl.col("role") == Role.CALL)
+    return calls.select(*_PLACE, *_TIMES, "correlation_id", pl.col("event_name").alias("name"))
+
+
+def _device_rows(work: _Work) -> pl.DataFrame:
+    columns = (
+        "process_id",
+        *_TIMES,
+        "device_id",
+        "stream_id",
+        "context_id",
+        "correlation_id",
+        "kind",
+        "kernel_details",
+    )
+    rows = pl.concat(
+        [
+            each.select(
+                *columns,
+                "memcpy_details",
+                "graph_id",
+                "graph_node_id",
+                pl.col("name_of_work").alias("name"),
+                key.alias("issued_by_key"),
+            )
+            for each, key in ((work.launched, pl.lit(None, pl.Int64)), (work.alone, pl.col("key")))
+        ]
+    )
+    return pl.concat(
+        wide(rows.filter(pl.col("kind") == str(kind)), Level.KERNEL, kind)
+        for kind in (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+    )
+
+
+def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], damaged: int) -> list[Finding]:
+    known = {plane.name for _, plane in gpus} | {"Task Environment", "/host:metadata", "/host:python-tracer"}
+    others = [plane for plane in planes if plane.name not in known and not plane.name.startswith(host.PLANE)]
+    return [
+        *(finding for _, plane in gpus for finding in device.lines_not_read(plane)),
+        *(
+            Finding("unknown_plane", f"events of the unknown plane {plane.name!r} were not read", plane.events.height)
+            for plane in others
+        ),
+        Finding(
+            "damaged_program",
+            "compiled programs in the profile cannot be read; their operations have no names",
+            damaged,
+        ),
+        Finding("missing_start", "events without a sound start were left out", sum(plane.untimed for plane in planes)),
+    ]
+
+
+def _summed(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that say the same, once, with the sum of their counts."""
+    counts: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        key = (finding.kind, finding.detail)
+        counts[key] = counts.get(key, 0) + finding.count
+        first.setdefault(key, finding)
+    return [replace(finding, count=counts[key]) for key, finding in first.items()]

@@ -1,0 +1,97 @@
+"""The steps of a profile: as the program marked them, as the profiler derived them, else its main calls."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.link.ranges import one_of
+from xsp_ingest.xplane.host import Role
+from xsp_ingest.xplane.wide import wide
+from xsp_model import Finding, Kind, Level, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.xplane.plane import Plane
+
+__all__ = ["step_rows"]
+
+_PLACE = ("process_id", "thread_id")
+_SESSION = r"^(?:SessionRun|TfrtSession::Run|DirectSession::Run)$"
+
+
+def step_rows(
+    host: pl.DataFrame, device_planes: Sequence[Plane], program: str | None, model_ranges: Sequence[str]
+) -> tuple[pl.DataFrame, list[Finding]]:
+    """Wide rows of the steps, and what was taken for a step where the program marked none.
+
+    `program` is the compiled program that most of the time was spent in, as `jit_train_step`.
+    """
+    if model_ranges:
+        wanted = host.filter(pl.col("role") == Role.RANGE, pl.col("event_name").str.contains(one_of(model_ranges)))
+        return _rows(wanted.with_columns(name=pl.col("event_name"))), []
+    marked = host.filter(pl.col("role") == Role.STEP)
+    if marked.height:
+        return _rows(marked.with_columns(name=pl.format("{}#{}", "event_name", "step_num"))), []
+    derived = _derived(host, device_planes)
+    if derived.height:
+        return _rows(derived), [_inferred("the profiler's own groups of events", derived.height)]
+    jitted = rf"^PjitFunction\({re.escape((program or '').removeprefix('jit_'))}\)$"
+    for pattern, what in (
+        (_SESSION, "each run of a session"),
+        (jitted, "each call of the jitted function that took longest"),
+    ):
+        called = _calls(host, pattern)
+        if called.height:
+            return _rows(called.with_columns(name=pl.col("event_name"))), [_inferred(what, called.height)]
+    return _rows(host.clear().with_columns(name=pl.col("event_name"))), []
+
+
+def _rows(steps: pl.DataFrame) -> pl.DataFrame:
+    return wide(steps.select(*_PLACE, "start_ns", "duration_ns", "name"), Level.MODEL, Kind.STEP)
+
+
+def _inferred(what: str, count: int) -> Finding:
+    return Finding(
+        "steps_inferred",
+        f"the program marked no steps; {what} was taken for one",
+        count,
+        Severity.INFO,
+        advice="Mark steps with jax.profiler.StepTraceAnnotation or tf.profiler.experimental.Trace(step_num=...), "
+        "or name the range of a step with --model-range",
+    )
+
+
+def _derived(host: pl.DataFrame, planes: Sequence[Plane]) -> pl.DataFrame:
+    """Steps of the lines `Steps`, each from its first event on any plane to its last, or until the next one begins."""
+    groups = [
+        plane.events.join(plane.lines.filter(pl.col("line_name") == "Steps"), on="line")
+        .join(plane.metadata, on="metadata_id", how="left")
+        .select(plane.stat("group_id"), "event_name", "start_ns", "duration_ns")
+        for plane in planes
+    ]
+    steps = pl.concat(groups) if groups else pl.DataFrame()
+    if steps.is_empty():
+        return host.clear().with_columns(name=pl.col("event_name"))
+    names = steps.group_by("group_id").agg(pl.format("Step {}", pl.col("event_name").first()).alias("name"))
+    on_host = host.select("group_id", "start_ns", "duration_ns").drop_nulls("group_id")
+    every = pl.concat([steps.drop("event_name"), on_host]).join(names, on="group_id", nulls_equal=True)
+    end = (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end_ns")
+    spans = every.group_by("name").agg(pl.col("start_ns").min(), end).sort("start_ns", "name")
+    until = pl.min_horizontal("end_ns", pl.col("start_ns").shift(-1).fill_null(pl.col("end_ns")))
+    return spans.with_columns(
+        (until - pl.col("start_ns")).alias("duration_ns"),
+        pl.lit(host["process_id"].first() if host.height else 0, pl.Int64).alias("process_id"),
+        pl.lit(None, pl.Int64).alias("thread_id"),
+    )
+
+
+def _calls(host: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The outermost events of such a name."""
+    calls = host.filter(pl.col("role") == Role.RANGE, pl.col("event_name").str.contains(pattern))
+    before = (pl.col("start_ns") + pl.col("duration_ns")).cum_max().shift().over(*_PLACE)
+    ordered = calls.sort(*_PLACE, "start_ns", -pl.col("duration_ns"))
+    return ordered.filter((pl.col("start_ns") >= before).fill_null(value=True))
