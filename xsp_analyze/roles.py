@@ -50,7 +50,7 @@ def roles_of(trace: Trace) -> Roles:
     sources: dict[str, str] = {}
     for what, roles in _ORDER.items():
         role = next((r for r in roles if (known["role"] == r).any()), None)
-        chosen = known.filter(pl.col("role") == role)
+        chosen = known.filter(pl.col("role") == (role or ""))
         taken[what] = chosen["run_id"].to_list()
         if role is not None:
             files = ", ".join(chosen["source_path"].drop_nulls())

@@ -18,18 +18,19 @@ _STEPS = 3
 _US = 1_000
 
 
-def profile(*, counters: bool = True, model_run: bool = True) -> Trace:
+def profile(*, counters: bool = True, without: str | None = None) -> Trace:
     """Three steps of two layers, `Linear_0` and `ReLU_0`, one kernel of 30 us in each; ReLU's has a hostile name.
 
-    The layers run happens to hold the kernels too, at 20 us, which no number may be made of.
+    `without` leaves out the run of that role. The layers run happens to hold the kernels too, at 20 us, which no
+    number may be made of.
 
     A step takes 100 us in the model run, 110 in the layers run (layers 45 each), 140 in the kernels run (55 each).
     A kernel does 60 MFLOP and moves 3 MB, of which it reads 2, on a device of 10 TFLOP/s and 1 TB/s.
     """
     builder = TraceBuilder()
-    builder.add("runs", _runs() if model_run else _runs().filter(pl.col("role") != "model"))
-    builder.add("step_times", _step_times() if model_run else _step_times().clear())
-    rows = [row for role in ("layers", "kernels") for row in _spans(role)]
+    builder.add("runs", _runs().filter(pl.col("role") != (without or "")))
+    builder.add("step_times", _step_times() if without != "model" else _step_times().clear())
+    rows = [row for role in ("layers", "kernels") if role != without for row in _spans(role)]
     numbered = [(number, *row) for number, row in enumerate(rows)]
     at = {row[-1]: number for number, *row in numbered}
     columns = {

@@ -122,8 +122,17 @@ def test_timelines_nest_layers_in_the_step_and_kernels_in_layers(trace: Trace) -
 
 
 def test_a_run_that_stands_in_is_drawn_once_at_its_own_level() -> None:
-    lines = nested_timelines(View(profile(model_run=False)))
+    lines = nested_timelines(View(profile(without="model")))
     assert [(t.level, t.duration_ns) for t in lines] == [("layers", 110_000), ("kernels", 140_000)]
+
+
+def test_runs_without_device_work_make_a_report() -> None:
+    data = _data(render(profile(without="kernels", counters=False)))
+    assert _block(data, "tree", "missing")["text"].startswith("The trace holds no device work")
+    assert [line["title"] for line in _block(data, "overhead", "timelines")["lines"]] == [
+        "Model only (M)", "Layers profiled (ML)",
+    ]  # fmt: skip
+    assert {row["label"]: row["text"] for row in data["measured"]}["Window"].startswith("510.000 us from")
 
 
 def test_the_figure_holds_what_each_level_and_layer_cost(data: dict[str, Any]) -> None:

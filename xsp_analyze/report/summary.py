@@ -82,7 +82,7 @@ def summarise(trace: Trace) -> Summary:
         layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
         layer_call_count=layers.select(pl.len()).collect().item(),
         devices=_devices(trace, device),
-        window_ns=_extent(_of_runs(spans, roles, roles.kernels)),
+        window_ns=_extent(_of_runs(spans, roles, roles.kernels or roles.layers)),
         device_window_ns=_extent(device),
         attributed=_attributed(device),
         findings=trace.frame("ledger").to_dicts(),

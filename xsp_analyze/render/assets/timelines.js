@@ -79,6 +79,7 @@ function drawTimelines(block) {
       const label = isLayer(line, i) ? nameOf(line, i) : bare(nameOf(line, i));
       const cell = box(line.kind[i], at, line.row[i] + 1, label, { "data-box": `${number}/${i}`, "data-layer": line.layer[i], "aria-label": nameOf(line, i) });
       if (isLayer(line, i)) Object.assign(cell.style, added(line, i, calls));
+      if (at.width < 3 && i % 2) cell.classList.add("odd");
       return [cell];
     });
     return make("div", { class: "timeline" }, make("p", { class: "line" }, make("b", null, line.title), ` ${time(line.time)} `, cost(line)),
