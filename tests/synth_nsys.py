@@ -93,13 +93,25 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs", "utcTime", "localTime"),
     "ANALYSIS_DETAILS": ("globalVid", "duration", "startTime", "stopTime"),
     "DIAGNOSTIC_EVENT": ("timestamp", "timestampType", "source", "severity", "text", "globalPid"),
+    "PROFILER_OVERHEAD": ("start", "end", "globalTid", "nameId", "returnValue"),
+    "OSRT_API": ("start", "end", "eventClass", "globalTid", "nameId", "returnValue", "nestingLevel", "callchainId"),
+    "MPI_COLLECTIVES_EVENTS": (
+        "start", "end", "globalTid", "textId", "commHandle", "rootRank", "size", "recvSize", "requestHandle",
+    ),
+    "MPI_RANKS": ("globalTid", "rank"),
+    "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
+    "TARGET_INFO_GPU_METRICS": ("typeId", "sourceId", "typeName", "metricId", "metricName"),
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": (
+        "start", "globalPid", "deviceId", "contextId", "address", "pc", "bytes", "memKind", "memoryOperationType",
+        "name", "correlationId",
+    ),
     "META_DATA_CAPTURE": ("name", "value"),
     "META_DATA_EXPORT": ("name", "value"),
     "EXPORT_META_DATA": ("name", "value"),
     "ENUM_CUDA_MEMCPY_OPER": ("id", "name", "label"),
     "ENUM_CUDA_MEM_KIND": ("id", "name", "label"),
 }  # fmt: skip
-_TEXTS = ("text", "value", "name", "label", "jsonText", "utcTime", "localTime")
+_TEXTS = ("text", "value", "name", "label", "jsonText", "utcTime", "localTime", "typeName", "metricName")
 
 _COPY_KINDS = (
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
@@ -321,6 +333,11 @@ class NsightFile:
         """Something that the profiler said; severity 2 is a warning, 3 an error."""
         self.add("DIAGNOSTIC_EVENT", timestamp=-5, source=1, severity=severity, text=text, globalPid=global_id(PROCESS))
 
+    def overhead(self, start: int, end: int, name: str = "CUDA profiling overhead", *, process: int = PROCESS) -> None:
+        """A stretch in which the profiler held a thread up."""
+        tid = global_id(process, THREAD)
+        self.add("PROFILER_OVERHEAD", start=start, end=end, globalTid=tid, nameId=self.string(name), returnValue=0)
+
     def session(self, *, epoch_ns: int, duration_ns: int) -> None:
         """When the capture began, in Unix time, and how long it was."""
         self.add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=epoch_ns)
@@ -330,11 +347,12 @@ class NsightFile:
         """Writes the file."""
         with closing(sqlite3.connect(path)) as connection:
             for table, rows in self.rows.items():
+                texts = () if table == "GPU_METRICS" else _TEXTS
                 columns = [c for c in _COLUMNS[table] if not {c, f"{table}.{c}"} & set(self.schema.lacks)]
-                declared = ", ".join(f'"{c}" {"TEXT" if c in _TEXTS else "INTEGER"}' for c in columns)
+                declared = ", ".join(f'"{c}" {"TEXT" if c in texts else "INTEGER"}' for c in columns)
                 connection.execute(f'CREATE TABLE "{table}" ({declared})')
                 # Through a blob, as only SQL makes a text of bytes that are not UTF-8.
-                places = ", ".join("CAST(? AS TEXT)" if c in _TEXTS else "?" for c in columns)
+                places = ", ".join("CAST(? AS TEXT)" if c in texts else "?" for c in columns)
                 values = [[row.get(c) for c in columns] for row in rows]
                 connection.executemany(f'INSERT INTO "{table}" VALUES ({places})', values)  # noqa: S608
             connection.commit()

@@ -24,6 +24,7 @@ from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.analyses.b03_timeline import timeline
 from xsp_analyze.analyses.b06_module_tree import module_tree
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
+from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ ANALYSES: tuple[Analysis, ...] = (
     timeline,
     module_tree,
     *NSYS_REPORTS,
+    *NSYS_RECIPES,
 )
 """In the order in which `xsp analyses` lists them."""
 

@@ -1,0 +1,244 @@
+"""Rules and recipes of nsys on hand-built files: what each row says, worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.synth_nsys import THREAD, NsightFile
+from xsp_analyze.analyses import recipes
+from xsp_analyze.analyses.recipes.busy import covered, merged
+from xsp_analyze.analyses.recipes.short_name import base_name
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_analyze.core import Analysis
+
+_MS = 1_000_000
+
+
+def _rows(file: NsightFile, folder: Path, wanted: Analysis, *columns: str) -> list[tuple[object, ...]]:
+    view = View(convert([file.write(folder / "made.sqlite")], Options()))
+    return run(wanted, view).table.select(columns).rows()
+
+
+def test_a_gap_is_what_no_operation_covers(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(10 * _MS, 20 * _MS)
+    file.kernel(15 * _MS, 100 * _MS, stream=8)
+    file.memcpy(700 * _MS, 701 * _MS)
+    file.memset(1201 * _MS, 1202 * _MS)  # 500 ms after the copy: not more
+    file.kernel(1800 * _MS, 1801 * _MS)
+    file.kernel(90 * _MS, 91 * _MS, device=1)
+    found = _rows(file, tmp_path, recipes.gpu_gaps, "row_number", "duration_ns", "start_ns", "device_id")
+    assert found == [(1, 600 * _MS, 100 * _MS, 0), (2, 598 * _MS, 1202 * _MS, 0)]
+
+
+def test_profiling_overhead_is_no_gap(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(10 * _MS, 20 * _MS)
+    file.overhead(100 * _MS, 700 * _MS)
+    file.overhead(750 * _MS, 760 * _MS, "another overhead")
+    file.overhead(790 * _MS, 5000 * _MS)  # goes on after the last operation
+    file.kernel(800 * _MS, 810 * _MS)
+    assert _rows(file, tmp_path, recipes.gpu_gaps, "duration_ns") == []
+
+
+def test_neighbouring_chunks_of_low_use_are_one_stretch(tmp_path: Path) -> None:
+    file = NsightFile()
+    # 30 chunks of 10 ns: all busy but the fourth, fifth (idle) and seventh (4 of 10).
+    file.kernel(100, 130)
+    file.kernel(150, 164)
+    file.kernel(170, 400)
+    file.kernel(170, 180, stream=9)
+    found = _rows(file, tmp_path, recipes.gpu_time_util, "share", "duration_ns", "start_ns")
+    assert found == [(0.0, 20, 130), (0.4, 10, 160)]
+
+
+def test_a_device_used_for_one_instant_has_no_stretch(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(100, 100)
+    assert _rows(file, tmp_path, recipes.gpu_time_util, "share") == []
+
+
+def test_only_asynchronous_copies_of_pageable_memory_are_found(tmp_path: Path) -> None:
+    file = NsightFile()
+    for name, memory in (
+        ("cudaMemcpyAsync_v3020", (0, 2)),
+        ("cudaMemcpyAsync_v3020", (1, 2)),
+        ("cudaMemcpy_v3020", (0, 2)),
+        ("cudaMemcpy2DAsync_v3020", (2, 0)),
+    ):
+        link = file.correlation()
+        file.call(10 * link, 10 * link + 5, name, correlation=link)
+        file.memcpy(100 * link, 100 * link + link, correlation=link, memory=memory)
+    found = _rows(file, tmp_path, recipes.cuda_memcpy_async, "duration_ns", "source_kind", "call_name")
+    assert found == [(4, "Device", "cudaMemcpy2DAsync_v3020"), (1, "Pageable", "cudaMemcpyAsync_v3020")]
+
+
+def test_small_copies_to_a_device_do_not_hold_up_the_host(tmp_path: Path) -> None:
+    file = NsightFile()
+    for kind, size in ((1, 64_000), (1, 64_001), (2, 8)):
+        link = file.correlation()
+        file.call(10 * link, 10 * link + 5, "cudaMemcpy_v3020", correlation=link)
+        file.memcpy(100 * link, 100 * link + link, kind, size=size, correlation=link)
+    found = _rows(file, tmp_path, recipes.cuda_memcpy_sync, "duration_ns", "bytes")
+    assert found == [(3, 8), (2, 64_001)]
+
+
+def test_fills_of_device_memory_do_not_hold_up_the_host(tmp_path: Path) -> None:
+    file = NsightFile()
+    for memory in (1, 2, 4):
+        link = file.correlation()
+        file.call(10 * link, 10 * link + 5, "cudaMemset_v3020", correlation=link)
+        file.memset(100 * link, 100 * link + link, correlation=link)
+        file.rows["CUPTI_ACTIVITY_KIND_MEMSET"][-1]["memKind"] = memory
+    found = _rows(file, tmp_path, recipes.cuda_memset_sync, "duration_ns", "destination_kind")
+    assert found == [(3, "Managed"), (1, "Pinned")]
+
+
+def test_waiting_calls_are_found_by_name(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.call(10, 20, "cudaDeviceSynchronize_v3020")
+    file.call(30, 60, "cudaStreamSynchronize_v3020", thread=7)
+    file.call(70, 99, "cudaEventSynchronize_v3020")
+    found = _rows(file, tmp_path, recipes.cuda_api_sync, "duration_ns", "start_ns", "thread_id")
+    assert found == [(30, 30, 7), (10, 10, THREAD)]
+
+
+def test_pace_counts_from_the_start_of_the_capture(tmp_path: Path) -> None:
+    file = NsightFile()
+    for start in (100, 250, 300):
+        file.kernel(start, start + 20, "void ns::gemm<(int)4>(float*)")
+    columns = ("name", "iteration", "start_ns", "duration_ns", "delta_ns", "duration_sum_ns", "delta_sum_ns")
+    assert _rows(file, tmp_path, recipes.cuda_gpu_kern_pace, *columns) == [
+        ("gemm", 0, 100, 20, 100, 20, 100),
+        ("gemm", 1, 250, 20, 130, 40, 230),
+        ("gemm", 2, 300, 20, 30, 60, 260),
+    ]
+
+
+def test_pace_of_ranges_leaves_out_those_that_never_ended(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.domain(3, "d")
+    file.range(10, 20, "step")
+    file.range(25, None, "step")
+    file.range(30, 45, "step", domain=3)
+    found = _rows(file, tmp_path, recipes.nvtx_pace, "name", "start_ns", "delta_ns", "file")
+    assert found == [("step", 10, 10, "made"), ("step", 30, 10, "made")]
+
+
+def test_a_call_that_ends_with_its_range_is_not_in_it(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.range(10, 50, "step")
+    file.launch((10, 20), (100, 120))
+    file.launch((40, 50), (130, 200))
+    file.range(60, 90, "step")
+    file.launch((61, 70), (210, 230))
+    file.launch((71, 80), (300, 301))
+    found = _rows(file, tmp_path, recipes.nvtx_gpu_proj_pace, "name", "start_ns", "end_ns", "delta_ns")
+    assert found == [("step", 100, 120, 100), ("step", 210, 301, 90)]
+
+
+def _collectives() -> NsightFile:
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=3000)
+    file.domain(1, "NCCL")
+    for start, name in ((100, "ncclAllReduce"), (200, "ncclAllReduce"), (300, "ncclSend")):
+        file.range(start, start + 40 + start // 10, name, domain=1)
+        file.launch((start + 1, start + 5), (start + 500, start + 600), "ncclKernel")
+    file.range(400, 450, "ncclAllReduce")  # of the program, not of NCCL
+    file.launch((401, 402), (1050, 1100), "gemm")
+    return file
+
+
+def test_only_ranges_of_nccl_are_calls_of_it(tmp_path: Path) -> None:
+    columns = ("text", "count", "mean_ns", "std_ns", "min_ns", "q1_ns", "median_ns", "q3_ns", "max_ns", "total_ns")
+    assert _rows(_collectives(), tmp_path, recipes.nccl_sum, *columns) == [
+        ("ncclAllReduce", 2, 55.0, pytest.approx(7.0710678), 50, 52.5, 55.0, 57.5, 60, 110),
+        ("ncclSend", 1, 70.0, None, 70, 70.0, 70.0, 70.0, 70, 70),
+    ]
+
+
+def test_calls_of_nccl_on_the_device(tmp_path: Path) -> None:
+    found = _rows(_collectives(), tmp_path, recipes.nccl_gpu_proj_sum, "text", "count", "total_ns")
+    assert found == [("ncclAllReduce", 2, 200), ("ncclSend", 1, 100)]
+
+
+def test_the_map_tells_nccl_from_computing(tmp_path: Path) -> None:
+    columns = ("bin_start_ns", "all_share", "nccl_share", "compute_share")
+    found = _rows(_collectives(), tmp_path, recipes.nccl_gpu_time_util_map, *columns)
+    assert found[6:8] == [(600, 1.0, 1.0, 0.0), (700, 1.0, 1.0, 0.0)]
+    assert found[10] == (1000, 0.5, 0.0, 0.5)
+    assert len(found) == 30
+
+
+def test_without_ranges_of_nccl_the_map_tells_by_names(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=3000)
+    file.kernel(0, 100, "ncclDevKernel_AllReduce")
+    file.kernel(100, 150, "gemm")
+    found = _rows(file, tmp_path, recipes.nccl_gpu_time_util_map, "nccl_share", "compute_share")
+    assert found[:2] == [(1.0, 0.0), (0.0, 0.5)]
+
+
+def test_the_map_of_two_runs_is_empty_outside_each_capture(tmp_path: Path) -> None:
+    for number in range(2):
+        file = NsightFile()
+        file.session(epoch_ns=10**18 + 1500 * number, duration_ns=1500)
+        file.kernel(100, 200, "gemm")
+        file.write(tmp_path / f"rank{number}.sqlite")
+    view = View(convert([tmp_path], Options()))
+    found = run(recipes.cuda_gpu_time_util_map, view).table
+    assert found["kernel_share"].to_list() == [
+        *[0.0], 1.0, *[0.0] * 13, *[None] * 15,
+        *[None] * 15, 0.0, 1.0, *[0.0] * 13,
+    ]  # fmt: skip
+    assert found["file"].unique(maintain_order=True).to_list() == ["rank0", "rank1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("saxpy(double *, int)", "saxpy"),
+        ("void at::native::f<(int)4, at::g(int &)::[lambda() (instance 2)]::operator ()() const>(int, T2)", "f"),
+        ("ampere_sgemm_64x32_sliced1x4_tn", "ampere_sgemm_64x32_sliced1x4_tn"),
+        ("(anonymous namespace)::k(int)", "k"),
+        ("", ""),
+        ("<<<", "<<<"),
+    ],
+)
+def test_base_names(name: str, base: str) -> None:
+    assert base_name(name) == base
+
+
+_STRETCHES = st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 40)), max_size=12)
+
+
+@given(_STRETCHES, st.lists(st.integers(-60, 100), min_size=2, max_size=6).map(sorted))
+def test_cover_is_counted_instant_by_instant(stretches: list[tuple[int, int]], edges: list[int]) -> None:
+    start = np.array([s for s, _ in stretches], dtype=np.int64)
+    end = start + np.array([d for _, d in stretches], dtype=np.int64)
+    expected = [
+        sum(1 for t in range(a, b) for s, d in stretches if s <= t < s + d) for a, b in itertools.pairwise(edges)
+    ]
+    assert covered(start, end, np.array(edges, dtype=np.int64)).tolist() == expected
+
+
+@given(_STRETCHES)
+def test_merged_stretches_cover_the_same_instants_once(stretches: list[tuple[int, int]]) -> None:
+    start = np.array([s for s, _ in stretches], dtype=np.int64)
+    begun, ended = merged(start, start + np.array([d for _, d in stretches], dtype=np.int64))
+    instants = {t for s, d in stretches for t in range(s, s + d)}
+    again = [t for s, e in zip(begun.tolist(), ended.tolist(), strict=True) for t in range(s, e)]
+    assert sorted(instants) == again

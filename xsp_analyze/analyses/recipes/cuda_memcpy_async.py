@@ -1,0 +1,40 @@
+"""`nsys analyze` rule and `nsys recipe` cuda_memcpy_async: asynchronous copies that pageable memory makes wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import copies
+from xsp_analyze.analyses.recipes.sync_calls import asked_for, copy_columns
+from xsp_analyze.core import analysis
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["cuda_memcpy_async"]
+
+_CALLS = r"(?i)^cudaMemcpy.*Async"
+_PAGEABLE = "Pageable"
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The rule's rows."""
+    pageable = pl.any_horizontal(pl.col("source_kind", "destination_kind") == _PAGEABLE)
+    moved = copies(trace).filter(pl.col("kind") == Kind.MEMCPY, pageable)
+    return asked_for(trace, moved, pl.col("call_name").str.contains(_CALLS))
+
+
+@analysis(
+    "cuda_memcpy_async",
+    "Asynchronous copies with pageable memory",
+    needs=("runtime", "copies"),
+    columns=copy_columns(),
+    by_step=False,
+)
+def cuda_memcpy_async(view: View) -> pl.LazyFrame:
+    """One row a copy that was asked for asynchronously and reads or writes pageable host memory, longest first."""
+    return table(view.trace)

@@ -1,0 +1,46 @@
+"""`nsys analyze` rule and `nsys recipe` cuda_memset_sync: fills of host or managed memory that hold up the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import copies
+from xsp_analyze.analyses.nsys.statistics import name_column
+from xsp_analyze.analyses.recipes.sync_calls import PLACE, asked_for, timing
+from xsp_analyze.core import Role, analysis
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["cuda_memset_sync"]
+
+_CALLS = r"(?i)^cudaMemset"
+_ASYNCHRONOUS = r"(?i)async"
+_MEMORY = ("Pinned", "Managed")
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The rule's rows."""
+    filled = copies(trace).filter(pl.col("kind") == Kind.MEMSET, pl.col("destination_kind").is_in(_MEMORY))
+    waited = pl.col("call_name").str.contains(_CALLS) & ~pl.col("call_name").str.contains(_ASYNCHRONOUS)
+    return asked_for(trace, filled, waited)
+
+
+@analysis(
+    "cuda_memset_sync",
+    "Synchronous fills",
+    needs=("runtime", "copies"),
+    columns=(
+        *timing("fill"),
+        name_column("destination_kind", "Memory filled: Pinned or Managed.", "Memory Kind", role=Role.LABEL),
+        *PLACE,
+    ),
+    by_step=False,
+)
+def cuda_memset_sync(view: View) -> pl.LazyFrame:
+    """One row a fill of pinned or managed memory for which the host waited, longest first."""
+    return table(view.trace)

@@ -1,0 +1,34 @@
+"""`nsys recipe` nvtx_pace: how regularly each named range comes again on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.recipes.common import closed_ranges
+from xsp_analyze.analyses.recipes.pace import pace, pace_columns
+from xsp_analyze.core import analysis
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+
+__all__ = ["nvtx_pace"]
+
+
+def table(trace: Trace) -> pl.LazyFrame:
+    """The recipe's rows, for every range."""
+    return pace(trace, closed_ranges(trace).select("run_id", pl.col("text").alias("name"), "start_ns", "end_ns"))
+
+
+@analysis(
+    "nvtx_pace",
+    "Pace of named ranges",
+    needs=("ranges",),
+    columns=pace_columns("range, whatever its domain"),
+    by_step=False,
+)
+def nvtx_pace(view: View) -> pl.LazyFrame:
+    """One row a range that ended, by name and run in the file's order; the recipe gives those of one name."""
+    return table(view.trace)
