@@ -96,7 +96,7 @@ def by_precision(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
             pl.lit(p.name).alias("precision"),
             pl.lit(n, pl.Int64).alias("place"),
             pl.col(p.column).cast(pl.Float64).alias("flop_count"),
-            pl.col(counted_time(p.column)).cast(pl.Float64).alias("counted_ns"),
+            _counted_ns(p, rows.columns),
         )
         for p, n in counts
     ]
@@ -104,6 +104,12 @@ def by_precision(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     worked = pl.col("flop_count") > 0
     first = ~worked.any().over(keys) & (pl.col("place") == pl.col("place").min().over(keys))
     return known.filter(worked | first)
+
+
+def _counted_ns(precision: _Precision, columns: Sequence[str]) -> pl.Expr:
+    """The time that the count refers to: of single kernels all of it."""
+    time = counted_time(precision.column)
+    return pl.col(time if time in columns else "duration_ns").cast(pl.Float64).alias("counted_ns")
 
 
 def _own(precision: _Precision) -> tuple[str, str]:

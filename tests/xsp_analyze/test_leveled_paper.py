@@ -23,7 +23,7 @@ Counters, in three runs of their own; the device does 1e12 flop/s and moves 5e10
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,6 +34,7 @@ from xsp_analyze.core import run
 from xsp_analyze.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 VARIED = ((0, 90, -30, 10, -10), (90, -10, 0, -30, 10), (-30, 10, 90, -10, 0))
@@ -41,7 +42,7 @@ VARIED = ((0, 90, -30, 10, -10), (90, -10, 0, -30, 10), (-30, 10, 90, -10, 0))
 
 _STEPS = range(5)
 _EVERY_NS = 200_000
-_MODEL = {
+_MODEL: dict[str, Any] = {
     "batch_size": 4,
     "device": {"name": "GPU on paper", "peaks": {"fp32_flop_per_s": 1e12, "dram_byte_per_s": 5e10}},
 }
@@ -132,7 +133,7 @@ _DERIVED = ("arithmetic_intensity", "flop_per_s", "memory_bound")
 _NO = (None,) * 7
 
 
-def _equals(view: View, wanted: str, columns: tuple[str, ...], expected: list[tuple[object, ...]]) -> None:
+def _equals(view: View, wanted: str, columns: tuple[str, ...], expected: Sequence[tuple[object, ...]]) -> None:
     found = run(find(wanted), view).table.select(columns).rows()
     assert len(found) == len(expected)
     for row, answer in zip(found, expected, strict=True):
@@ -197,9 +198,8 @@ def test_kernel_roofline(view: View) -> None:
         (3, "fp32", 20.0, 0.25 * 5e10, 0.8, *memory),
     ]
     _equals(view, "A09", columns, expected)
-    columns = ("flop_count", "arithmetic_intensity", "flop_per_s")
-    expected = [(4e6, 4e6 / 150_000, 4e11), (2e6, 20.0, 2e6 / 6e-6), (3.2e6, 80.0, 4e11), (4e4, 0.25, 1e10)]
-    _equals(view, "A09", columns, expected)
+    throughput = [(4e6, 4e6 / 150_000, 4e11), (2e6, 20.0, 2e6 / 6e-6), (3.2e6, 80.0, 4e11), (4e4, 0.25, 1e10)]
+    _equals(view, "A09", ("flop_count", "arithmetic_intensity", "flop_per_s"), throughput)
 
 
 _BY_LAYER = [
@@ -232,7 +232,7 @@ def test_kernels_by_layer(view: View) -> None:
     _equals(view, "A11", (*columns, *_FLOP, *_DERIVED), expected)
     _equals(view, "A12", ("layer_index", *_FLOP), [(n, *row[:4]) for n, row in enumerate(_BY_LAYER)])
     shares = [(16 / 30, 14 / 30), (0.4, 0.6), (0.4, 0.6)]
-    _equals(view, "A13", ("kernel_share", "non_kernel_share"), list(shares))
+    _equals(view, "A13", ("kernel_share", "non_kernel_share"), shares)
 
 
 def test_layer_roofline(view: View) -> None:
