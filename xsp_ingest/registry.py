@@ -6,15 +6,20 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from xsp_ingest.cupti_dump import CUPTI_DUMP
+from xsp_ingest.execution_trace import EXECUTION_TRACE
 from xsp_ingest.jaeger import JAEGER
 from xsp_ingest.loadgen import LOADGEN
+from xsp_ingest.memory_snapshot import MEMORY_SNAPSHOT
 from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_ingest.ncu_report import NCU_REPORT
 from xsp_ingest.nsys_export import NSYS_EXPORT
 from xsp_ingest.nsys_report import NSYS_REPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.nsys_stats_csv import NSYS_STATS_CSV
 from xsp_ingest.nvprof_metrics import NVPROF_METRICS
+from xsp_ingest.onnxruntime import ONNXRUNTIME
 from xsp_ingest.rocprofv3 import ROCPROFV3
+from xsp_ingest.tensorrt import TENSORRT
 from xsp_ingest.tf_timeline import TF_TIMELINE
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.xplane import XPLANE
@@ -29,6 +34,7 @@ INGESTERS: tuple[Ingester, ...] = (
     NSYS_SQLITE,
     NSYS_EXPORT,
     NSYS_REPORT,
+    NSYS_STATS_CSV,
     JAEGER,
     NCU_CSV,
     NCU_REPORT,
@@ -38,6 +44,10 @@ INGESTERS: tuple[Ingester, ...] = (
     XPLANE,
     TF_TIMELINE,
     ROCPROFV3,
+    EXECUTION_TRACE,
+    MEMORY_SNAPSHOT,
+    ONNXRUNTIME,
+    TENSORRT,
 )
 """The project's own ingesters."""
 
