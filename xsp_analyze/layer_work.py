@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["layer_work"]
 
 _CALL = ("name", "input_shapes", "input_dtypes", "next_shapes", "next_dtypes")
+_NO_TENSOR = r"^\s*\[\s*(\[\s*\]|\])"  # the first input is a scalar, or there is none
 _ENOUGH = 32  # a few flops an element beside products: less than this share of the work they do not matter
 
 
@@ -48,13 +49,20 @@ def layer_work(trace: Trace) -> pl.DataFrame:
 
 
 def _outermost(trace: Trace) -> pl.DataFrame:
-    """Forward operators of layers that ran inside no other one: layer_id, name, shapes, and the next one's shapes."""
+    """Forward operators of layers that ran inside no other one: layer_id, name, shapes, and the next one's shapes.
+
+    The next one is the next that takes a tensor: batch normalisation counts its batches before it starts.
+    """
     spans = trace.scan("spans")
     operators = spans.filter(pl.col("level") == str(Level.OPERATOR))
     inner = operators.select("span_id").with_columns(pl.lit(value=True).alias("inside"))
     known = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
-    thread = ["run_id", "process_id", "thread_id"]
-    following = (pl.col(f"input_{c}").shift(-1).over(thread).alias(f"next_{c}") for c in ("shapes", "dtypes"))
+    takes_tensor = pl.col("input_dtypes").is_not_null() & ~pl.col("input_shapes").str.contains(_NO_TENSOR)
+    following = (
+        pl.when(takes_tensor).then(f"input_{c}").shift(-1).backward_fill().over("run_id", "process_id", "thread_id")
+        .alias(f"next_{c}")
+        for c in ("shapes", "dtypes")
+    )  # fmt: skip
     return (
         operators.join(inner, left_on="parent_id", right_on="span_id", how="left")
         .filter(pl.col("inside").is_null())

@@ -2,7 +2,7 @@
 
 Shapes and types are as PyTorch's profiler writes them (`Input Dims`, `Input type`). It does not write outputs: those
 of products and elementwise operators follow from the inputs; a convolution's needs its stride and padding, which are
-not recorded either, so it is taken from the input of the operator that runs next, if batch and channels agree.
+not recorded either, so it is taken from the first input of the operator that runs next, if batch and channels agree.
 """
 
 from __future__ import annotations

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from tests.xsp_analyze.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.layer_work import layer_work
 from xsp_analyze.modelled import NOTHING, Tensor, Work, modelled, tensors
 from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from xsp_model import Trace
 
@@ -153,6 +158,17 @@ def test_flops_are_modelled_only_where_all_operators_are_and_products_outweigh_t
         assert _flags(layer.hand.build()) == []
 
 
+def test_a_convolutions_output_is_the_next_tensor_taken() -> None:
+    layer = Layer()
+    layer.operator("aten::conv2d", [[8, 64, 56, 56], [128, 64, 3, 3]])
+    layer.operator("aten::add_", [[], []])  # the counter of batches
+    layer.operator("aten::batch_norm", [[8, 128, 28, 28], [128]])
+    layer.kernel(flop_count_sp=1.0)
+    ((kind, _, _, detail),) = _flags(layer.hand.build())
+    assert kind == "sanity_flop_count"
+    assert detail.endswith(f"(1 measured, {2 * 64 * 9 * 8 * 128 * 28 * 28} modelled)")
+
+
 def test_occupancy_outside_of_0_to_1_is_flagged() -> None:
     layer = Layer()
     for value in (0.0, 1.0, 1.2, -0.1, float("nan")):
@@ -212,6 +228,15 @@ def test_a_convolution_whose_output_is_not_seen_has_no_modelled_flops(following:
     found = _modelled("aten::conv2d", [8, 3, 20, 20], [16, 3, 3, 3], following=following)
     assert (found.flop, found.output_bytes) == (None, None)
     assert found.input_bytes == 4 * (8 * 3 * 20 * 20 + 16 * 3 * 3 * 3)
+
+
+@pytest.mark.real
+def test_the_work_of_a_real_resnet18_is_what_its_authors_count(real_dir: Path) -> None:
+    # 1.814e9 multiply-adds an image of 224 x 224, as torchvision states; the batch is 512.
+    trace = convert([real_dir / "kineto" / "resnet18_train_ddp.mi300x.json.gz"], Options())
+    found = layer_work(trace).filter(pl.col("flop").is_not_null())
+    assert found.height == 21
+    assert found["flop"].sum() / 2 / 512 == pytest.approx(1.814e9, rel=1e-3)
 
 
 def test_what_shapes_do_not_fit_is_not_modelled() -> None:
