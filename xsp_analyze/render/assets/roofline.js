@@ -3,6 +3,7 @@ const ROOF_HEIGHT = 380;
 const ROOF_MARGIN = { left: 88, right: 22, top: 12, bottom: 40 };
 const LARGEST_POINT = 13;
 const LEAST_POINT = 3;
+const MANY_POINTS = 200;
 
 function drawRoofline(block) {
   const field = make("div");
@@ -19,7 +20,7 @@ function drawRoofline(block) {
 }
 
 const flops = (value) => {
-  const [least, unit] = [[1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1e6, "MFLOP/s"], [1, "FLOP/s"]].find(([l]) => value >= l) ?? [1, "FLOP/s"];
+  const [least, unit] = [[1e15, "PFLOP/s"], [1e12, "TFLOP/s"], [1e9, "GFLOP/s"], [1e6, "MFLOP/s"], [1, "FLOP/s"]].find(([l]) => value >= l) ?? [1, "FLOP/s"];
   return `${+(value / least).toPrecision(4)} ${unit}`;
 };
 const intensity = (value) => `${+value.toPrecision(4)}`;
@@ -73,17 +74,32 @@ function drawRoof(roof, { x, y, area, name, bottom }) {
   ];
 }
 
-// Large points first, so that none hides a smaller one.
+// Large points first, so that none hides a smaller one; the pointer reads the one whose middle is nearest.
 function drawPoints(block, { x, y, tell, rest }) {
   const longest = block.points.reduce((most, p) => Math.max(most, p.time ?? 0), 1);
+  const largest = block.points.length > MANY_POINTS ? LARGEST_POINT * 0.6 : LARGEST_POINT;
   const draw = (point, radius, kind) => {
-    const circle = makeSvg("circle", { class: `${kind} f-r${point.precision % 6}`, cx: x(point.x), cy: y(point.y), r: radius, tabindex: block.points.length <= 200 ? "0" : null, "aria-label": point.name });
-    for (const event of ["mouseenter", "focus"]) circle.addEventListener(event, () => tell(point));
-    circle.addEventListener("mouseleave", rest);
-    return circle;
+    const at = { point, cx: x(point.x), cy: y(point.y) };
+    at.circle = makeSvg("circle", { class: `${kind} f-r${point.precision % 6}`, cx: at.cx, cy: at.cy, r: radius, tabindex: block.points.length <= MANY_POINTS ? "0" : null, "aria-label": point.name });
+    at.circle.addEventListener("focus", () => tell(point));
+    return at;
   };
-  return [
-    ...block.points.map((point) => draw(point, Math.max(LARGEST_POINT * Math.sqrt((point.time ?? 0) / longest), LEAST_POINT), "point")),
+  const all = [
+    ...block.points.map((point) => draw(point, Math.max(largest * Math.sqrt((point.time ?? 0) / longest), LEAST_POINT), "point")),
     ...block.models.map((point) => draw(point, LARGEST_POINT - 4, "whole")),
   ];
+  const group = makeSvg("g", null, all.map((at) => at.circle));
+  let near = null;
+  group.addEventListener("mousemove", (event) => {
+    const box = group.ownerSVGElement.getBoundingClientRect();
+    const distance = (at) => Math.hypot(at.cx - (event.clientX - box.left), at.cy - (event.clientY - box.top));
+    near?.circle.classList.remove("near");
+    // The ring around the model is read on its line only.
+    const found = event.target.classList.contains("whole") ? all.filter((at) => at.circle === event.target) : all.slice(0, block.points.length);
+    near = found.reduce((best, at) => (best === null || distance(at) <= distance(best) ? at : best), null);
+    near.circle.classList.add("near");
+    tell(near.point);
+  });
+  group.addEventListener("mouseleave", () => { near?.circle.classList.remove("near"); near = null; rest(); });
+  return group;
 }
