@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
-from xsp_ingest.ingester import Probe, Supplement, choose, owner_of, read_runs, units
+from xsp_ingest.ingester import Probe, Supplement, choose, laid_out, owner_of, read_runs, units
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
@@ -109,6 +109,8 @@ def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, I
 
 def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) -> list[tuple[Path, Ingester]]:
     """The directory itself where it is one input; else the known files and such directories in it, by name."""
+    if files := laid_out(directory, ingesters, wanted):
+        return files
     if owner := owner_of(directory, ingesters, wanted):
         return [(directory, owner)]
     known: list[tuple[Path, Ingester]] = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ingester",
+    "KnownLayout",
     "Options",
     "Probe",
     "SeveralFiles",
@@ -24,6 +25,7 @@ __all__ = [
     "Supplement",
     "WholeFolder",
     "choose",
+    "laid_out",
     "owner_of",
     "read_runs",
     "units",
@@ -130,6 +132,14 @@ class WholeFolder(Protocol):
         """Whether the folder as a whole is of this format."""
 
 
+@runtime_checkable
+class KnownLayout(Protocol):
+    """What an ingester offers besides, where its tool lays its files out in folders of its own."""
+
+    def files_in(self, folder: Path) -> Sequence[Path]:
+        """The files to read of such a folder, none of any other; XspError where the user must choose."""
+
+
 def units(found: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], Ingester]]:
     """What is read at once: a file, or files that are one run, in the place of the one the run is named after."""
     several = {ingester.name: ingester for _, ingester in found if isinstance(ingester, SeveralFiles)}
@@ -159,6 +169,12 @@ def owner_of(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = N
     takers = [i for i in ingesters if isinstance(i, WholeFolder) and i.sniff_folder(folder)]
     asked = [i for i in takers if wanted in (None, i.name)]
     return asked[0] if len(asked) == 1 else None
+
+
+def laid_out(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> list[tuple[Path, Ingester]]:
+    """The files of a folder that one tool laid out, with the tool's ingester; none of any other folder."""
+    known = (i for i in ingesters if isinstance(i, KnownLayout) and wanted in (None, i.name))
+    return next(([(file, i) for file in files] for i in known if (files := i.files_in(folder))), [])
 
 
 def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester:

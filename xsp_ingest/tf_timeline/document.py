@@ -53,17 +53,17 @@ def load(path: Path) -> tuple[list[Event], int]:
             "the JSON holds no list `traceEvents`", path=path, advice="Is it a TensorFlow timeline?"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise XspError(_complaint(error, len(raw)), path=path, advice=_AGAIN) from error
+        raise XspError(_complaint(error), path=path, advice=_AGAIN) from error
     events = [msgspec.convert(entry, Event) for entry in entries if isinstance(entry, dict)]
     return events, len(entries) - len(events)
 
 
-def _complaint(error: Exception, size: int) -> str:
+def _complaint(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "the timeline's JSON is nested too deeply"
-    place = _PLACE.search(str(error))
-    if "truncated" in str(error) or (place and int(place[1]) >= size - 1):
+    if "truncated" in str(error):
         return "the timeline is cut off: the file ends before its JSON does"
+    place = _PLACE.search(str(error))
     return f"the timeline is not valid JSON at byte {place[1]}" if place else "the timeline is not valid JSON"
 
 

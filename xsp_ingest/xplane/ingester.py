@@ -45,46 +45,27 @@ class XPlane:
         size, at = wire.varint(head, 1, len(head))
         return at > 0 and _begins_as_plane(head, at, min(at + size, len(head)), probe.path)
 
-    def sniff_folder(self, folder: Path) -> bool:
-        """Whether the folder is TensorBoard's: `plugins/profile/RUN` with profiles, above or below."""
-        return bool(log_folder.profiles(folder, self.sniff))
+    def files_in(self, folder: Path) -> Sequence[Path]:
+        """The profiles of TensorBoard's log folder, one a host; XspError where it holds several sessions."""
+        return log_folder.profiles(folder, self.sniff)
 
     def read(self, path: Path, options: Options) -> RawTrace:
-        """The only run; XspError where a folder holds profiles of several hosts."""
-        runs = self.read_runs(path, options)
-        if len(runs) > 1:
-            raise XspError(f"the folder holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
-
-    def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
-        """The file's run, or of a log folder the newest session's, one a host; XspError as for a file."""
-        if not path.is_dir():
-            return [_read(path, options)]
-        sessions = log_folder.profiles(path, self.sniff)
-        if not sessions:
-            raise XspError("the folder holds no profile", path=path, advice="TensorBoard's are in plugins/profile/RUN")
-        older = Finding("older_sessions", "sessions older than the newest one were not read", len(sessions) - 1)
-        first, *others = [_read(file, options) for file in sessions[-1]]
-        return [replace(first, findings=(*first.findings, older)), *others]
-
-
-def _read(path: Path, options: Options) -> RawTrace:
-    """The file's rows; XspError where it is damaged, cut off or holds no events."""
-    planes: list[Plane] = []
-    said: dict[int, int] = {}
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        data = memoryview(mapped)
-        try:
-            for field in wire.fields(data, 0, len(data), path):
-                if field.number == _PLANES and field.is_message:
-                    planes.append(read_plane(data, field.start, field.end, path))
-                said[field.number] = said.get(field.number, 0) + 1
-        finally:
-            data.release()
-    if not planes:
-        raise XspError("the file holds no planes", path=path, advice="Is it an .xplane.pb file?")
-    raw = shape(planes, path, options)
-    return replace(raw, findings=(*raw.findings, *_said(said)))
+        """The file's rows; XspError where it is damaged, cut off or holds no events."""
+        planes: list[Plane] = []
+        said: dict[int, int] = {}
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            data = memoryview(mapped)
+            try:
+                for field in wire.fields(data, 0, len(data), path):
+                    if field.number == _PLANES and field.is_message:
+                        planes.append(read_plane(data, field.start, field.end, path))
+                    said[field.number] = said.get(field.number, 0) + 1
+            finally:
+                data.release()
+        if not planes:
+            raise XspError("the file holds no planes", path=path, advice="Is it an .xplane.pb file?")
+        raw = shape(planes, path, options)
+        return replace(raw, findings=(*raw.findings, *_said(said)))
 
 
 def _begins_as_plane(head: bytes, start: int, end: int, path: Path) -> bool:

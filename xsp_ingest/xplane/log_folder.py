@@ -16,12 +16,19 @@ __all__ = ["profiles"]
 _LAYOUT = ("plugins", "profile")
 
 
-def profiles(folder: Path, is_profile: Callable[[Probe], bool]) -> list[Sequence[Path]]:
-    """The profiles of each session, the newest last (sessions are called by their time), one file a host.
+def profiles(folder: Path, is_profile: Callable[[Probe], bool]) -> Sequence[Path]:
+    """The profiles of the folder's only session, one a host; none where the folder is no log folder.
 
-    `folder` is the log folder, a session in it, or anything between; any other folder has none.
+    `folder` is the log folder, a session in it, or anything between; XspError where it holds several sessions.
     """
-    return [found for session in _sessions(folder) if (found := _inside(session, is_profile))]
+    found = {session: files for session in _sessions(folder) if (files := _inside(session, is_profile))}
+    if len(found) > 1:
+        raise XspError(
+            f"the log folder holds {len(found)} profiling sessions",
+            path=folder,
+            advice=f"Give one of them, as {next(reversed(found))}",
+        )
+    return next(iter(found.values()), [])
 
 
 def _sessions(folder: Path) -> list[Path]:
