@@ -10,6 +10,7 @@ from xsp_ingest.execution_trace import EXECUTION_TRACE
 from xsp_ingest.jaeger import JAEGER
 from xsp_ingest.loadgen import LOADGEN
 from xsp_ingest.memory_snapshot import MEMORY_SNAPSHOT
+from xsp_ingest.mxnet import MXNET
 from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_ingest.ncu_report import NCU_REPORT
 from xsp_ingest.nsys_export import NSYS_EXPORT
@@ -48,6 +49,7 @@ INGESTERS: tuple[Ingester, ...] = (
     MEMORY_SNAPSHOT,
     ONNXRUNTIME,
     TENSORRT,
+    MXNET,
 )
 """The project's own ingesters."""
 

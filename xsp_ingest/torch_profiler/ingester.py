@@ -22,11 +22,13 @@ __all__ = ["TORCH_PROFILER"]
 
 _OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|traceEvents|deviceProperties)"\s*:', re.DOTALL)
 _KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
-_OTHERS = re.compile(  # events by which other tools' Chrome traces are known: LoadGen's, TensorFlow's
+_OTHERS = re.compile(  # events by which other tools' Chrome traces are known: LoadGen's, TensorFlow's, MXNet's
     rb'"name"\s*:\s*"(?:GenerateLoadableSets|GenerateQueries|SampleLoop|IssueQuery|IOThreadLoop)"\s*,\s*"ph"'
-    rb'|"name"\s*:\s*"(?:Allocators|/host:CPU|/device:GPU:\d+)"'
+    rb'|"name"\s*:\s*"(?:Allocators|/host:CPU|/device:GPU:\d+|cpu/0)"'
 )
-_LIST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*(?:\]|\{.*?"ph"\s*:)', re.DOTALL)
+_LIST = re.compile(  # not one that begins with an event of an ONNX Runtime session
+    rb'\A(?:\xef\xbb\xbf)?\s*\[\s*(?!\{\s*"cat"\s*:\s*"(?:Session|Node)"\s*,)(?:\]|\{.*?"ph"\s*:)', re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)

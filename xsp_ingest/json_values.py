@@ -1,0 +1,47 @@
+"""Values of JSON that may be of any type, as what they ought to be, or nothing; times exactly in ns."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal, InvalidOperation
+
+__all__ = ["nanoseconds", "text", "whole"]
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_WHOLE = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
+_LAST_NS = 1 << 61  # beyond, sums and differences of times overflow
+
+
+def text(value: object) -> str | None:
+    """A text that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def whole(value: object) -> int | None:
+    """A 64-bit whole number, given as a number or as its digits."""
+    if isinstance(value, str) and _WHOLE.match(value):
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
+
+
+def nanoseconds(value: object, unit_ns: int) -> int | None:
+    """A time in units of `unit_ns` as ns; None for what is no finite number or beyond what can be added up.
+
+    Exact from the digits that stand in the file; what is left below a nanosecond is rounded to the nearest.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    if isinstance(value, int):
+        found = value * unit_ns
+    elif isinstance(value, float) and not math.isfinite(value):
+        return None
+    else:
+        try:
+            digits = Decimal(repr(value) if isinstance(value, float) else value)
+        except InvalidOperation:
+            return None
+        if not digits.is_finite() or abs(digits.adjusted()) > 20:  # noqa: PLR2004 (far beyond any time)
+            return 0 if digits.is_finite() and digits.adjusted() < 0 else None
+        found = round(digits * unit_ns)
+    return found if -_LAST_NS < found < _LAST_NS else None

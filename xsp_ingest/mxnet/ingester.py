@@ -1,0 +1,38 @@
+"""Recognises and reads MXNet profiles."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.mxnet.shape import shape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["MxNet"]
+
+_FIRST = re.compile(  # the lane of the first processor comes first in every profile
+    rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"traceEvents"\s*:\s*\[\s*\{[^{}]*"ph"\s*:\s*"M"[^{}]*'
+    rb'"args"\s*:\s*\{\s*"name"\s*:\s*"cpu/0"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MxNet:
+    """The ingester of `mxnet.profiler.dump()`, and of `mx.profiler.dump_profile()` before MXNet 1.2."""
+
+    name: str = "mxnet"
+    title: str = "MXNet profiler JSON (Chrome events), plain or gzip; MXNet 0.9 to 1.x by its source, none seen"
+
+    def sniff(self, probe: Probe) -> bool:
+        """A JSON object whose first event names the lane `cpu/0`."""
+        return bool(_FIRST.match(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's rows; XspError where it is cut off, no JSON, or holds no operator."""
+        return shape(path, options)

@@ -1,0 +1,170 @@
+"""Turns a profile's events into the staging tables that the linker takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.mxnet.events import load
+from xsp_ingest.no_length import beside
+from xsp_ingest.nsys_sqlite import ranges
+from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_model import Finding, Kind, Level, Severity, XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.mxnet.events import Profile
+
+__all__ = ["shape"]
+
+_PROCESS = 0  # the file names no operating system's process: a `pid` is a lane
+_LONGEST_NS = 24 * 3600 * 10**9
+_SINCE_1970_NS = 10**18  # of times that count from 1970, as those of MXNet 1.2 and later do on Linux
+_OPERATORS = ("operator", "Custom Operator", "category")  # the last: before MXNet 1.2
+_CALLS = ("MXNET_C_API",)
+_SHAPES = r"(?:in|out): \["
+_MEMORY = r"^Memory: (?:(gpu)|cpu)(?:/(\d{1,9})| (?:pinned|shared)/)"
+
+
+def shape(path: Path, options: Options) -> RawTrace:
+    """The staging tables of one profile; XspError where it holds no operator."""
+    profile = load(path)
+    spans, findings = _sound(profile)
+    placed = _placed(spans, profile, options)
+    operators = placed.filter(pl.col("level") == str(Level.OPERATOR))
+    if operators.is_empty():
+        raise XspError(
+            "the profile holds no operator",
+            path=path,
+            advice="Profile with `profile_all=True` and call `mxnet.profiler.dump()` at the end",
+        )
+    tables = {
+        "spans": beside(frame_of("spans", placed), (str(Level.OPERATOR),)),
+        "operators": _operator_facts(operators),
+        "ranges": _range_facts(placed.filter(pl.col("kind").is_in([str(Kind.RANGE), str(Kind.STEP)]))),
+        "counters": _counters(profile.samples),
+    }
+    tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
+    first = placed["start_ns"].min()
+    since_1970 = isinstance(first, int) and first > _SINCE_1970_NS
+    facts = RunFacts(profiler="MXNet profiler", framework="mxnet", epoch_ns=0 if since_1970 else None)
+    return RawTrace(tables, facts, tuple(f for f in (*findings, *_notes(profile)) if f.count))
+
+
+def _sound(profile: Profile) -> tuple[pl.DataFrame, list[Finding]]:
+    """The spans without those that repeat operators as tasks, with a plausible duration."""
+    repeated = (pl.col("style") == "b") & pl.col("cat").is_in(_OPERATORS).fill_null(value=False)
+    once = profile.spans.filter(~repeated)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    unsound = (length < 0) | (length > _LONGEST_NS)
+    findings = [
+        Finding(
+            "events_left_out",
+            "tasks that repeat an operator, which the profile holds as an event as well, were left out",
+            profile.spans.height - once.height,
+            Severity.INFO,
+        ),
+        Finding(
+            "absurd_duration",
+            "events that end before they start or last longer than a day were taken as 0 ns long",
+            once.filter(unsound).height,
+            Severity.ERROR,
+            advice="Their time is missing from every sum",
+        ),
+    ]
+    return once.with_columns(pl.when(unsound).then(0).otherwise(length).alias("duration_ns")), findings
+
+
+def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataFrame:
+    """The spans with `row`, their level and kind, and the device of their lane."""
+    category = pl.col("cat").fill_null("")
+    names = pl.DataFrame(
+        {"lane": list(profile.lanes), "device": list(profile.lanes.values())},
+        schema={"lane": pl.Int64, "device": pl.String},
+    )
+    found = spans.with_row_index("row").with_columns(
+        pl.col("row").cast(pl.Int64),
+        category.is_in(_OPERATORS).alias("is_operator"),
+        category.is_in(_CALLS).alias("is_call"),
+        pl.col("name").alias("text"),
+        pl.col("name").str.replace(rf"\s*{_SHAPES}.*$", "").alias("name"),
+        pl.lit(None, pl.String).alias("domain"),
+        pl.lit(value=False).alias("numbered"),
+    )
+    found = found.hstack(ranges.classify(found, options))
+    found = found.join(names, on="lane", how="left", maintain_order="left")
+    gpu = pl.col("device").str.extract(r"^gpu/(\d{1,9})$").cast(pl.Int64)
+    level = (
+        pl.when("is_operator")
+        .then(pl.lit(str(Level.OPERATOR)))
+        .when("is_call")
+        .then(pl.lit(str(Level.LIBRARY)))
+        .otherwise(pl.col("level").cast(pl.String))
+    )
+    kind = (
+        pl.when("is_operator")
+        .then(pl.lit(str(Kind.OPERATOR)))
+        .when("is_call")
+        .then(pl.lit(str(Kind.CALL)))
+        .otherwise(pl.col("kind").cast(pl.String))
+    )
+    return found.with_columns(
+        level.alias("level"),
+        kind.alias("kind"),
+        pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed]")).alias("name"),
+        gpu.alias("device_id"),
+        pl.lit(_PROCESS, pl.Int64).alias("process_id"),
+    )
+
+
+def _operator_facts(operators: pl.DataFrame) -> pl.DataFrame:
+    """Which operators are of the backward pass, and input shapes where the profile was taken with them."""
+    inputs = pl.col("text").str.extract(r"in: \[(\[[\d,\s\[\]-]*\])\]")
+    backward = pl.col("name").str.contains(r"(?:^|\[|,)_?backward_|_backward(?:$|,|\])")
+    facts = operators.select(
+        "row",
+        pl.when(backward).then(1).alias("forward_thread_id"),
+        pl.when(inputs.is_not_null()).then(pl.format("[{}]", inputs)).alias("input_shapes"),
+    )
+    return frame_of("operators", facts)
+
+
+def _range_facts(found: pl.DataFrame) -> pl.DataFrame:
+    """Tasks, events and frames of the user's."""
+    facts = found.select("row", pl.col("row").alias("range_id"), "text", pl.col("cat").alias("domain"))
+    return frame_of("ranges", facts.with_columns(pl.lit("Annotation").alias("style")))
+
+
+def _counters(samples: pl.DataFrame) -> pl.DataFrame:
+    """Memory in use as `allocated_bytes` of its device; other counters under their own names."""
+    parts = pl.col("name").str.extract_groups(_MEMORY)
+    memory = pl.col("name").str.contains(_MEMORY)
+    pinned = pl.col("name").str.contains(r"cpu (?:pinned|shared)/")
+    return frame_of(
+        "counters",
+        samples.select(
+            "time_ns",
+            pl.when(memory & pinned)
+            .then(pl.lit("pinned_bytes"))
+            .when(memory)
+            .then(pl.lit("allocated_bytes"))
+            .otherwise("name")
+            .alias("counter"),
+            pl.when(parts.struct[0].is_not_null()).then(parts.struct[1].cast(pl.Int64)).alias("device_id"),
+            "value",
+            pl.when(memory).then(pl.lit("byte")).otherwise(pl.lit("1")).alias("unit"),
+        ),
+    )
+
+
+def _notes(profile: Profile) -> list[Finding]:
+    return [
+        Finding("unpaired_events", "events that begin without an end, or end without a begin", profile.unpaired),
+        Finding("missing_start", "events without a time, a duration or a value were left out", profile.untimed),
+        Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", profile.marks, Severity.INFO),
+        Finding("not_an_event", "entries that are no events of a known phase", profile.foreign),
+        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8", profile.not_utf8, Severity.INFO),
+    ]

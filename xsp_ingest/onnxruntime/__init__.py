@@ -1,0 +1,8 @@
+"""ONNX Runtime profiles: the JSON that a session with `enable_profiling` writes."""
+
+from xsp_ingest.onnxruntime.ingester import OnnxRuntime
+
+__all__ = ["ONNXRUNTIME"]
+
+ONNXRUNTIME = OnnxRuntime()
+"""The one instance."""

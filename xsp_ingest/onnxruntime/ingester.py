@@ -1,0 +1,35 @@
+"""Recognises and reads ONNX Runtime profiles."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.onnxruntime.shape import shape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["OnnxRuntime"]
+
+_FIRST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|Node)"\s*,')
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxRuntime:
+    """The ingester of what `InferenceSession.end_profiling()` names."""
+
+    name: str = "onnxruntime"
+    title: str = "ONNX Runtime profile JSON, plain or gzip; seen: 1.31 on a CPU"
+
+    def sniff(self, probe: Probe) -> bool:
+        """A JSON list whose first event is one of a session or of a node."""
+        return bool(_FIRST.match(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a profile has no ranges to choose from)
+        """The file's rows; XspError where it is cut off, no JSON, or holds neither a run nor a node."""
+        return shape(path)

@@ -1,0 +1,212 @@
+"""Turns a profile's events into the staging tables that the linker takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.link.demangle import demangle_column
+from xsp_ingest.no_length import beside
+from xsp_ingest.onnxruntime.events import load, node_of
+from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_model import Finding, Kind, Level, Severity, XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.onnxruntime.events import Profile
+
+__all__ = ["shape"]
+
+_LONGEST_NS = 24 * 3600 * 10**9
+_WITH_SUBGRAPHS = ("If", "Loop", "Scan", "SequenceMap")  # each graph numbers its nodes from 0
+_EXECUTORS = r"Executor::Execute$"
+_CATEGORIES = ("Session", "Node", "Kernel", "Api")
+_COPY_KINDS = {
+    f"{source}To{target}": f"{source}-to-{target}"
+    for source in ("Host", "Device", "Array")
+    for target in ("Host", "Device", "Array")
+} | {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
+_SIZES = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
+
+
+def shape(path: Path) -> RawTrace:
+    """The staging tables of one profile; XspError where it holds neither a run of the model nor a node."""
+    profile = load(path)
+    events, findings = _sound(profile.events)
+    events = _classified(_named(events))
+    if not events["level"].is_in([str(Level.MODEL), str(Level.LAYER)]).any():
+        raise XspError(
+            "the profile holds neither a run of the model nor a node",
+            path=path,
+            advice="Run the session at least once before `end_profiling()`",
+        )
+    nodes = events.filter(pl.col("level") == str(Level.LAYER))
+    work = events.filter(pl.col("level") == str(Level.KERNEL))
+    tables = {
+        "spans": beside(_spans(events), (str(Level.LAYER),)),
+        "layers": _layers(nodes),
+        "kernels": frame_of("kernels", work.filter(pl.col("kind") == str(Kind.KERNEL)).select("row", *_SIZES)),
+        "copies": _copies(work),
+        "counters": _memory(nodes),
+    }
+    tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
+    findings += _notes(profile, work)
+    facts = RunFacts(profiler="ONNX Runtime profiler", framework="onnxruntime")
+    return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
+
+
+def _sound(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
+    """The events of known categories with a start and a plausible duration."""
+    known = events.filter(pl.col("cat").is_in(_CATEGORIES))
+    timed = known.drop_nulls(["start_ns", "duration_ns"])
+    is_work = pl.col("cat") == "Kernel"
+    missing = known.height - timed.height
+    missing_work = known.filter(is_work).height - timed.filter(is_work).height
+    absurd = ~pl.col("duration_ns").is_between(0, _LONGEST_NS)
+    found = [
+        Finding("unknown_event", "events of categories that XSP does not know", events.height - known.height),
+        Finding("missing_start", "device activities without a start or duration", missing_work, Severity.ERROR),
+        Finding("missing_start", "host events without a start or a duration were left out", missing - missing_work),
+        Finding(
+            "absurd_duration",
+            "events with a negative duration or longer than a day were taken as 0 ns long",
+            timed.filter(absurd).height,
+            Severity.ERROR,
+            advice="Their time is missing from every sum",
+        ),
+    ]
+    return timed.with_columns(pl.when(absurd).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")), found
+
+
+def _named(events: pl.DataFrame) -> pl.DataFrame:
+    """Adds `title`, the name to show, and `part`, which of a node's events it is."""
+    distinct = events.filter(pl.col("cat") == "Node").select(pl.col("name").unique())
+    pairs = [node_of(name) for name in distinct["name"]]
+    parts = distinct.with_columns(
+        pl.Series("node", [node for node, _ in pairs], dtype=pl.String),
+        pl.Series("part", [part for _, part in pairs], dtype=pl.String),
+    )
+    found = events.join(parts, on="name", how="left", maintain_order="left")
+    is_node = pl.col("cat") == "Node"
+    fence = pl.col("part").str.starts_with("_fence").fill_null(value=False)
+    return found.with_columns(
+        pl.when(is_node & ~fence).then(pl.col("node")).otherwise(demangle_column(events["name"])).alias("title"),
+        fence.alias("is_fence"),
+    )
+
+
+def _classified(events: pl.DataFrame) -> pl.DataFrame:
+    category, title = pl.col("cat"), pl.col("title")
+    level = (
+        pl.when(category == "Kernel")
+        .then(pl.lit(str(Level.KERNEL)))
+        .when(category == "Api")
+        .then(pl.lit(str(Level.RUNTIME)))
+        .when(pl.col("is_fence"))
+        .then(pl.lit(str(Level.LIBRARY)))
+        .when(category == "Node")
+        .then(pl.lit(str(Level.LAYER)))
+        .when((title == "model_run") | title.str.contains(_EXECUTORS))
+        .then(pl.lit(str(Level.MODEL)))
+        .otherwise(pl.lit(str(Level.APPLICATION)))
+    )
+    kind = (
+        pl.when((category == "Kernel") & title.str.contains(r"(?i)^\[?(CUDA |Hip)?memcpy|^Copy(Host|Device)"))
+        .then(pl.lit(str(Kind.MEMCPY)))
+        .when((category == "Kernel") & title.str.contains(r"(?i)^\[?(CUDA |Hip)?memset|^FillBuffer"))
+        .then(pl.lit(str(Kind.MEMSET)))
+        .when(category == "Kernel")
+        .then(pl.lit(str(Kind.KERNEL)))
+        .when((category == "Api") | pl.col("is_fence"))
+        .then(pl.lit(str(Kind.CALL)))
+        .when(category == "Node")
+        .then(pl.lit(str(Kind.MODULE)))
+        .when(title == "model_run")
+        .then(pl.lit(str(Kind.STEP)))
+        .otherwise(pl.lit(str(Kind.RANGE)))
+    )
+    return events.with_columns(level.alias("level"), kind.alias("kind"))
+
+
+def _spans(events: pl.DataFrame) -> pl.DataFrame:
+    """Device work has -1 for its process, or the host's; it is of the process that ran the session."""
+    on_host = pl.col("level") != str(Level.KERNEL)
+    hosts = events.filter(on_host)["process_id"].drop_nulls().unique()
+    process = int(hosts.min()) if len(hosts) else None  # type: ignore[arg-type]
+    return frame_of(
+        "spans",
+        events.select(
+            "row",
+            "level",
+            "kind",
+            pl.when(pl.col("title") != "").then("title").otherwise(pl.lit("[unnamed]")).alias("name"),
+            "start_ns",
+            "duration_ns",
+            pl.when(on_host).then("process_id").otherwise(pl.lit(process, pl.Int64)).alias("process_id"),
+            pl.when(on_host).then("thread_id").alias("thread_id"),
+            pl.when(~on_host).then("stream_id").alias("stream_id"),
+            "correlation_id",
+            pl.col("node_row").alias("issued_by_row"),
+        ),
+    )
+
+
+def _layers(nodes: pl.DataFrame) -> pl.DataFrame:
+    """What the profile says of each node; its number orders it where the model is one graph."""
+    nested = nodes["op_name"].is_in(_WITH_SUBGRAPHS).any()
+    return frame_of(
+        "layers",
+        nodes.select(
+            "row",
+            (pl.lit(None, pl.Int64) if nested else pl.col("node_index")).alias("sequence_index"),
+            pl.col("op_name").alias("layer_type"),
+            "shapes",
+            "dtypes",
+            pl.when(pl.col("taken_bytes").is_not_null())
+            .then(pl.max_horizontal("taken_bytes", 0))
+            .alias("allocated_bytes"),
+        ),
+    )
+
+
+def _copies(work: pl.DataFrame) -> pl.DataFrame:
+    direction = pl.col("title").str.extract(r"(?i)mem(?:cpy)?[ _]?(\w+to\w+)", 1)
+    known = direction.replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
+    is_copy = pl.col("kind") == str(Kind.MEMCPY)
+    return frame_of(
+        "copies",
+        work.filter(pl.col("kind") != str(Kind.KERNEL)).select(
+            "row", pl.when(is_copy).then(known.fill_null("Unknown")).alias("copy_kind")
+        ),
+    )
+
+
+def _memory(nodes: pl.DataFrame) -> pl.DataFrame:
+    """Bytes in use and held by the arena of the node's provider when the node ended."""
+    on_host = pl.col("provider").str.starts_with("CPU").fill_null(value=True)
+    series = nodes.select(
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("time_ns"),
+        pl.when(~on_host).then(pl.lit(0, pl.Int64)).alias("device_id"),
+        pl.col("in_use_bytes").alias("allocated_bytes"),
+        pl.col("held_bytes").alias("reserved_bytes"),
+    ).unpivot(
+        ["allocated_bytes", "reserved_bytes"],
+        index=["time_ns", "device_id"],
+        variable_name="counter",
+        value_name="value",
+    )
+    return frame_of("counters", series.drop_nulls("value").with_columns(pl.lit("byte").alias("unit")))
+
+
+def _notes(profile: Profile, work: pl.DataFrame) -> list[Finding]:
+    return [
+        Finding("not_an_event", "entries that are no complete events", profile.foreign),
+        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8", profile.not_utf8, Severity.INFO),
+        Finding(
+            "kernel_without_node",
+            "device activities that the profile ties to no node",
+            work.filter(pl.col("node_row").is_null()).height,
+        ),
+    ]

@@ -1,0 +1,8 @@
+"""TensorRT: what `trtexec --exportProfile` and `trtexec --exportTimes` write."""
+
+from xsp_ingest.tensorrt.ingester import TensorRt
+
+__all__ = ["TENSORRT"]
+
+TENSORRT = TensorRt()
+"""The one instance."""

@@ -1,0 +1,38 @@
+"""Recognises and reads the two JSON files that trtexec exports: times of layers, and times of inferences."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.ingester import Probe
+from xsp_ingest.tensorrt.profile import read_profile
+from xsp_ingest.tensorrt.times import read_times
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["TensorRt"]
+
+_PROFILE = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"count"\s*:')
+_TIMES = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"(?:start(?:Enq|In|H2d|Compute)|latency|compute)Ms"\s*:')
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRt:
+    """The ingester of trtexec's exports."""
+
+    name: str = "tensorrt"
+    title: str = "TensorRT `trtexec --exportProfile` (layers of a mean inference) and `--exportTimes` (each inference)"
+
+    def sniff(self, probe: Probe) -> bool:
+        """A JSON list whose first object is a profile's count, or an inference's times."""
+        return bool(_PROFILE.match(probe.text) or _TIMES.match(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (the files have no ranges to choose from)
+        """The file's rows; XspError where it is cut off, no JSON, or holds no time that can be used."""
+        return read_profile(path) if _PROFILE.match(Probe(path).text) else read_times(path)
