@@ -82,28 +82,29 @@ def require_flops(view: View, wanted: str) -> None:
         )
 
 
-def by_precision(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """One row a row (unique in `keys`) and precision whose flops are known, with `precision`, `place` to sort by.
+def by_precision(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a row and precision whose flops are known, with `precision` and `place` to sort the precisions by.
 
     `flop_count` and `counted_ns` become that precision's. Of a row's precisions those without any work are left out,
     but for the first one where there is no work in any.
     """
     counts = [(p, n) for n, p in enumerate(_PRECISIONS) if p.column in rows.columns]
     shared = [c for c in rows.columns if c not in {name for p, _ in counts for name in _own(p)}]
-    parts = [
-        rows.select(
-            *shared,
-            pl.lit(p.name).alias("precision"),
-            pl.lit(n, pl.Int64).alias("place"),
-            pl.col(p.column).cast(pl.Float64).alias("flop_count"),
-            _counted_ns(p, rows.columns),
+    idle = ~pl.any_horizontal(pl.col(p.column) > 0 for p, _ in counts).fill_null(value=False)
+    parts = []
+    for place, (precision, order) in enumerate(counts):
+        count = pl.col(precision.column)
+        is_first = pl.all_horizontal(pl.lit(value=True), *(pl.col(p.column).is_null() for p, _ in counts[:place]))
+        parts.append(
+            rows.filter(count.is_not_null() & ((count > 0) | (idle & is_first))).select(
+                *shared,
+                pl.lit(precision.name).alias("precision"),
+                pl.lit(order, pl.Int64).alias("place"),
+                count.cast(pl.Float64).alias("flop_count"),
+                _counted_ns(precision, rows.columns),
+            )
         )
-        for p, n in counts
-    ]
-    known = pl.concat(parts).filter(pl.col("flop_count").is_not_null())
-    worked = pl.col("flop_count") > 0
-    first = ~worked.any().over(keys) & (pl.col("place") == pl.col("place").min().over(keys))
-    return known.filter(worked | first)
+    return pl.concat(parts)
 
 
 def _counted_ns(precision: _Precision, columns: Sequence[str]) -> pl.Expr:

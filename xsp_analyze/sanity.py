@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.a09_kernel_roofline import kernel_roofline
 from xsp_analyze.counters import are_known, summed_columns
+from xsp_analyze.device_peaks import DEVICE, device_peaks
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.layer_work import layer_work
-from xsp_model import Attribution, Finding, Kind, Phase, Severity, XspError
+from xsp_analyze.roofline import by_precision, under_roof
+from xsp_model import Attribution, Finding, Kind, Phase, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,12 +67,14 @@ def _finding(
 
 
 def _above_roof(view: View) -> Iterator[Finding]:
-    try:
-        rows = kernel_roofline.function(view).collect()
-    except XspError:  # no flops were counted
-        return
-    above = rows.filter(pl.col("roof_share") > 1 + _ROUNDING)
-    above = above.unique([*view.by, "execution"], keep="first", maintain_order=True)
+    rows = by_precision(view.executions.with_row_index("execution"))
+    above = (
+        under_roof(rows, device_peaks(view), on=DEVICE)
+        .filter(pl.col("roof_share") > 1 + _ROUNDING)
+        .sort("execution", "place")
+        .unique("execution", keep="first", maintain_order=True)
+        .with_columns(pl.col("kernel_name").cast(pl.String))
+    )
     share = (pl.col("roof_share") * 100).round(1)
     words = pl.format("{} in {} ({} % of the {} roof)", "kernel_name", _layer_or("no layer"), share, "precision")
     yield _finding("above_roof", "kernels did more than their device can", above, words, _PEAKS)

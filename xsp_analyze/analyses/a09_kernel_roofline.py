@@ -40,5 +40,5 @@ __all__ = ["kernel_roofline"]
 def kernel_roofline(view: View) -> pl.LazyFrame:
     """One row a kernel execution and precision that it works in, in the order of A08."""
     require_flops(view, "A09 (kernel roofline)")
-    rows = by_precision(kernel_information.function(view).collect(), ("execution",))
+    rows = by_precision(kernel_information.function(view).collect())
     return under_roof(rows, device_peaks(view), on=DEVICE).sort("execution", "place").lazy()

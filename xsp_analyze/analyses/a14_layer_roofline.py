@@ -32,5 +32,5 @@ def layer_roofline(view: View) -> pl.LazyFrame:
     """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
     require_flops(view, "A14 (layer roofline)")
     keys = [*view.by, *LAYER_KEY]
-    rows = by_precision(layer_kernels(view).collect(), keys)
+    rows = by_precision(layer_kernels(view).collect())
     return under_roof(rows, agreed_peaks(view)).sort(*keys, "place", nulls_last=True).lazy()

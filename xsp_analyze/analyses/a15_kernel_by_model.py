@@ -53,7 +53,7 @@ def kernel_by_model(view: View) -> pl.LazyFrame:
     rows = _by_batch(view, keys)
     if not are_known(view.executions):
         return _with_nulls(rows).sort(keys, nulls_last=True).lazy()
-    held = under_roof(by_precision(rows, keys), agreed_peaks(view))
+    held = under_roof(by_precision(rows), agreed_peaks(view))
     fp32 = held.filter(pl.col("precision") == "fp32").select(*keys, "precision", "place", *_NAMES)
     first = rows.join(fp32, on=keys, how="left", nulls_equal=True)
     further = held.filter(pl.col("precision") != "fp32").with_columns(
