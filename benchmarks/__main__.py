@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from benchmarks.peers import Peer
 
 _MB = 1_000_000
+_WHOLE, _TENTHS = 100, 10  # from here on, how figures are rounded
 _WHAT = (
     "Load a trace and answer A10 (kernels by name) and B03 (timeline breakdown), each in a fresh process; HTA answers"
-    " its two nearest questions. Medians (smallest to largest) over rounds in which all took turns."
+    " its two nearest questions. Medians (smallest to largest) over rounds in which all took turns. Private memory is"
+    " without pages of files (libraries), which processes share and the system can drop."
 )
 _OURS = ("xsp", "polars", "pyarrow", "numba", "isal")
 _THEIRS = (peers.HTA, "pandas", "numpy")
@@ -107,6 +109,7 @@ def _report(ways: Sequence[Peer], rounds: Sequence[dict[str, Cost]], facts: Sequ
         ("CPU, s", lambda cost: cost.cpu_s),
         ("wall, s", lambda cost: cost.wall_s),
         ("peak memory, MB", lambda cost: cost.peak_bytes / _MB),
+        ("of it private, MB", lambda cost: cost.private_bytes / _MB),
     ]
     lines = [
         "# What XSP costs",
@@ -129,7 +132,12 @@ def _report(ways: Sequence[Peer], rounds: Sequence[dict[str, Cost]], facts: Sequ
 
 
 def _row(name: str, columns: Sequence[Sequence[float]]) -> str:
-    return f"| {name} | " + " | ".join(f"{median(c):.3g} ({min(c):.3g} to {max(c):.3g})" for c in columns) + " |"
+    cells = (f"{_text(median(c))} ({_text(min(c))} to {_text(max(c))})" for c in columns)
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _text(value: float) -> str:
+    return f"{value:.0f}" if value >= _WHOLE else f"{value:.1f}" if value >= _TENTHS else f"{value:.2f}"
 
 
 if __name__ == "__main__":

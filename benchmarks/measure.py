@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +27,16 @@ class Cost:
     cpu_s: float  # user and system
     wall_s: float
     peak_bytes: int  # largest sum of resident memory
+    private_bytes: int  # likewise, without pages of files, which processes share and the system can drop
 
     def __add__(self, other: Cost) -> Cost:
         """Two processes one after the other."""
-        return Cost(self.cpu_s + other.cpu_s, self.wall_s + other.wall_s, max(self.peak_bytes, other.peak_bytes))
+        return Cost(
+            self.cpu_s + other.cpu_s,
+            self.wall_s + other.wall_s,
+            max(self.peak_bytes, other.peak_bytes),
+            max(self.private_bytes, other.private_bytes),
+        )
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], output: Path) -> Cost:
@@ -42,12 +49,12 @@ def run(command: Sequence[str], environment: Mapping[str, str], output: Path) ->
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
-        peak = max(watch.stop(), usage.ru_maxrss * 1024)
+        peak, private = watch.stop()
     if process.returncode:
         tail = errors.read_text(encoding="utf-8", errors="replace")[-2000:]
         message = f"{command[0]} ended with {process.returncode}: {tail}"
         raise RuntimeError(message)
-    return Cost(usage.ru_utime + usage.ru_stime, wall, peak)
+    return Cost(usage.ru_utime + usage.ru_stime, wall, max(peak, usage.ru_maxrss * 1024), private)
 
 
 class _Watch:
@@ -56,33 +63,36 @@ class _Watch:
     def __init__(self, root: int) -> None:
         self._root = root
         self._peak = 0
+        self._private = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
-    def stop(self) -> int:
+    def stop(self) -> tuple[int, int]:
         self._done.set()
         self._thread.join()
-        return self._peak
+        return self._peak, self._private
 
     def _sample(self) -> None:
         while not self._done.wait(_SAMPLE_S):
-            self._peak = max(self._peak, sum(_resident_bytes(pid) for pid in _tree(self._root)))
+            sizes = [_resident_bytes(pid) for pid in _tree(self._root)]
+            self._peak = max(self._peak, sum(resident for resident, _ in sizes))
+            self._private = max(self._private, sum(resident - shared for resident, shared in sizes))
 
 
 def _tree(root: int) -> list[int]:
     found = [root]
     for pid in found:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            try:
+        with suppress(OSError):  # it has just ended
+            for children in list(Path(f"/proc/{pid}/task").glob("*/children")):
                 found += [int(child) for child in children.read_text().split()]
-            except OSError:  # it has just ended
-                continue
     return found
 
 
-def _resident_bytes(pid: int) -> int:
+def _resident_bytes(pid: int) -> tuple[int, int]:
+    """Resident memory, and how much of it is of files."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
     except OSError:
-        return 0
+        return 0, 0
+    return int(fields[1]) * _PAGE_BYTES, int(fields[2]) * _PAGE_BYTES

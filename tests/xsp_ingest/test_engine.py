@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from xsp_ingest import native
 from xsp_ingest.link import engine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from xsp_model.arrays import Ints
 
 
@@ -42,13 +45,44 @@ def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("frozen", [False, True])
 def test_the_compiled_engine_agrees(monkeypatch: pytest.MonkeyPatch, *, frozen: bool) -> None:
     monkeypatch.setattr(engine, "_MIN_ROWS", 0)
-    monkeypatch.setattr(engine, "_MIN_ROWS_LOADED", 0)
+    monkeypatch.setattr(engine, "_COMPILE_ROWS", 0)
     start: Ints = _START.copy()
     start.flags.writeable = not frozen
     plain = _SWEEP.plain([_START, _END, 1], len(_START), 2, 0)
     compiled = _SWEEP(start, _END, 1, outputs=2, fill=0)
     assert [c.tolist() for c in compiled] == [c.tolist() for c in plain]
     assert compiled[0].dtype == np.int64
+
+
+def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr(engine, "_MIN_ROWS", 4)
+    monkeypatch.setattr(engine, "_COMPILE_ROWS", 7)
+    engine.dual(_copy)(_START)
+    assert not list(tmp_path.iterdir())
+    engine.dual(_copy)(np.arange(7))
+    (kept,) = tmp_path.iterdir()
+    monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
+    (found,) = engine.dual(_copy)(_START)
+    assert found.tolist() == _START.tolist()
+    kept.write_bytes(kept.read_bytes()[:-1])  # damaged: not to be loaded
+    (found,) = engine.dual(_copy)(_START)
+    assert found.tolist() == _START.tolist()
+
+
+def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
+    (found,) = engine.dual(_copy).compiled([_START], len(_START), 1, -1)
+    assert found.tolist() == _START.tolist()
+
+
+def test_code_that_needs_numba_to_run_is_refused() -> None:
+    def allocate(source: Ints, target: Ints) -> None:
+        target[0] = np.empty(len(source))[0]
+
+    with pytest.raises(ValueError, match="nowhere without numba"):
+        native.native("allocate", lambda: allocate, (True, True), "test")
 
 
 def test_a_reversed_column_is_taken_in_its_own_order() -> None:

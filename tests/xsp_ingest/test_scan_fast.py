@@ -52,6 +52,19 @@ def _compare(path: Path, data: bytes) -> Document:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 0)
+
+
+def test_small_files_do_not_wait_for_the_compiler(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 1 << 20)
+    monkeypatch.setattr(scan_columns, "is_compiled", lambda: False)
+    file.write_bytes(_SMALL)
+    with pytest.raises(CannotScan):
+        scan_fast.scan(file)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "trace.json"

@@ -35,7 +35,6 @@ __all__ = [
     "QUOTE",
     "ZERO",
     "byte",
-    "entry",
     "leading_blanks",
     "leading_ordinary",
     "machine",
@@ -55,19 +54,8 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 def machine(function: _F) -> _F:
-    """Compiles the function as part of what calls it.
-
-    Its machine code is not kept by itself: numba would not notice changes in other modules, such as in constants.
-    """
-    return cast("_F", njit(nogil=True)(function))
-
-
-def entry(function: _F) -> _F:
-    """Compiles the function when it is first called from Python, and keeps the result for other processes."""
-    try:
-        return cast("_F", njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # no folder to keep machine code in: compile for this process alone
-        return machine(function)
+    """Compiles the function as part of what calls it."""
+    return cast("_F", njit(nogil=True, error_model="numpy")(function))
 
 
 def _loads(width: int, result: Any) -> Any:

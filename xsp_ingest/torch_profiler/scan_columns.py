@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+import zlib
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from xsp_ingest.native import is_kept, native
 from xsp_ingest.torch_profiler import scan_desk as desk
-from xsp_ingest.torch_profiler import scan_machine as machine
 from xsp_ingest.torch_profiler.events import ARGS, EVENT_COLUMNS
 from xsp_ingest.torch_profiler.scan_plain import _parse
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from xsp_ingest.native import Native
     from xsp_model.arrays import Bools
 
-__all__ = ["Tables"]
+__all__ = ["Tables", "is_compiled"]
 
 _TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
@@ -65,7 +69,7 @@ def _slots() -> tuple[list[str], NDArray[np.uint64]]:
 def _enter(table: NDArray[np.uint64], key: str, meaning: int) -> None:
     text = key.encode()
     words = [int.from_bytes(text[i : i + 8], "little") for i in (0, 8, 16)] + [len(text)]
-    slot = machine.first_slot(words)
+    slot = desk.first_slot(words)
     while table[slot, 3]:
         slot = (slot + 1) % desk.KEYS_PER_LEVEL
     table[slot] = [*words[:3], len(text) + 1, meaning]
@@ -110,7 +114,7 @@ class Tables:
         """
         origin = text.ctypes.data
         self._set(place=origin + place, end=origin + end)
-        result: int = machine.scan_events(self._desk.ctypes.data)
+        result = _machine_code()(self._desk.ctypes.data)
         return result, self["place"] - origin
 
     def value_end(self, text: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
@@ -224,3 +228,28 @@ class _Lent:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         schema, array = self._array.__arrow_c_array__(requested_schema)
         return schema, array
+
+
+@cache
+def _machine_code() -> Native:
+    name, stamp = _name()
+    return native(name, _to_compile, (False,), stamp)
+
+
+def is_compiled() -> bool:
+    """Whether the compiled scanner is at hand; to compile it takes several seconds."""
+    return is_kept(*_name())
+
+
+@cache
+def _name() -> tuple[str, str]:
+    """The machine code's name and stamp: it is made anew where any of its sources has changed."""
+    sources = sorted(Path(__file__).parent.glob("scan_*.py"))
+    return "scan_events", str(zlib.crc32(b"".join(source.read_bytes() for source in sources)))
+
+
+def _to_compile() -> Callable[[int], int]:
+    from xsp_ingest.torch_profiler.scan_machine import scan_events  # noqa: PLC0415 (it imports numba)
+
+    function: Callable[[int], int] = scan_events.py_func  # type: ignore[attr-defined]
+    return function

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 PAD = 64
 """Zero bytes behind every text. No JSON token holds one, so every loop stops there, and no load reaches beyond."""
 
@@ -22,8 +27,9 @@ MEMBERS, WORD, TEXT, MICROSECONDS, WHOLE, AXES = range(6)  # kinds: what to do w
 # What may come next.
 VALUE_OR_END, VALUE, COMMA_OR_END, ONE_VALUE = range(4)
 
+MIX, MIX_2 = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F  # odd numbers without pattern, to hash with
+
 NAMES = (
-    "sources",  # what the machine code was compiled from
     "place",  # where to go on
     "expected",  # what comes next in the list
     "rows",
@@ -55,7 +61,6 @@ NAMES = (
 
 # Each place as an offset in bytes.
 (
-    SOURCES,
     PLACE,
     EXPECTED,
     ROWS,
@@ -84,3 +89,9 @@ NAMES = (
     TABLE_MASK,
     NESTING,
 ) = range(0, 8 * len(NAMES), 8)
+
+
+def first_slot(words: Sequence[int]) -> int:
+    """Where a key of three words and a length is looked for first; the machine code computes the same."""
+    mixed = words[0] ^ (words[1] * MIX) ^ (words[2] * MIX_2) ^ words[3]
+    return ((mixed * MIX) % (1 << 64)) >> 56

@@ -16,11 +16,14 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xsp_ingest.torch_profiler.scan_columns import Tables
+
 __all__ = ["MIN_BYTES", "CannotScan", "scan"]
 
-MIN_BYTES = 8 << 20
-"""Content smaller than this is read faster by the plain scanner, since that needs no numba."""
+MIN_BYTES = 1 << 20
+"""Content smaller than this is read faster by the plain scanner, since machine code takes time to load."""
 
+_COMPILE_BYTES = 32 << 20  # for less the scanner is not compiled, which is done once per installation
 _BUFFER_BYTES = 1 << 22
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
 
@@ -30,9 +33,13 @@ class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
 
 
 def scan(path: Path) -> Document:
-    """The file's events; CannotScan where the plain scanner must read it, XspError where the file is cut off."""
+    """The file's events; CannotScan where the plain one should read it, XspError where the file is cut off."""
+    from xsp_ingest.torch_profiler.scan_columns import Tables, is_compiled  # noqa: PLC0415 (loads the compiler)
+
     with open_source(path) as source:
-        scanner = _Scanner(path, source)
+        if source.expected_bytes < _COMPILE_BYTES and not is_compiled():
+            raise CannotScan
+        scanner = _Scanner(path, source, Tables())
         try:
             return scanner.document()
         except ValueError as error:
@@ -40,13 +47,10 @@ def scan(path: Path) -> Document:
 
 
 class _Scanner:
-    def __init__(self, path: Path, source: Source) -> None:
-        # numba costs a third of a second: only those who scan pay it.
-        from xsp_ingest.torch_profiler import scan_columns  # noqa: PLC0415
-
+    def __init__(self, path: Path, source: Source, tables: Tables) -> None:
         self._path = path
         self._source = source
-        self._tables = scan_columns.Tables()
+        self._tables = tables
         self._buffer = np.zeros(_BUFFER_BYTES + PAD, dtype=np.uint8)
         self._place = 0
         self._end = 0

@@ -1,16 +1,12 @@
 """The compiled scanner's machine code: bytes of `traceEvents` in, rows of whole numbers out.
 
-Python calls `scan_events` alone: each function that it calls would take its own time to load.
+Numba compiles it once; afterwards this module is not even imported (see `xsp_ingest.native`).
 """
 
 # ruff: noqa: C901, PLR0911, PLR0912, PLR1714, PLR2004, SIM109
 # (chained comparisons compile faster than `in`; bytes and digits are compared with numbers, named beside them)
 
 from __future__ import annotations
-
-import zlib
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +20,6 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     OPEN_OBJECT,
     QUOTE,
     byte,
-    entry,
     machine,
     masked,
     number,
@@ -56,10 +51,7 @@ from xsp_ingest.torch_profiler.scan_grammar import after_blanks, stopped, string
 from xsp_ingest.torch_profiler.scan_numbers import microseconds, whole
 from xsp_ingest.torch_profiler.scan_texts import MIX, MIX_2, index, intern
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-__all__ = ["first_slot", "scan_events"]
+__all__ = ["scan_events"]
 
 
 @machine
@@ -87,12 +79,6 @@ def _axes(place: int, end: int, target: int, nesting: int) -> int:
         if letter != COMMA:
             return stopped(place, end)
         place = after_blanks(place + 1)
-
-
-def first_slot(words: Sequence[int]) -> int:
-    """Where a key of three words and a length is looked for first; `_meaning` computes the same."""
-    mixed = words[0] ^ (words[1] * int(MIX)) ^ (words[2] * int(MIX_2)) ^ words[3]
-    return ((mixed * int(MIX)) % (1 << 64)) >> 56
 
 
 @machine
@@ -236,7 +222,7 @@ def _keep(desk: int) -> None:
 
 
 @machine
-def _scan(desk: int) -> int:
+def scan_events(desk: int) -> int:
     """Scans entries of the list from the desk's place on; DONE behind its closing bracket.
 
     With any other result the place is that of the entry that could not be scanned. Where ONE_VALUE is expected,
@@ -280,22 +266,3 @@ def _scan(desk: int) -> int:
         expected = COMMA_OR_END
         put(desk + at.PLACE, stop)
         put(desk + at.EXPECTED, expected)
-
-
-def _stamp() -> int:
-    """A number that changes with any of the sources: numba by itself notices only the one with the entry."""
-    here = Path(__file__)
-    return zlib.crc32(b"".join(source.read_bytes() for source in sorted(here.parent.glob("scan_*.py"))))
-
-
-def _entry(sources: int) -> Callable[[int], int]:
-    # What a function closes over is part of its name in numba's cache.
-    @entry
-    def scan_events(desk: int) -> int:
-        put(desk + at.SOURCES, sources)
-        return _scan(desk)
-
-    return scan_events
-
-
-scan_events = _entry(_stamp())

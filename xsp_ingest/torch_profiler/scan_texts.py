@@ -9,8 +9,7 @@ from xsp_ingest.torch_profiler.scan_bytes import byte, machine, masked, number, 
 
 __all__ = ["MIX", "MIX_2", "index", "intern"]
 
-MIX = np.uint64(0x9E3779B97F4A7C15)
-MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+MIX, MIX_2 = np.uint64(at.MIX), np.uint64(at.MIX_2)
 
 
 @machine
