@@ -12,6 +12,7 @@ from xsp_ingest.link import graphs, steps
 from xsp_ingest.link.backward import twins
 from xsp_ingest.link.correlate import correlate
 from xsp_ingest.link.nest import Nesting, nest
+from xsp_ingest.link.stated import with_callers
 from xsp_model import Finding, Kind, Level
 from xsp_model.arrays import places
 from xsp_model.vocabulary import LEVELS
@@ -59,7 +60,8 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     nesting = _nest_host(spans, moments, _elsewhere(spans, raw.tables["ranges"]))
     height = spans.height
     launches = correlate(spans)
-    parent = np.where(launches.launch >= 0, launches.launch, nesting.parent[:height])
+    parent = with_callers(spans, operators, nesting.parent[:height])
+    parent = np.where(launches.launch >= 0, launches.launch, parent)
     numbered, parent = steps.number(spans, parent)
     owner = nesting.parent[height:]
     captured_in, replayed = graphs.captures(spans, at_spans(spans, raw.tables["kernels"]), parent, moments, owner)

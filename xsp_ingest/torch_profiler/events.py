@@ -20,6 +20,7 @@ ARGS: Mapping[str, tuple[str, ...]] = {
     # column: the keys of `args` that may hold it, in order of preference (spelling changed over the years)
     "correlation": ("correlation",),
     "external_id": ("External id", "external id"),
+    "record_function_id": ("Record function id",),
     "device": ("device",),
     "context": ("context",),
     "stream": ("stream",),

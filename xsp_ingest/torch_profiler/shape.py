@@ -142,6 +142,7 @@ def _operator_facts(events: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col("sequence_number") >= 0).then(pl.col("sequence_number")),
         pl.when(pl.col("forward_thread_id") > 0).then(pl.col("forward_thread_id")),
         "external_id",
+        pl.when(pl.col("record_function_id") > 0).then(pl.col("record_function_id")),
         pl.col("input_dims").alias("input_shapes"),
         pl.col("input_types").alias("input_dtypes"),
     )

@@ -1,0 +1,105 @@
+"""Recognises execution traces, and joins them to the torch.profiler traces that they are of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.execution_trace.nodes import read_nodes
+from xsp_model import Finding, Severity, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_ingest.execution_trace.nodes import Nodes
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["EXECUTION_TRACE"]
+
+_HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"\d+\.\d+[^"\n]*"\s*,\s*"(?:pid|time|nodes)"\s*:')
+_ENOUGH = 0.5  # of the numbered operators of a run must be in its execution trace
+
+
+@dataclass(frozen=True, slots=True)
+class _ExecutionTrace:
+    name: str = "execution_trace"
+    title: str = (
+        "PyTorch execution trace (ExecutionTraceObserver), together with its torch.profiler trace: shapes and callers"
+    )
+
+    def sniff(self, probe: Probe) -> bool:
+        """A JSON object that starts with the schema and the process of an execution trace."""
+        return bool(_HEAD.match(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """Never: the file has no times."""
+        del options
+        read_nodes(path)  # a file that is damaged says so first
+        raise XspError(
+            "a PyTorch execution trace says what ran and on what, but not when",
+            path=path,
+            advice="Give it together with the torch.profiler trace of the same run, or give the folder that holds both",
+        )
+
+    def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
+        """The runs with shapes, types and callers in the one whose operators have the same record function ids."""
+        nodes = read_nodes(path)
+        fits = [_fit(run, nodes) for run in runs]
+        best = max(fits, default=0.0)
+        places = [place for place, fit in enumerate(fits) if fit == best]
+        if best < _ENOUGH:
+            raise XspError(
+                "the execution trace is of none of the runs given with it: their record function ids differ",
+                path=path,
+                advice="Pass the observer to the profiler (execution_trace_observer=...) so that both are of one run",
+            )
+        if len(places) > 1:
+            raise XspError(
+                f"the execution trace fits {len(places)} of the runs alike",
+                path=path,
+                advice="Convert each rank with its own execution trace",
+            )
+        return [_joined(run, nodes) if place == places[0] else run for place, run in enumerate(runs)]
+
+
+def _fit(run: RawTrace, nodes: Nodes) -> float:
+    """Share of the run's numbered operators that the nodes have under the same name; of another process, half of it."""
+    known = _numbered(run)
+    if known.is_empty():
+        return 0.0
+    same = known.join(nodes.table, on=["record_function_id", "name"], how="semi").height
+    own = nodes.process_id is None or nodes.process_id in run.tables["spans"]["process_id"]
+    return same / known.height * (1.0 if own else 0.999)
+
+
+def _numbered(run: RawTrace) -> pl.DataFrame:
+    """Operators with a record function id: row, record_function_id, name."""
+    operators = run.tables["operators"].drop_nulls("record_function_id").select("row", "record_function_id")
+    names = run.tables["spans"].select("row", pl.col("name").cast(pl.String))
+    return operators.join(names, on="row", how="inner", maintain_order="left")
+
+
+def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
+    known = _numbered(run).join(nodes.table, on=["record_function_id", "name"], how="inner", maintain_order="left")
+    rows = known.select(pl.col("record_function_id").alias("caller"), pl.col("row").alias("called_by_row"))
+    facts = known.join(rows.unique("caller", keep="none"), on="caller", how="left", maintain_order="left").select(
+        "row", "called_by_row", "input_shapes", "input_dtypes"
+    )
+    operators = run.tables["operators"]
+    better = operators.join(facts, on="row", how="left", maintain_order="left", suffix="_traced").with_columns(
+        pl.coalesce(name, f"{name}_traced") for name in ("called_by_row", "input_shapes", "input_dtypes")
+    )
+    detail = "operators whose shapes, types and callers the execution trace tells"
+    found = Finding("execution_trace_joined", detail, known.height, Severity.INFO)
+    left = operators.height - operators["record_function_id"].null_count() - known.height
+    missing = Finding("execution_trace_lacks", "numbered operators that the execution trace does not have", left)
+    tables = {**run.tables, "operators": better.select(operators.columns)}
+    return replace(run, tables=tables, findings=(*run.findings, found, missing))
+
+
+EXECUTION_TRACE = _ExecutionTrace()

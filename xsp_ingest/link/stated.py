@@ -1,0 +1,39 @@
+"""Callers of operators that a file itself names: they go before what times suggest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xsp_model import Level
+from xsp_model.arrays import places
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from xsp_model.arrays import Ints
+
+__all__ = ["with_callers"]
+
+
+def with_callers(spans: pl.DataFrame, operators: pl.DataFrame, parent: Ints) -> Ints:
+    """Parents in which each operator's nearest operator above is the one that is said to have called it.
+
+    What lies between the two (a module's call) stays. A caller that began after its callee is none: no circle arises.
+    """
+    said = operators["called_by_row"].fill_null(-1).to_numpy()
+    if not (said >= 0).any():
+        return parent
+    caller = places(spans["row"].to_numpy(), said)
+    at = operators["at"].to_numpy()
+    nearest = np.append(innermost(parent, (spans["level"] == str(Level.OPERATOR)).to_numpy()), -1)
+    above = nearest[parent[at]]
+    start = spans["start_ns"].to_numpy()
+    length = spans["duration_ns"].fill_null(0).to_numpy()
+    before = (start[caller] < start[at]) | ((start[caller] == start[at]) & (length[caller] > length[at]))
+    change = (said >= 0) & (caller >= 0) & (caller != above) & before
+    out = parent.copy()
+    out[at[change]] = caller[change]
+    return out

@@ -1,0 +1,61 @@
+"""Recognises PyTorch's records of memory and reads those that are JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.ingester import Probe
+from xsp_ingest.memory_snapshot.snapshot import read_snapshot
+from xsp_ingest.memory_snapshot.timeline import read_events, read_sizes
+from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options
+
+__all__ = ["MEMORY_SNAPSHOT"]
+
+_PICKLE = re.compile(rb"\A\x80[\x02-\x05].{0,64}?segments", re.DOTALL)
+_SNAPSHOT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"segments"\s*:\s*\[')
+_EVENTS = re.compile(rb"\A\s*\[\s*\[\s*-?\d+\s*,\s*[0-4]\s*,\s*-?\d+\s*,\s*\d{1,2}\s*\]\s*[,\]]")
+_SIZES = re.compile(rb"\A\s*\[\s*\[\s*-?\d{1,17}\s*(?:,\s*\d{15,17}\s*){1,}")
+
+
+@dataclass(frozen=True, slots=True)
+class _MemorySnapshot:
+    name: str = "memory_snapshot"
+    title: str = (
+        "PyTorch memory snapshot as JSON, and export_memory_timeline's files (.json, .raw.json.gz): memory in use"
+    )
+
+    def sniff(self, probe: Probe) -> bool:
+        """A pickled or JSON snapshot, or a list of a timeline's events or times."""
+        text = probe.text
+        return any(head.match(text) for head in (_PICKLE, _SNAPSHOT, _EVENTS, _SIZES))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """Memory in use over time; XspError for a pickle, which is never opened."""
+        del options
+        text = Probe(path).text
+        if _PICKLE.match(text):
+            raise XspError(
+                "the memory snapshot is a pickle, which XSP never opens: opening one runs whatever code it holds",
+                path=path,
+                advice="Write it as JSON instead: json.dump(torch.cuda.memory._snapshot(), file)",
+            )
+        reader = read_snapshot if _SNAPSHOT.match(text) else read_events if _EVENTS.match(text) else read_sizes
+        moments, findings = reader(path)
+        first = moments["time_ns"].to_list()[0]
+        counted = moments.sort("time_ns", maintain_order=True).with_columns(pl.col("time_ns") - first)
+        tables = {name: frame_of(name) for name in RAW_TABLES} | {"allocations": frame_of("allocations", counted)}
+        facts = RunFacts(profiler="PyTorch memory record", framework="pytorch", epoch_ns=first)
+        return RawTrace(tables, facts, tuple(f for f in findings if f.count))
+
+
+MEMORY_SNAPSHOT = _MemorySnapshot()

@@ -1,0 +1,94 @@
+"""Reads `torch.cuda.memory._snapshot()` written as JSON: what is in use, and how it came about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from xsp_ingest.memory_snapshot.moments import MOMENTS, column, decoded
+from xsp_model import Finding, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["read_snapshot"]
+
+_ALLOCATED: Mapping[str, int] = {"alloc": 1, "free_completed": -1}
+_RESERVED: Mapping[str, int] = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_MOST_BYTES = 1 << 50  # of a device's memory; beyond, a size is none
+
+
+class _Segment(msgspec.Struct, frozen=True):
+    device: int = 0
+    total_size: int = 0
+    active_size: int = 0
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    action: str = ""
+    size: Any = 0
+    time_us: Any = None
+
+
+class _Snapshot(msgspec.Struct, frozen=True):
+    segments: list[_Segment]
+    device_traces: list[list[_Entry]] = []
+
+
+def read_snapshot(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
+    """Moments of all devices; the history leads up to the state at its end, from which it is counted back."""
+    snapshot = decoded(path, _Snapshot)
+    parts: list[pl.DataFrame] = []
+    unusable = failed = 0
+    for device, entries in enumerate(snapshot.device_traces):
+        known = [entry for entry in entries if _whole(entry.time_us) and _sized(entry.size)]
+        unusable += len(entries) - len(known)
+        failed += sum(entry.action == "oom" for entry in known)
+        parts.append(_moments(device, known, snapshot))
+    moments = pl.concat(parts or [pl.DataFrame(schema=dict(MOMENTS))])
+    if moments.is_empty():
+        raise XspError(
+            "the memory snapshot holds no history with times",
+            path=path,
+            advice="Call torch.cuda.memory._record_memory_history() before the work, and use torch 2.2 or newer",
+        )
+    return moments, [
+        Finding("unusable_memory_event", "events of the allocator without a time or a size", unusable),
+        Finding("out_of_memory", "allocations that failed: the device had no memory left", failed),
+    ]
+
+
+def _moments(device: int, entries: list[_Entry], snapshot: _Snapshot) -> pl.DataFrame:
+    segments = [s for s in snapshot.segments if s.device == device and _sized(s.total_size) and _sized(s.active_size)]
+    size = np.array([entry.size for entry in entries], dtype=np.int64)
+    signs = {what: [words.get(e.action, 0) for e in entries] for what, words in (("a", _ALLOCATED), ("r", _RESERVED))}
+    allocated, reserved = (size * np.array(signs[what], dtype=np.int64) for what in ("a", "r"))
+    moments = pl.DataFrame(
+        {
+            "time_ns": column([entry.time_us * 1_000 for entry in entries]),
+            "device_id": pl.Series([device] * len(entries), dtype=pl.Int64),
+            "bytes": allocated,
+            "allocated_bytes": _counted_back(allocated, sum(s.active_size for s in segments)),
+            "reserved_bytes": _counted_back(reserved, sum(s.total_size for s in segments)),
+        },
+        schema=dict(MOMENTS),
+    )
+    return moments.filter(pl.Series(np.array(signs["a"]) != 0) | pl.Series(np.array(signs["r"]) != 0))
+
+
+def _counted_back(change: np.ndarray[Any, np.dtype[np.int64]], last: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """What was in use after each change, when `last` was after all of them."""
+    in_use: np.ndarray[Any, np.dtype[np.int64]] = last - (change.sum() - np.cumsum(change))
+    return in_use
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 52
+
+
+def _sized(value: object) -> bool:
+    return _whole(value) and isinstance(value, int) and 0 <= value < _MOST_BYTES
