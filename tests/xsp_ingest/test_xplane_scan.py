@@ -51,7 +51,7 @@ def _column(table: Ints, names: tuple[str, ...], name: str) -> list[int]:
 def test_numbers_of_any_size_are_read(scan: object, tmp_path: Path) -> None:
     profile = _profile()
     ids = {entry.value.name: entry.key for entry in profile.space.planes[0].stat_metadata}
-    lines, events, stats, damage = scan(*_lines(profile, tmp_path / "f"), [ids["number"], ids["real"]])  # type: ignore[operator]
+    lines, events, stats, damage, _ = scan(*_lines(profile, tmp_path / "f"), [ids["number"], ids["real"]])  # type: ignore[operator]
     assert damage == -1
     for name in ("line_id", "timestamp_ns"):
         assert _column(lines, LINE, name) == list(_NUMBERS)
@@ -68,6 +68,24 @@ def test_both_engines_give_the_same(tmp_path: Path) -> None:
     wanted = list(range(1, 9))
     plain, compiled = (scan(data, starts, ends, wanted) for scan in (scan_plain, scan_compiled))
     assert all(np.array_equal(a, b) for a, b in zip(plain[:3], compiled[:3], strict=True))
+
+
+@pytest.mark.parametrize("scan", [scan_plain, scan_compiled])
+def test_skipped_events_leave_no_trace_but_their_count(scan: object, tmp_path: Path) -> None:
+    profile = Profile()
+    plane = profile.plane("/host:CPU")
+    line = plane.line(1, "python")
+    for number in range(5):
+        plane.event(line, ("kept", "skipped")[number % 2], 10 * number, 5, number=number)
+    wanted, skipped = [plane.stat_id("number")], [plane.name_id("skipped")]
+    _, events, stats, damage, count = scan(*_lines(profile, tmp_path / "f"), wanted, skipped)  # type: ignore[operator]
+    assert (damage, count) == (-1, 2)
+    assert _column(events, EVENT, "offset_ps") == [0, 20_000, 40_000]
+    assert list(zip(_column(stats, STAT, "event"), _column(stats, STAT, "value"), strict=True)) == [
+        (0, 0),
+        (1, 2),
+        (2, 4),
+    ]
 
 
 @settings(max_examples=300, deadline=None)

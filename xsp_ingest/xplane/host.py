@@ -35,14 +35,12 @@ class Role(StrEnum):
     OPERATOR = "operator"  # of TensorFlow
     THUNK = "thunk"  # one instruction of a compiled program
     MODULE = "module"  # one run of a compiled program
-    PYTHON = "python"  # a frame of the Python tracer
     END = "end"  # the end of a thunk, as an event of its own
     MOMENT = "moment"  # has no duration
     RANGE = "range"
 
 
 _LEFT_OUT = {
-    Role.PYTHON: "frames of Python functions were not kept",
     Role.END: "ends of thunks were not kept; the thunks were",
     Role.MOMENT: "events without a duration were not kept",
 }
@@ -68,7 +66,7 @@ def host_events(plane: Plane, process_id: int, known_ops: pl.Series) -> pl.DataF
     role = (
         pl.when((pl.col("meaning") == Role.MEMORY) & pl.col("allocation_bytes").is_not_null())
         .then(pl.lit(str(Role.MEMORY)))
-        .when(pl.col("meaning").is_in([Role.PYTHON, Role.END]))
+        .when(pl.col("meaning") == Role.END)
         .then(pl.col("meaning"))
         .when(pl.col("correlation_id").is_not_null())
         .then(pl.lit(str(Role.CALL)))
@@ -99,8 +97,6 @@ def _meanings(metadata: pl.DataFrame, known_ops: pl.Series) -> pl.DataFrame:
     meaning = (
         pl.when(name.is_in(_MEMORY_EVENTS))
         .then(pl.lit(str(Role.MEMORY)))
-        .when(name.str.starts_with("$"))
-        .then(pl.lit(str(Role.PYTHON)))
         .when(name.str.starts_with("end: "))
         .then(pl.lit(str(Role.END)))
         .when(name.str.contains(_MODULE))
@@ -125,15 +121,7 @@ def _meanings(metadata: pl.DataFrame, known_ops: pl.Series) -> pl.DataFrame:
 def left_out(events: pl.DataFrame) -> list[Finding]:
     """Counts the events that are known and deliberately not kept."""
     counts = dict(events.group_by("role").len().iter_rows())
-    return [
-        Finding(
-            "python_frames_left_out" if role is Role.PYTHON else "events_left_out",
-            why,
-            counts.get(str(role), 0),
-            Severity.INFO,
-        )
-        for role, why in _LEFT_OUT.items()
-    ]
+    return [Finding("events_left_out", why, counts.get(str(role), 0), Severity.INFO) for role, why in _LEFT_OUT.items()]
 
 
 def plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:

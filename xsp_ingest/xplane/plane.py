@@ -34,7 +34,8 @@ class Plane:
     """One plane; `events` stand in file order, each with `line`, `metadata_id`, times in ns and statistics.
 
     `metadata` says what the events of an id are called; a statistic's column is there only where the plane has it.
-    `untimed` counts events whose start is beyond what 64 bits of ns hold.
+    `frames` counts events of the Python tracer, which are not among `events`; `untimed` those whose start is beyond
+    what 64 bits of ns hold.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Plane:
     lines: pl.DataFrame
     events: pl.DataFrame
     hlo_protos: Mapping[str, bytes]
+    frames: int
     untimed: int
 
     def stat(self, name: str) -> pl.Expr:
@@ -73,7 +75,7 @@ def read_plane(data: memoryview, start: int, end: int, path: Path) -> Plane:
     names = {entry.key: text_of(entry.value.name) for entry in head.stat_metadata}
     wanted = sorted(key for key, name in names.items() if name in WANTED)
     starts, ends = [at for at, _ in lines], [at for _, at in lines]
-    line, event, stat, damage = scan_lines(data, starts, ends, wanted)
+    line, event, stat, damage, skipped = scan_lines(data, starts, ends, wanted, _frames(head))
     if damage >= 0:
         raise wire.damaged(path, damage)
     table = _lines(line, data)
@@ -88,8 +90,14 @@ def read_plane(data: memoryview, start: int, end: int, path: Path) -> Plane:
         table,
         _with_shared(events, metadata).filter(pl.col("start_ns").is_not_null()),
         _hlo_protos(head, names),
+        skipped,
         untimed,
     )
+
+
+def _frames(head: Any) -> list[int]:  # noqa: ANN401 (a protobuf message)
+    """Ids of the frames of Python functions: most events of many profiles, and never used."""
+    return sorted(entry.key for entry in head.event_metadata if entry.value.name.startswith(b"$"))
 
 
 def _value(stat: Any, names: Mapping[int, str]) -> int | float | str:  # noqa: ANN401 (a protobuf message)

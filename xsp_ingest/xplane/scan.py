@@ -20,45 +20,52 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-    Scanned = tuple[Ints, Ints, Ints, int]
+    Scanned = tuple[Ints, Ints, Ints, int, int]
 
 __all__ = ["scan_compiled", "scan_lines", "scan_plain"]
 
 _MIN_BYTES = 400_000  # below, importing numba and loading the compiled code costs more than it saves
 
 
-def scan_lines(data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Scanned:
-    """The lines that lie from each start to its end; `wanted` are ids of statistics, in order.
+def scan_lines(
+    data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
+) -> Scanned:
+    """The lines that lie from each start to its end; `wanted` are ids of statistics, `skipped` of events, in order.
 
-    Gives arrays with a row for each column of LINE, EVENT and STAT, and the place of the first damage or -1.
+    Gives arrays with a row for each column of LINE, EVENT and STAT, the place of the first damage or -1, and how
+    many events were skipped.
     """
     size = sum(ends) - sum(starts)
     scan = scan_compiled if size >= _MIN_BYTES or "numba" in sys.modules else scan_plain
-    return scan(data, starts, ends, wanted)
+    return scan(data, starts, ends, wanted, skipped)
 
 
-def scan_plain(data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Scanned:
+def scan_plain(
+    data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
+) -> Scanned:
     """By the interpreter."""
-    return _two_passes(sweep.sweep, data, (list(starts), list(ends), list(wanted)))
+    return _two_passes(sweep.sweep, data, (list(starts), list(ends), list(wanted), list(skipped)))
 
 
-def scan_compiled(data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int]) -> Scanned:
+def scan_compiled(
+    data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
+) -> Scanned:
     """By machine code, compiled once per installation and kept in numba's cache."""
-    lists = tuple(np.array(each, dtype=np.int64) for each in (starts, ends, wanted))
+    lists = tuple(np.array(each, dtype=np.int64) for each in (starts, ends, wanted, skipped))
     return _two_passes(_machine_code(), np.frombuffer(data, dtype=np.uint8), lists)
 
 
 def _two_passes(run: Callable[..., int], data: Any, lists: tuple[Any, ...]) -> Scanned:  # noqa: ANN401
     lines = np.zeros((len(LINE), len(lists[0])), dtype=np.int64)
     none = np.zeros((len(EVENT), 0), dtype=np.int64)
-    counts = np.zeros(2, dtype=np.int64)
+    counts = np.zeros(3, dtype=np.int64)
     damage = run(data, *lists, 0, lines, none, none, counts)
     if damage >= 0:
-        return lines, none, none, damage
+        return lines, none, none, damage, 0
     events = np.zeros((len(EVENT), counts[0]), dtype=np.int64)
     stats = np.zeros((len(STAT), counts[1]), dtype=np.int64)
     run(data, *lists, 1, lines, events, stats, counts)
-    return lines, events, stats, -1
+    return lines, events, stats, -1, int(counts[2])
 
 
 @cache

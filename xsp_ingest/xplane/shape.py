@@ -17,7 +17,7 @@ from xsp_ingest.xplane.plane import empty_plane
 from xsp_ingest.xplane.steps import step_rows
 from xsp_ingest.xplane.threads import on_their_threads
 from xsp_ingest.xplane.wide import tables, wide
-from xsp_model import Finding, Kind, Level, XspError
+from xsp_model import Finding, Kind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,6 +176,12 @@ def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], dama
             "damaged_program",
             "compiled programs in the profile cannot be read; their operations have no names",
             damaged,
+        ),
+        Finding(
+            "python_frames_left_out",
+            "frames of Python functions were not kept",
+            sum(plane.frames for plane in planes),
+            Severity.INFO,
         ),
         Finding("missing_start", "events without a sound start were left out", sum(plane.untimed for plane in planes)),
     ]

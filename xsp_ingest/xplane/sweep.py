@@ -97,16 +97,17 @@ def _stat(data: Any, at: int, end: int) -> tuple[int, int, int, int, int]:  # no
     return metadata, field, value, value_end, -1
 
 
-def _is_wanted(wanted: Any, metadata: int) -> bool:  # noqa: ANN401 (a list or an array)
+def _is_in(ids: Any, metadata: int) -> bool:  # noqa: ANN401 (a list or an array)
+    """Whether the id is one of these, which are in order."""
     low = 0
-    high = len(wanted)
+    high = len(ids)
     while low < high:
         middle = (low + high) // 2
-        if wanted[middle] < metadata:
+        if ids[middle] < metadata:
             low = middle + 1
         else:
             high = middle
-    return low < len(wanted) and wanted[low] == metadata
+    return low < len(ids) and ids[low] == metadata
 
 
 def sweep(
@@ -114,15 +115,20 @@ def sweep(
     starts: Any,  # noqa: ANN401
     ends: Any,  # noqa: ANN401
     wanted: Any,  # noqa: ANN401
+    skipped: Any,  # noqa: ANN401
     fill: int,
     lines: Any,  # noqa: ANN401
     events: Any,  # noqa: ANN401
     stats: Any,  # noqa: ANN401
     counts: Any,  # noqa: ANN401
 ) -> int:
-    """Counts events and wanted statistics, and with `fill` writes them; the place of damage, or -1."""
+    """Counts events and wanted statistics, and with `fill` writes them; the place of damage, or -1.
+
+    Events whose metadata is among the skipped are only counted, apart.
+    """
     event_count = 0
     stat_count = 0
+    skip_count = 0
     for line in range(len(starts)):
         at = starts[line] + 0
         end = ends[line] + 0
@@ -136,12 +142,16 @@ def sweep(
                 return here
             number = key >> 3
             if number == 4 and key & 7 == 2:
-                damage, stat_count = _event(
+                damage, metadata, after = _event(
                     data, start, stop, wanted, fill, line, event_count, stat_count, events, stats
                 )
                 if damage >= 0:
                     return damage
-                event_count += 1
+                if _is_in(skipped, metadata):
+                    skip_count += 1
+                else:
+                    stat_count = after
+                    event_count += 1
             elif number == 2 and key & 7 == 2:
                 lines[2, line], lines[3, line] = start, stop
             elif number == 11 and key & 7 == 2:
@@ -153,6 +163,7 @@ def sweep(
             at = stop
     counts[0] = event_count
     counts[1] = stat_count
+    counts[2] = skip_count
     return -1
 
 
@@ -167,8 +178,11 @@ def _event(
     stat_count: int,
     events: Any,  # noqa: ANN401
     stats: Any,  # noqa: ANN401
-) -> tuple[int, int]:
-    """Reads one event; gives the place of damage or -1, and how many statistics there are by now."""
+) -> tuple[int, int, int]:
+    """Reads one event; gives the place of damage or -1, its metadata's id, how many statistics there are by now.
+
+    What does not fit is not written: where an event is skipped later, its statistics may not have a place.
+    """
     metadata = 0
     offset = 0
     duration = 0
@@ -177,17 +191,17 @@ def _event(
         here = at
         key, at = _varint(data, at, end)
         if at < 0 or key <= 7:
-            return here, stat_count
+            return here, 0, 0
         start, stop = _past(data, at, end, key & 7)
         if stop < 0:
-            return here, stat_count
+            return here, 0, 0
         number = key >> 3
         if number == 4 and key & 7 == 2:
             known, field, value, value_end, damage = _stat(data, start, stop)
             if damage >= 0:
-                return damage, stat_count
-            if field > 0 and _is_wanted(wanted, known):
-                if fill > 0:
+                return damage, 0, 0
+            if field > 0 and _is_in(wanted, known):
+                if fill > 0 and stat_count < stats.shape[1]:
                     stats[0, stat_count] = event
                     stats[1, stat_count] = known
                     stats[2, stat_count] = field
@@ -204,14 +218,14 @@ def _event(
             elif number == 5:
                 occurrences, _ = _varint(data, start, stop)
         at = stop
-    if fill > 0:
+    if fill > 0 and event < events.shape[1]:
         events[0, event] = line
         events[1, event] = metadata
         events[2, event] = offset
         events[3, event] = duration
         events[4, event] = occurrences
-    return -1, stat_count
+    return -1, metadata, stat_count
 
 
-HELPERS = (_varint, _past, _eight_bytes, _stat, _is_wanted, _event)
+HELPERS = (_varint, _past, _eight_bytes, _stat, _is_in, _event)
 """What `sweep` calls, for numba to compile with it."""
