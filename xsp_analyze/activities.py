@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.counters import attach_counters
+from xsp_model import Level
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -48,7 +49,9 @@ def device_activities(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type")
-    launch = trace.scan("spans").select("start_ns").collect()["start_ns"].gather(found["parent_id"])
+    is_call = pl.col("level") == str(Level.RUNTIME)  # else the parent is what issued the work, not its launch
+    calls = trace.scan("spans").select(pl.when(is_call).then(pl.col("start_ns"))).collect()["start_ns"]
+    launch = calls.gather(found["parent_id"])
     joined = (
         found.lazy()
         .with_columns(pl.Series("launch_ns", launch).fill_null(found["start_ns"]))
