@@ -1,0 +1,79 @@
+"""Recognises and reads what nvprof leaves besides metrics: databases, printed traces and summaries."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.ncu_csv.records import decoded
+from xsp_ingest.nsys_sqlite.database import MAGIC, table_names
+from xsp_ingest.nvprof.database import PREFIX, STRINGS, is_nvprof
+from xsp_ingest.nvprof.printed import read_printed
+from xsp_ingest.nvprof.records import read_database
+from xsp_ingest.nvprof.table import header_of
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["Nvprof"]
+
+_SESSION = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<session\b[^>]*>\s*(?:<!--.*?-->\s*)*<", re.DOTALL)
+_SESSION_PARTS = re.compile(rb"<(?:timelineoptions|executable|timelinestate|expertsystem)\b")
+_LOG = re.compile(r"^==\d+== ", re.MULTILINE)
+_JSON = (b"{", b"[", b"<")
+
+
+@dataclass(frozen=True, slots=True)
+class Nvprof:
+    """The ingester of nvprof's databases and printed tables of times."""
+
+    name: str = "nvprof"
+    title: str = (
+        "nvprof: SQLite (.nvprof, .nvvp), --print-gpu-trace and --print-api-trace (CSV and text), summaries; "
+        "seen: CSV of CUDA 8"
+    )
+
+    def sniff(self, probe: Probe) -> bool:
+        """A database with CUPTI's tables and a StringTable, a printed table of times, or an XML session."""
+        if probe.head.startswith(MAGIC):
+            try:
+                return is_nvprof(table_names(probe.path))
+            except XspError:
+                # Damaged: nvprof's if the names of its tables stand in what can be read.
+                return STRINGS.encode() in probe.head and PREFIX.encode() in probe.head
+        if _is_session(probe.text):
+            return True
+        if probe.text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(_JSON):
+            return False
+        text = decoded(probe.text)
+        by_nvprof = bool(_LOG.search(text))
+        return any(_is_nvprofs(line, by_nvprof=by_nvprof) for line in text.split("\n"))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's rows; XspError where it is cut off or damaged, or is a session, which holds no trace."""
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        if head.startswith(MAGIC):
+            return read_database(path, options)
+        if _is_session(head):
+            raise XspError(
+                "a session of the NVIDIA Visual Profiler that names a program and its views but holds no trace",
+                path=path,
+                advice="Record one with `nvprof -o FILE.nvprof PROGRAM` and give that file",
+            )
+        return read_printed(path)
+
+
+def _is_nvprofs(line: str, *, by_nvprof: bool) -> bool:
+    """Whether the line is a header that only nvprof prints, or any that it prints in a log of its."""
+    header = header_of(line)
+    return header is not None and (by_nvprof or not header.is_trace or "Device" in header.columns)
+
+
+def _is_session(head: bytes) -> bool:
+    return bool(_SESSION.match(head) and _SESSION_PARTS.search(head))

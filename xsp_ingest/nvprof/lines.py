@@ -1,0 +1,211 @@
+"""What one row of a printed table says: an activity of the device, or a call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xsp_ingest.jaeger.rows import Rows
+from xsp_ingest.link.demangle import demangle
+from xsp_ingest.nvprof.quantity import byte_count, time_ns, whole
+from xsp_model import Kind, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
+
+__all__ = ["Work", "add_summary", "add_trace"]
+
+_LAST_NS = 1 << 61
+_SOURCE = "nvprof"
+_NONE = ("", "-")
+_CORRELATION = re.compile(r" \[(\d{1,18})\]\Z")
+_CALL = re.compile(r"(\w+) \(.*?(?: \[(\d{1,18})\])?\)\Z", re.DOTALL)
+_DEVICE = re.compile(r"(.*) \((\d{1,9})\)\Z")
+_SIZES = re.compile(r"\((\d{1,18}) (\d{1,18}) (\d{1,18})\)\Z")
+_COPY = re.compile(r"\[(?:CUDA|Unified Memory) [Mm]emcpy (\w+)\]\Z")
+_DIRECTIONS = {
+    f"{source}to{target}": f"{sources}-to-{targets}"
+    for source, sources in (("H", "Host"), ("D", "Device"), ("A", "Array"))
+    for target, targets in (("H", "Host"), ("D", "Device"), ("A", "Array"))
+} | {"PtoP": "Peer-to-Peer"}
+_LAUNCH: Mapping[str, tuple[str, ...]] = {  # column of `kernels`: headings in CSV and in text
+    "registers_per_thread": ("Registers Per Thread", "Regs"),
+    "static_shared_bytes": ("Static SMem", "SSMem"),
+    "dynamic_shared_bytes": ("Dynamic SMem", "DSMem"),
+}
+
+
+@dataclass(slots=True)
+class Work:
+    """The rows so far, where the next row without a start would stand, and what was left out."""
+
+    rows: Rows = field(default_factory=Rows)
+    count: int = 0
+    ends_ns: dict[tuple[int | None, bool], int] = field(default_factory=dict)
+    devices: set[int] = field(default_factory=set)
+    untimed: int = 0
+    negative: int = 0
+    skipped: int = 0
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any row could be used."""
+        return self.count > 0
+
+    def frames(self) -> Mapping[str, pl.DataFrame]:
+        """Every staging table."""
+        return self.rows.frames()
+
+    def add(self, **span: object) -> int:
+        """Adds a span; gives its row."""
+        self.rows.add("spans", row=self.count, **span)
+        self.count += 1
+        return self.count - 1
+
+
+def add_trace(row: Mapping[str, str], process: int | None, work: Work) -> None:
+    """Adds a row of a trace: device work where it names a device, else a call."""
+    kind = _kind(row["Name"])
+    start, duration = time_ns(row["Start"]), time_ns(row["Duration"])
+    if kind is None:
+        work.skipped += 1
+        return
+    if start is None or duration is None:
+        work.untimed += 1
+        return
+    work.negative += duration < 0
+    times = {"start_ns": start, "duration_ns": max(duration, 0)}
+    if row.get("Device", "") in _NONE:
+        _add_call(row, process, times, work)
+    else:
+        _add_device_work(row, process, times, kind, work)
+
+
+def _kind(name: str) -> Kind | None:
+    """What an activity is by its name; None for page faults, ranges and marks."""
+    if _COPY.match(name):
+        return Kind.MEMCPY
+    if name.startswith("[CUDA memset"):
+        return Kind.MEMSET
+    return None if name.startswith("[") else Kind.KERNEL
+
+
+def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, int], work: Work) -> None:
+    name, correlation = row["Name"], whole(row.get("Correlation_ID", ""))
+    if found := _CALL.match(name):  # the kernel that a launch is of stands behind its name
+        name = found[1]
+        correlation = correlation if correlation is not None or found[2] is None else int(found[2])
+    work.add(
+        level=str(Level.RUNTIME),
+        kind=str(Kind.CALL),
+        name=name or "[unnamed call]",
+        process_id=process,
+        correlation_id=correlation or None,
+        **times,
+    )
+
+
+def _add_device_work(
+    row: Mapping[str, str], process: int | None, times: Mapping[str, int], kind: Kind, work: Work
+) -> None:
+    name, correlation = row["Name"], whole(row.get("Correlation_ID", ""))
+    if found := _CORRELATION.search(name):
+        name = name[: found.start()]
+        correlation = int(found[1]) if correlation is None else correlation
+    device = _DEVICE.match(row["Device"])
+    device_id = int(device[2]) if device else None
+    if device and device_id is not None and device_id not in work.devices:
+        work.devices.add(device_id)
+        work.rows.add("devices", device_id=device_id, name=device[1])
+    place = work.add(
+        level=str(Level.KERNEL),
+        kind=str(kind),
+        name=demangle(name) or "[unnamed kernel]",
+        process_id=process,
+        device_id=device_id,
+        context_id=whole(row.get("Context", "")),
+        stream_id=whole(row.get("Stream", "")),
+        correlation_id=correlation or None,
+        **times,
+    )
+    if kind is Kind.KERNEL:
+        work.rows.add("kernels", row=place, **_launch(row))
+    else:
+        work.rows.add("copies", row=place, **_copied(row, kind))
+
+
+def _launch(row: Mapping[str, str]) -> dict[str, int | None]:
+    """Grid, block, registers and shared memory."""
+    found: dict[str, int | None] = {}
+    for what, heading in (("grid", "Grid"), ("block", "Block")):
+        sizes = _SIZES.match(row.get(f"{heading} Size", ""))
+        for n, axis in enumerate("xyz"):
+            found[f"{what}_{axis}"] = int(sizes[n + 1]) if sizes else whole(row.get(f"{heading} {axis.upper()}", ""))
+    for column, headings in _LAUNCH.items():
+        text = next((row[heading] for heading in headings if heading in row), "")
+        found[column] = whole(text) if column == "registers_per_thread" else byte_count(text)
+    static, dynamic = found["static_shared_bytes"], found["dynamic_shared_bytes"]
+    found["shared_bytes"] = None if static is None or dynamic is None else static + dynamic
+    return found
+
+
+def _copied(row: Mapping[str, str], kind: Kind) -> dict[str, object]:
+    """Size and direction; newer versions say what kind of memory both ends are."""
+    copy = _COPY.match(row["Name"])
+    direction = _DIRECTIONS.get(copy[1], "Unknown") if copy else None
+    unified = "Unified " if row["Name"].startswith("[Unified") and direction != "Unknown" else ""
+    ends = {"source_kind": row.get("SrcMemType", ""), "destination_kind": row.get("DstMemType", "")}
+    return {
+        "bytes": byte_count(row.get("Size", "")),
+        "copy_kind": f"{unified}{direction}" if kind is Kind.MEMCPY else None,
+        **{column: None if text in _NONE else text for column, text in ends.items()},
+    }
+
+
+def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None:
+    """Adds a row of a summary: all calls of a name, as long as they took together, behind the row before."""
+    is_call = row.get("Type", "") == "API calls"
+    kind = _kind(row["Name"])
+    if kind is None or row.get("Type", "") not in {"", "GPU activities", "API calls"}:
+        work.skipped += 1
+        return
+    total = time_ns(row["Time"])
+    if total is None:
+        work.untimed += 1
+        return
+    start = work.ends_ns.get((process, is_call), 0)
+    if start + max(total, 0) > _LAST_NS:
+        work.untimed += 1
+        return
+    work.negative += total < 0
+    work.ends_ns[process, is_call] = start + max(total, 0)
+    place = work.add(
+        level=str(Level.RUNTIME if is_call else Level.KERNEL),
+        kind=str(Kind.CALL if is_call else kind),
+        name=(row["Name"] if is_call else demangle(row["Name"])) or "[unnamed]",
+        start_ns=start,
+        duration_ns=max(total, 0),
+        process_id=process,
+        thread_id=0 if is_call else None,
+    )
+    if not is_call and kind is Kind.KERNEL:
+        work.rows.add("kernels", row=place)
+    elif not is_call:
+        work.rows.add("copies", row=place, **_copied(row, kind))
+    _add_statistics(row, place, work)
+
+
+def _add_statistics(row: Mapping[str, str], place: int, work: Work) -> None:
+    """Over how many calls the row is, and the shortest and the longest of them."""
+    calls = whole(row["Calls"])
+    values = {
+        "invocations": (calls, "1"),
+        "min_duration_ns": (time_ns(row["Min"]), "ns"),
+        "max_duration_ns": (time_ns(row["Max"]), "ns"),
+    }
+    for metric, (value, unit) in values.items():
+        if value is not None:
+            work.rows.add("metrics", row=place, metric=metric, value=float(value), unit=unit, source=_SOURCE)

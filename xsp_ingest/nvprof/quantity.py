@@ -1,0 +1,41 @@
+"""Quantities as nvprof prints them, `25.408us` or `1.1152KB`, exactly in ns and bytes."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["byte_count", "time_ns", "whole"]
+
+_QUANTITY = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s?([a-zA-Z]{0,3})\Z", re.ASCII)
+_TIMES: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_BYTES: Mapping[str, int] = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_WHOLE = re.compile(r"\d{1,18}\Z", re.ASCII)
+_LAST = 1 << 61
+
+
+def time_ns(text: str) -> int | None:
+    """A time; None where the text is none."""
+    return _scaled(text, _TIMES)
+
+
+def byte_count(text: str) -> int | None:
+    """A size, whose prefixes are powers of 1024; None where the text is none."""
+    return _scaled(text, _BYTES)
+
+
+def whole(text: str) -> int | None:
+    """A number of things; None where the text is none."""
+    return int(text) if _WHOLE.match(text) else None
+
+
+def _scaled(text: str, units: Mapping[str, int]) -> int | None:
+    found = _QUANTITY.match(text)
+    if found is None or found[2] not in units:
+        return None
+    value = round(Decimal(found[1]) * units[found[2]])
+    return value if -_LAST < value < _LAST else None
