@@ -106,7 +106,9 @@ def derived(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
 
 
 def ideal_intensity(trace: Trace) -> float | None:
-    """Peak flop/s over peak byte/s where all devices of the trace agree on it; null: unknown or they differ."""
+    """Peak flop/s over peak byte/s where all devices that did work agree on it; null: unknown or they differ."""
+    used = trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
     ratio = pl.col("fp32_flop_per_s") / pl.col("dram_byte_per_s")
-    values = trace.scan("devices").select(ratio.alias("ideal")).collect()["ideal"].unique().to_list()
+    devices = trace.scan("devices").join(used, on=["run_id", "device_id"], how="semi")
+    values = devices.select(ratio.alias("ideal")).collect()["ideal"].unique().to_list()
     return values[0] if len(values) == 1 else None

@@ -258,10 +258,10 @@ def test_profiling_overhead(view: View) -> None:
     expected = [
         ("layer", "model", 70_000.0, 76_000.0, 6_000.0),
         ("kernel", "model", 76_000.0, 86_000.0, 10_000.0),
-        ("total", "model", 70_000.0, 86_000.0, 16_000.0),
         ("kernel", "Linear_0", 30_000.0, 34_000.0, 4_000.0),
         ("kernel", "Linear_1", 20_000.0, 22_000.0, 2_000.0),
         ("kernel", "ReLU_0", 15_000.0, 19_000.0, 4_000.0),
+        ("total", "model", 70_000.0, 86_000.0, 16_000.0),
     ]
     _equals(view, "B02", columns, expected)
 

@@ -139,6 +139,18 @@ def test_a_container_is_a_layer_exactly_where_it_works_itself(tmp_path: Path) ->
     assert spans["layer_id"].to_list() == [layers[2]["span_id"], layers[1]["span_id"]]
 
 
+def test_a_module_that_another_one_outlasts_is_no_container(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.module("Linear_0", 0, 30_000)
+    kineto.module("Linear_1", 20_000, 30_000)  # runs on beside it
+    kineto.operator("aten::linear", 21_000, 20_000)
+    layers = converted(kineto, tmp_path).frame("layers")
+    assert layers.select("layer_name", "layer_index", "is_container", "self_host_ns").rows() == [
+        ("Linear_0", 0, False, 30_000),
+        ("Linear_1", 1, False, 30_000),
+    ]
+
+
 def test_steps_are_numbered_by_name_and_hold_other_threads_roots(tmp_path: Path) -> None:
     kineto = KinetoTrace()
     kineto.step(6, 0, 50_000)

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["profiling_overhead"]
 
+_SCHEMA = {
+    "level": pl.String(),
+    "scope": pl.String(),
+    "layer_index": pl.Int64(),
+    "baseline_ns": pl.Float64(),
+    "measured_ns": pl.Float64(),
+}
+
 
 @analysis(
     "B02",
@@ -42,28 +50,25 @@ __all__ = ["profiling_overhead"]
     by_step=False,
 )
 def profiling_overhead(view: View) -> pl.LazyFrame:
-    """One row a level and scope: the model at each level, then each layer in order. Always means over steps."""
+    """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
     roles = view.roles
     model, layers, kernels = (
         _model_latency(view, runs) for runs in (roles.model, roles.layers, roles.serialised_kernels)
     )
-    rows = [
-        row
-        for level, baseline, measured, apart in (
-            ("layer", model, layers, roles.model != roles.layers),
-            ("kernel", layers, kernels, roles.layers != roles.serialised_kernels),
-            ("total", model, kernels, bool(roles.serialised_kernels)),
-        )
-        if apart and (row := (level, "model", None, baseline, measured))[4] is not None
-    ]
-    schema = {"level": pl.String, "scope": pl.String, "layer_index": pl.Int64}
-    schema |= {"baseline_ns": pl.Float64, "measured_ns": pl.Float64}
-    overall = pl.DataFrame(rows, schema=schema, orient="row")
-    both = pl.concat([overall, _by_layer(view).cast(schema)])  # type: ignore[arg-type]
+    steps = [("layer", model, layers)] if roles.model != roles.layers else []
+    if roles.layers != roles.serialised_kernels:
+        steps.append(("kernel", layers, kernels))
+    total = [("total", model, kernels)] if len(steps) > 1 else []
+    rows = pl.concat([_of_model(steps), _by_layer(view), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")
-    return both.with_columns(
+    return rows.with_columns(
         overhead.alias("overhead_ns"), (overhead / pl.col("baseline_ns")).alias("overhead_share")
     ).lazy()
+
+
+def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.DataFrame:
+    rows = [(level, "model", None, *values) for level, *values in levels if None not in values]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
 def _model_latency(view: View, runs: Sequence[int]) -> float | None:

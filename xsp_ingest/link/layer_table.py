@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.layers import layer_spans
+from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import LayerSource, Level
 from xsp_model.tree import innermost
 
@@ -44,6 +45,7 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     up = np.append(forest.parent, -1)[at]
     holder = innermost(forest.parent, is_call)
     above = np.where(up >= 0, np.append(holder, -1)[up], -1)
+    inside = _inside(forest, at, above)
     run = pl.col("run_id") if "run_id" in forest.spans.columns else pl.lit(0).alias("run_id")
     spans = forest.spans.select(run, "name", "step", "start_ns", "duration_ns")[at]
     own = spans.select(
@@ -54,8 +56,8 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
         "step",
         "start_ns",
         pl.lit(str(source)).alias("source"),
-        pl.Series("is_container", np.isin(at, above)),
-        pl.Series("self_host_ns", _self_time(forest, at, above)),
+        pl.Series("is_container", np.isin(at, above[inside])),
+        pl.Series("self_host_ns", _self_time(forest, at, np.where(inside, above, -1))),
     )
     named = _named(own, source)
     for facts in (_first_operator(forest, holder), _own_work(forest, holder), _memory(forest, holder)):
@@ -63,6 +65,14 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     return named.with_columns(
         pl.col("has_work").fill_null(value=False), pl.coalesce("first_ns", "start_ns").alias("first_ns")
     ).drop("start_ns", "above", "run_id", "step", "name")
+
+
+def _inside(forest: Forest, at: Ints, above: Ints) -> Bools:
+    """Which calls end inside the one they began in: one that runs on beside it is no part of it."""
+    start = forest.spans["start_ns"].to_numpy()
+    end = start + forest.spans["duration_ns"].fill_null(0).to_numpy()
+    held: Bools = (above >= 0) & (end[at] <= end[above] + SLACK_NS)
+    return held
 
 
 def _self_time(forest: Forest, at: Ints, above: Ints) -> Ints:
