@@ -24,6 +24,7 @@ from xsp_ingest.rocprofv3 import ROCPROFV3
 from xsp_ingest.tensorrt import TENSORRT
 from xsp_ingest.tf_timeline import TF_TIMELINE
 from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
+from xsp_ingest.xla_trace_json import XLA_TRACE_JSON
 from xsp_ingest.xplane import XPLANE
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ INGESTERS: tuple[Ingester, ...] = (
     LOADGEN,
     CUPTI_DUMP,
     XPLANE,
+    XLA_TRACE_JSON,
     TF_TIMELINE,
     ROCPROFV3,
     EXECUTION_TRACE,

@@ -15,6 +15,8 @@ from xsp_model import Finding, Kind, Level, Severity, XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xsp_ingest.json_entries import Entries
+
 __all__ = ["shape"]
 
 _PROCESS = 0  # the file names no operating system's process
@@ -25,7 +27,7 @@ _COPY_KINDS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Devi
 
 def shape(path: Path) -> RawTrace:
     """The staging tables of one timeline; XspError where it holds no operator."""
-    events, foreign = load(path)
+    events, seen = load(path)
     lanes = lane.lanes(events_of(events, "M"))
     complete = events_of(events, "X")
     timed, lost = _timed(complete)
@@ -45,7 +47,7 @@ def shape(path: Path) -> RawTrace:
         "allocations": memory(events_of(events, "N"), snapshots, events_of(events, "C"), lanes, _PROCESS),
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    findings = [*lost, *_left_out(placed, work, operators), *_notes(foreign, work)]
+    findings = [*lost, *_left_out(placed, work, operators), *_notes(seen, work)]
     return RawTrace(tables, RunFacts("TensorFlow timeline", "tensorflow", epoch_ns=0), tuple(findings))
 
 
@@ -156,10 +158,11 @@ def _left_out(placed: pl.DataFrame, work: pl.DataFrame, operators: pl.DataFrame)
     ]
 
 
-def _notes(foreign: int, work: pl.DataFrame) -> list[Finding]:
+def _notes(seen: Entries, work: pl.DataFrame) -> list[Finding]:
     unnamed = work.filter(pl.col("kernel").is_null()).height
     return [
-        Finding("not_an_event", "entries of traceEvents are no objects", foreign),
+        Finding("not_an_event", "entries of traceEvents are no objects", seen.foreign),
+        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8; those show as U+FFFD", seen.not_utf8),
         Finding(
             "kernel_without_name",
             "timelines do not name kernels; device work is named after the operator that issued it",

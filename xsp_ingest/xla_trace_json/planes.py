@@ -1,0 +1,142 @@
+"""The events of a trace JSON as the planes they were made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import polars as pl
+
+from xsp_ingest.json_entries import Entries, entries
+from xsp_ingest.json_values import nanoseconds, text, whole
+from xsp_ingest.xplane.plane import Plane
+from xsp_ingest.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["MOST_EVENTS", "Found", "read_planes"]
+
+MOST_EVENTS = 1_000_000
+"""How many events the profiler puts in one file at most."""
+_NS_PER_US = 1000
+_COLUMNS = ("line", "metadata_id", "start_ns", "duration_ns", *NUMBERS, *AMOUNTS, *TEXTS)
+_TYPES = {
+    name: pl.Float64() if name in AMOUNTS else pl.Categorical() if name in TEXTS else pl.Int64() for name in _COLUMNS
+}
+
+
+class _Event(msgspec.Struct):
+    ph: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    args: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The planes of a file, how many events it holds, and what was odd about their list."""
+
+    planes: Sequence[Plane]
+    events: int
+    seen: Entries
+
+
+@dataclass(slots=True)
+class _Collected:
+    """Events of one plane in columns, and what they are called."""
+
+    name: str = ""
+    columns: dict[str, list[object]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+    names: dict[str, int] = field(default_factory=dict)
+    lines: dict[int, str] = field(default_factory=dict)
+    frames: int = 0
+
+    def add(self, event: _Event, start_ns: int) -> None:
+        """One event; the Python tracer's frames are only counted."""
+        name = text(event.name) or ""
+        if name.startswith("$"):
+            self.frames += 1
+            return
+        args = event.args if isinstance(event.args, dict) else {}
+        row: dict[str, object] = {
+            "line": whole(event.tid) or 0,
+            "metadata_id": self.names.setdefault(name, len(self.names)),
+            "start_ns": start_ns,
+            "duration_ns": nanoseconds(event.dur, _NS_PER_US) or 0,
+        }
+        row |= {key: _stat(key, value) for key, value in args.items() if key in WANTED}
+        for column, values in self.columns.items():
+            values.append(row.get(column))
+
+
+def _stat(name: str, value: object) -> object:
+    """A statistic's value, which the file holds as text."""
+    if name in TEXTS:
+        return text(value)
+    number = whole(value.lstrip("$") if isinstance(value, str) else value)
+    return float(number) if name in AMOUNTS and number is not None else number
+
+
+def read_planes(path: Path) -> Found:
+    """The planes that the file's processes were; XspError where it is no JSON or cut off."""
+    seen = Entries()
+    found: dict[int, _Collected] = {}
+    count = 0
+    for some in entries(path, _Event, seen, key=b"traceEvents"):
+        for event in some:
+            process = whole(event.pid)
+            if process is None:
+                seen.foreign += event.ph is not None  # the list ends in an empty object
+                continue
+            plane = found.setdefault(process, _Collected())
+            if event.ph == "M":
+                _name(plane, event)
+            elif event.ph == "X":
+                count += 1
+                start_ns = nanoseconds(event.ts, _NS_PER_US)
+                if start_ns is None:
+                    seen.foreign += 1
+                else:
+                    plane.add(event, start_ns)
+    return Found([_plane(each) for each in found.values() if each.name], count, seen)
+
+
+def _name(plane: _Collected, event: _Event) -> None:
+    called = text(event.args.get("name")) if isinstance(event.args, dict) else None
+    if called and event.name == "process_name":
+        plane.name = called
+    elif called and event.name == "thread_name":
+        plane.lines[whole(event.tid) or 0] = called
+
+
+def _plane(collected: _Collected) -> Plane:
+    events = pl.DataFrame(collected.columns, schema=_TYPES)
+    lines = collected.lines | {line: "" for line in events["line"].unique().sort() if line not in collected.lines}
+    names = list(collected.names)
+    return Plane(
+        collected.name,
+        {},
+        pl.DataFrame(
+            {"metadata_id": list(range(len(names))), "event_name": names, "display_name": [""] * len(names)},
+            schema={"metadata_id": pl.Int64, "event_name": pl.String, "display_name": pl.String},
+        ),
+        pl.DataFrame(
+            {
+                "line": list(lines),
+                "line_id": list(lines),
+                "timestamp_ns": [0] * len(lines),
+                "line_name": list(lines.values()),
+            },
+            schema={"line": pl.Int64, "line_id": pl.Int64, "timestamp_ns": pl.Int64, "line_name": pl.String},
+        ),
+        events,
+        {},
+        collected.frames,
+        0,
+    )
