@@ -33,9 +33,7 @@ class XPlane:
     """The ingester of `*.xplane.pb`."""
 
     name: str = "xplane"
-    title: str = (
-        "XPlane (*.xplane.pb) of TensorFlow and JAX, CPU and GPU; seen: TensorFlow 2.4 to 2.21, JAX 0.5 to 0.10"
-    )
+    title: str = "XPlane (*.xplane.pb) of TensorFlow and JAX, CPU and GPU; seen: TensorFlow of 2020 and 2.21, JAX 0.10"
 
     def sniff(self, probe: Probe) -> bool:
         """A protobuf message that begins with a plane, whose name is one that TensorFlow's profiler gives."""
