@@ -16,7 +16,7 @@ from xsp_ingest.registry import INGESTERS
 _REPO = Path(__file__).resolve().parents[1]
 _DOCUMENTS = [*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"]
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
-_NEEDS_A_TOOL = {"ncu_report"}  # only NVIDIA's program reads it: what is tested everywhere is the refusal
+_NEEDS_A_TOOL = {"ncu_report", "nsys_report"}  # only NVIDIA's programs read them: everywhere the refusal is tested
 _PRIVATE = re.compile(rb"/home/\w|/root/|/Users/\w|planted-secret")
 
 

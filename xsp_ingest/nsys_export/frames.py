@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 import pyarrow as pa
 
-from xsp_ingest.nsys_sqlite.tables import Among, Strings, decoded, interned
+from xsp_ingest.nsys_sqlite.tables import Among, Strings, decoded, interned, with_sane_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,10 +56,8 @@ class Frames:
     def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
         """Integer columns of a table with its rowid; those that it lacks are null, a missing table is empty."""
         rows = self._rows(table, columns, where)
-        return rows.select(
-            "rowid",
-            *(_whole(rows[c]) if c in rows.columns else pl.lit(None, dtype=pl.Int64).alias(c) for c in columns),
-        )
+        known = (_whole(rows[c]) if c in rows.columns else pl.lit(None, dtype=pl.Int64).alias(c) for c in columns)
+        return with_sane_times(rows.select("rowid", *known))
 
     def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""

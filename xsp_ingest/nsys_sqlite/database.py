@@ -15,7 +15,7 @@ import adbc_driver_manager
 import adbc_driver_sqlite.dbapi
 import polars as pl
 
-from xsp_ingest.nsys_sqlite.tables import decoded, interned
+from xsp_ingest.nsys_sqlite.tables import decoded, interned, with_sane_times
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ class Database:
         # The affinity of the columns is INTEGER; the cast is for what was stored against it, and keeps 64 bits exact.
         listed = ", ".join(f'CAST("{c}" AS INTEGER) AS "{c}"' for c in present)
         found = self._bulk(f'SELECT rowid AS "rowid", {listed} FROM "{table}" {_clause(where)} ORDER BY rowid')
-        return found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
+        whole = found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
+        return with_sane_times(whole)
 
     def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["Among", "Strings", "Tables", "decoded", "interned"]
+__all__ = ["Among", "Strings", "Tables", "decoded", "interned", "with_sane_times"]
+
+_TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
+_LATEST = 1 << 62  # 146 years; differences of such times fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +114,12 @@ def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
         texts = [None if value is None else value.decode(errors="replace") for value in raw]
         foreign = sum(1 for value, text in zip(raw, texts, strict=True) if text is not None and text.encode() != value)
         return pl.Series(raw.name, texts, dtype=pl.String), foreign
+
+
+def with_sane_times(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with times that no clock shows made unknown, so that no difference overflows."""
+    found = [name for name in _TIMES if name in rows.columns]
+    return rows.with_columns(
+        pl.when(pl.col(name).is_between(-_LATEST, _LATEST, closed="none")).then(pl.col(name)).alias(name)
+        for name in found
+    )

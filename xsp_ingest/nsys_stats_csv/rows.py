@@ -89,6 +89,8 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
     )
     owners = calls.group_by("correlation_id").agg(pl.col("process_id").unique()).drop_nulls("correlation_id")
     one = owners.filter(pl.col("process_id").list.len() == 1).with_columns(pl.col("process_id").list.first())
+    several = owners.filter(pl.col("process_id").list.len() > 1)
+    unclear = frame.join(several, on="correlation_id", how="semi").height
     frame = frame.join(one, on="correlation_id", how="left", maintain_order="left")
     frame, findings = _placed(frame.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
     kind = (
@@ -101,7 +103,17 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
     spans = _spans(frame, Level.KERNEL, kind, "device_id", "context_id", "stream_id", "correlation_id")
     kinds = frame.select(kind.alias("kind"))["kind"]
     tables = {"spans": spans, "kernels": _kernels(frame.filter(kinds == Kind.KERNEL)), "copies": _copies(frame, kinds)}
-    return Part(tables, findings)
+    return Part(tables, (*findings, *_unclear(unclear)))
+
+
+def _unclear(count: int) -> tuple[Finding, ...]:
+    found = Finding(
+        "process_unclear",
+        "Device work whose correlation id several processes have: cuda_gpu_trace does not say which launched it",
+        count,
+        advice="Give the SQLite export of the report",
+    )
+    return (found,) if count else ()
 
 
 def _kernels(frame: pl.DataFrame) -> pl.DataFrame:

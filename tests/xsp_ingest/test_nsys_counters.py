@@ -1,0 +1,175 @@
+"""What Nsight exports hold besides CUDA: samples, memory, MPI, the operating system, the profiler's own time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tests.synth_nsys import PROCESS, THREAD, NsightFile, global_id
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import integrity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+
+def _trace(file: NsightFile, folder: Path, options: Options | None = None) -> Trace:
+    trace = convert([file.write(folder / "made.sqlite")], options or Options())
+    assert list(integrity.broken_rules(trace)) == []
+    return trace
+
+
+def _counters(trace: Trace, *columns: str) -> list[tuple[object, ...]]:
+    return trace.frame("counters").with_columns(pl.col(pl.Categorical).cast(pl.String)).select(columns).rows()
+
+
+def _ledger(trace: Trace) -> dict[str, int]:
+    return dict(trace.frame("ledger").select("kind", "count").iter_rows())
+
+
+def _calls(trace: Trace) -> list[tuple[object, ...]]:
+    spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return spans.filter(pl.col("kind") == "call").select("level", "name", "start_ns", "duration_ns").rows()
+
+
+def test_gpu_metrics_are_shares_or_keep_their_unit(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(1000, 1100)
+    gpu1 = 1 << 56 | 5 << 32 | 1
+    file.add("TARGET_INFO_CUDA_DEVICE", gpuId=1, cudaId=0, pid=PROCESS)
+    file.add("TARGET_INFO_GPU_METRICS", typeId=gpu1, metricId=1, metricName="SMs Active [Throughput %]")
+    file.add("TARGET_INFO_GPU_METRICS", typeId=gpu1, metricId=2, metricName="GPC Clock Frequency [MHz]")
+    file.add("TARGET_INFO_GPU_METRICS", typeId=gpu1, metricId=3, metricName="Odd")
+    for metric, value in ((1, 75), (2, 1410), (3, 4), (9, 1)):
+        file.add("GPU_METRICS", timestamp=1050, typeId=gpu1, metricId=metric, value=value)
+    file.add("GPU_METRICS", timestamp=None, typeId=gpu1, metricId=1, value=5)
+    file.add("GPU_METRICS", timestamp=1060, typeId=gpu1, metricId=1, value="text")
+    trace = _trace(file, tmp_path)
+    assert sorted(_counters(trace, "counter", "time_ns", "device_id", "value", "unit"), key=str) == [
+        ("GPC Clock Frequency", 50, 0, 1410.0, "MHz"),
+        ("Odd", 50, 0, 4.0, "1"),
+        ("SMs Active", 50, 0, 0.75, "share"),
+    ]
+    assert _ledger(trace)["gpu_metric_unusable"] == 3
+
+
+def test_memory_in_use_adds_up_by_device_and_kind(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(0, 10)
+    for start, device, size, kind, freed in (
+        (10, 0, 100, 2, 0),
+        (20, 0, 50, 2, 0),
+        (25, 1, 7, 2, 0),
+        (30, 0, 100, 2, 1),
+        (40, 0, 30, 1, 1),  # allocated before the capture
+        (50, 0, 5, 1, 0),
+    ):
+        file.add(
+            "CUDA_GPU_MEMORY_USAGE_EVENTS", start=start, globalPid=global_id(PROCESS), deviceId=device, bytes=size,
+            memKind=kind, memoryOperationType=freed,
+        )  # fmt: skip
+    file.add("CUDA_GPU_MEMORY_USAGE_EVENTS", start=60, deviceId=0, memKind=2, memoryOperationType=0)
+    trace = _trace(file, tmp_path)
+    assert _counters(trace, "counter", "device_id", "time_ns", "value") == [
+        ("allocated_bytes", 0, 10, 100.0),
+        ("allocated_bytes", 0, 20, 150.0),
+        ("allocated_bytes", 0, 30, 50.0),
+        ("allocated_bytes", 1, 25, 7.0),
+        ("pinned_bytes", 0, 40, 0.0),
+        ("pinned_bytes", 0, 50, 5.0),
+    ]
+    assert _ledger(trace)["memory_event_unusable"] == 1
+    assert _ledger(trace)["memory_in_use_before"] == 1
+
+
+def test_mpi_calls_are_library_calls_with_a_rank(tmp_path: Path) -> None:
+    file = NsightFile()
+    tid = global_id(PROCESS, THREAD)
+    file.add("MPI_COLLECTIVES_EVENTS", start=10, end=90, globalTid=tid, textId=file.string("MPI_Allreduce"), size=8)
+    file.add("MPI_COLLECTIVES_EVENTS", start=95, end=None, globalTid=tid, textId=file.string("MPI_Barrier"))
+    file.launch((20, 30), (40, 50))
+    file.add("MPI_RANKS", globalTid=tid, rank=3)
+    trace = _trace(file, tmp_path)
+    assert _calls(trace) == [
+        ("library", "MPI_Allreduce", 0, 80),
+        ("runtime", "cudaLaunchKernel_v7000", 10, 10),
+        ("library", "MPI_Barrier", 85, None),
+    ]
+    assert trace.frame("spans")["parent_id"].to_list()[:3] == [None, 0, 1]
+    assert trace.frame("runs")["rank"].to_list() == [3]
+
+
+def _with_os_calls() -> NsightFile:
+    file = NsightFile()
+    file.launch((20, 30), (40, 50))
+    tid = global_id(PROCESS, THREAD)
+    for start, end, kind, name in ((5, 5, 31, "start"), (10, 60, 27, "ioctl"), (22, 28, 27, "pthread_mutex_lock")):
+        file.add("OSRT_API", start=start, end=end, eventClass=kind, globalTid=tid, nameId=file.string(name))
+    return file
+
+
+def test_os_calls_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    trace = _trace(_with_os_calls(), tmp_path)
+    assert _calls(trace) == [("runtime", "cudaLaunchKernel_v7000", 0, 10)]
+    assert _ledger(trace)["os_runtime_left_out"] == 2
+
+
+def test_os_calls_stand_beside_the_calls_of_cuda(tmp_path: Path) -> None:
+    trace = _trace(_with_os_calls(), tmp_path, Options(extra={"os_runtime": ""}))
+    assert _calls(trace) == [
+        ("library", "ioctl", 0, 50),
+        ("runtime", "cudaLaunchKernel_v7000", 10, 10),
+        ("library", "pthread_mutex_lock", 12, 6),
+    ]
+    # The launch is inside the call that encloses it; the kernel stays the launch's.
+    assert trace.frame("spans")["parent_id"].to_list() == [None, 0, 0, 1]
+
+
+def test_the_capture_s_length_and_profiling_overhead_are_counters(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=5000)
+    file.kernel(100, 200)
+    file.kernel(100, 200, device=1)
+    file.kernel(100, 200, device=2, process=200)
+    file.overhead(120, 170)
+    file.overhead(130, 140, "Buffer allocation")
+    assert _counters(_trace(file, tmp_path), "counter", "device_id", "time_ns", "value") == [
+        ("capture_duration_ns", None, 0, 5000.0),
+        ("cuda_profiling_overhead_ns", 0, 20, 50.0),
+        ("cuda_profiling_overhead_ns", 1, 20, 50.0),
+    ]
+
+
+def test_a_folder_of_reports_is_one_trace_of_several_ranks(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        file = NsightFile()
+        file.session(epoch_ns=10**18 + 1000 * rank, duration_ns=500)
+        file.add("MPI_RANKS", globalTid=global_id(PROCESS, THREAD), rank=rank)
+        file.launch((20, 30), (40, 50))
+        file.write(tmp_path / f"report{1 - rank}.sqlite")
+    trace = convert([tmp_path], Options())
+    assert trace.frame("runs").select("rank", "clock_origin_ns").rows() == [(0, 20), (1, -980)]
+    kernels = trace.frame("spans").filter(pl.col("kind").cast(pl.String) == "kernel")
+    assert kernels.select("run_id", "start_ns").rows() == [(0, 20), (1, 1020)]
+
+
+def test_times_that_no_clock_shows_are_unknown(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.session(epoch_ns=(1 << 63) - 1, duration_ns=(1 << 63) - 1)
+    file.call(-(1 << 63), 20)
+    file.call(10, (1 << 63) - 1)
+    file.kernel((1 << 63) - 1, (1 << 63) - 1)
+    file.kernel(30, (1 << 62) - 1)
+    file.range(-(1 << 62) + 1, (1 << 62) - 1, "all of it")
+    trace = _trace(file, tmp_path)
+    spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    assert spans.select("kind", "start_ns", "duration_ns").rows() == [
+        ("range", 0, (1 << 63) - 2),
+        ("call", (1 << 62) + 9, None),
+        ("kernel", (1 << 62) + 29, (1 << 62) - 31),
+    ]
+    assert trace.frame("runs")["epoch_ns"].to_list() == [None]
