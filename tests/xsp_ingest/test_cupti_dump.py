@@ -268,3 +268,20 @@ def test_columns_of_other_types_are_unknown(tmp_path: Path) -> None:
     trace = _trace(tmp_path, target.getvalue())
     assert _of(trace, "kernel", "name", "duration_ns", "device_id") == [("k", 4, None)]
     assert _ledger(trace) == {"dropped_records": 3}
+
+
+def test_text_of_parquet_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    content = _small().parquet()
+    assert b"gemm" in content
+    path = tmp_path / "dump"
+    path.write_bytes(content.replace(b"gemm", b"\xff\xfe\xff\xfe"))
+    with pytest.raises(XspError, match="damaged"):
+        CUPTI_DUMP.read(path, Options())
+
+
+@pytest.mark.parametrize("field", ["pid", "epoch_ns", "rank"])
+def test_a_header_with_absurd_numbers_is_refused(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "dump"
+    path.write_bytes(CuptiDump({field: 2**64}).lines())
+    with pytest.raises(XspError, match="header of the CUPTI dump cannot be read"):
+        CUPTI_DUMP.read(path, Options())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -21,23 +21,26 @@ IS_DUMP = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,4096}?"format"\s*:\s*"xs
 _VERSION = 1
 
 
+_Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
 class Header(msgspec.Struct, frozen=True):
     """The fields of version 1; those that a dump does not have are None."""
 
     format: str
     version: int
-    pid: int | None = None
+    pid: _Whole | None = None
     clock: str | None = None
-    epoch_ns: int | None = None
+    epoch_ns: _Whole | None = None
     tool: str | None = None
     cupti_version: str | int | None = None
     driver_version: str | int | None = None
     framework: str | None = None
     model: str | None = None
-    batch_size: int | None = None
-    rank: int | None = None
-    world_size: int | None = None
-    dropped: int | None = None
+    batch_size: _Whole | None = None
+    rank: _Whole | None = None
+    world_size: _Whole | None = None
+    dropped: _Whole | None = None
 
 
 def parse_header(text: bytes, path: Path) -> Header:

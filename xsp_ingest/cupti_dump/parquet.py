@@ -51,6 +51,7 @@ def read_row_groups(path: Path) -> Iterator[pl.DataFrame]:
         raise XspError("the Parquet file has no column `kind`", path=path)
     try:
         for batch in file.iter_batches(_BATCH_ROWS, columns=known):
+            batch.validate(full=True)  # text that is not UTF-8 would be taken on trust from here on
             yield _typed(pl.DataFrame(batch))
     except _DAMAGED as error:
         raise XspError("the Parquet file is damaged", path=path, advice="Write or copy it again") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import polars as pl
@@ -51,7 +51,7 @@ class _Node(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct, frozen=True):
     schema: str
     nodes: list[_Node]
-    pid: int | None = None
+    pid: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] | None = None
 
 
 class Nodes(msgspec.Struct, frozen=True):

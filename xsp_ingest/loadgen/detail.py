@@ -19,6 +19,7 @@ __all__ = ["IS_DETAIL", "read_detail"]
 
 IS_DETAIL = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*:::MLLOG \{\"key\"")
 _PREFIX = b":::MLLOG "
+_MOST_SAMPLES = 1 << 31
 _FIGURES = {
     "result_min_latency_ns": "latency_min_ns",
     "result_max_latency_ns": "latency_max_ns",
@@ -129,4 +130,4 @@ def _text(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_SAMPLES else None

@@ -39,12 +39,12 @@ def table_of(text: bytes) -> Table | None:
 
 def _columns(text: bytes) -> frozenset[str]:
     head = text.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
-    return frozenset(name.strip(' "\r') for name in head.decode("utf-8", errors="replace").split(","))
+    return frozenset(_plain(name) for name in head.decode("utf-8", errors="replace").split(","))
 
 
 def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
     """The records of the files of one process; agents are numbered among the GPUs where they are listed."""
-    parts = {table: [_read(path) for path in files] for table, files in paths.items()}
+    parts = {table: [_read(path, table) for path in files] for table, files in paths.items()}
     agents = pl.concat(parts.get(Table.AGENTS, []), how="diagonal") if parts.get(Table.AGENTS) else None
     numbers = _numbers(agents)
     calls = _shaped(parts.get(Table.CALLS, []), API, _API)
@@ -88,9 +88,19 @@ _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Dest
 """What else a column was called, or is taken from where a version does not write it."""
 
 
-def _read(path: Path) -> pl.DataFrame:
-    frames = list(_blocks(path))
-    return pl.concat(frames) if frames else pl.DataFrame()
+def _read(path: Path, table: Table) -> pl.DataFrame:
+    try:
+        frames = [frame.rename(_plain) for frame in _blocks(path)]
+        whole = pl.concat(frames) if frames else pl.DataFrame()
+    except pl.exceptions.PolarsError as error:
+        raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
+    if not table.value <= set(whole.columns):
+        raise XspError("the header of the rocprofv3 CSV is damaged", path=path)
+    return whole
+
+
+def _plain(column: str) -> str:
+    return column.strip(' "\r')
 
 
 def _blocks(path: Path) -> Iterator[pl.DataFrame]:
@@ -101,12 +111,7 @@ def _blocks(path: Path) -> Iterator[pl.DataFrame]:
             raise cut_off(path, "its last row has no line end, which its tool always writes")
         content = head + block
         head = head or block.lstrip(b"\xef\xbb\xbf\r\n ").partition(b"\n")[0] + b"\n"
-        try:
-            yield pl.read_csv(
-                io.BytesIO(content), infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy"
-            )
-        except pl.exceptions.PolarsError as error:
-            raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
+        yield pl.read_csv(io.BytesIO(content), infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy")
 
 
 def _shaped(parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names: Mapping[str, str]) -> pl.DataFrame:
@@ -157,11 +162,15 @@ def _devices(agents: pl.DataFrame) -> pl.DataFrame:
     own = {name: name in gpus.columns for name in ("Product_Name", "Name", "Cu_Count", "Max_Engine_Clk_Fcompute")}
     text = [pl.col(name) for name in ("Product_Name", "Name") if own[name]]
     clock = _number(pl.col("Max_Engine_Clk_Fcompute")) * _HZ_PER_MHZ if own["Max_Engine_Clk_Fcompute"] else pl.lit(None)
-    return gpus.select(
-        _number(pl.col("Logical_Node_Id")).rank("dense").cast(pl.Int64).sub(1).alias("device_id"),
-        pl.lit(None, pl.Int64).alias("process_id"),
-        (pl.coalesce(text) if text else pl.lit(None, pl.String)).alias("name"),
-        (_number(pl.col("Cu_Count")) if own["Cu_Count"] else pl.lit(None, pl.Int64)).alias("multiprocessor_count"),
-        clock.cast(pl.Int64).alias("clock_hz"),
-        pl.lit(None, pl.Int64).alias("memory_bytes"),
-    ).unique("device_id", keep="first", maintain_order=True)
+    return (
+        gpus.select(
+            _number(pl.col("Logical_Node_Id")).rank("dense").cast(pl.Int64).sub(1).alias("device_id"),
+            pl.lit(None, pl.Int64).alias("process_id"),
+            (pl.coalesce(text) if text else pl.lit(None, pl.String)).alias("name"),
+            (_number(pl.col("Cu_Count")) if own["Cu_Count"] else pl.lit(None, pl.Int64)).alias("multiprocessor_count"),
+            clock.cast(pl.Int64).alias("clock_hz"),
+            pl.lit(None, pl.Int64).alias("memory_bytes"),
+        )
+        .drop_nulls("device_id")
+        .unique("device_id", keep="first", maintain_order=True)
+    )

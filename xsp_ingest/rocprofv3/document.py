@@ -128,13 +128,17 @@ def load(path: Path) -> list[Process]:
     """The processes of the file; XspError where it is cut off, no such JSON, or more than 1 GiB of it."""
     content = whole(path, _MOST_BYTES)
     try:
-        return msgspec.json.decode(content, type=_Document).tool
+        return _decoded(content)
     except msgspec.ValidationError as error:
         raise XspError(f"the rocprofv3 JSON is not as its tool writes it ({error})", path=path) from error
     except (msgspec.DecodeError, RecursionError) as error:
         if "truncated" in str(error):
             raise cut_off(path, "its JSON does not end") from error
         raise XspError("the rocprofv3 output is no valid JSON", path=path, advice="Write or copy it again") from error
-    except UnicodeDecodeError:
-        text = content.decode("utf-8", errors="replace")
-        return msgspec.json.decode(text, type=_Document).tool
+
+
+def _decoded(content: bytes) -> list[Process]:
+    try:
+        return msgspec.json.decode(content, type=_Document).tool
+    except UnicodeDecodeError:  # a second copy only where it must be
+        return msgspec.json.decode(content.decode("utf-8", errors="replace"), type=_Document).tool

@@ -123,12 +123,17 @@ def _take_arguments(sparse: _Sparse, place: int, args: dict[str, Any]) -> None:
 
 
 def _word(value: object) -> str | None:
-    return value if isinstance(value, str) and not isinstance(value, _Fraction) else None
+    return _text(value) if isinstance(value, str) and not isinstance(value, _Fraction) else None
 
 
 def _name(event: dict[str, Any]) -> str:
     value = event.get("name", "")
-    return str(value) if isinstance(value, str) else json.dumps(value)
+    return _text(str(value)) if isinstance(value, str) else json.dumps(value)
+
+
+def _text(value: str) -> str:
+    """The text; half of a surrogate pair, which is no character, becomes a question mark."""
+    return value if value.isascii() else value.encode("utf-8", errors="replace").decode()
 
 
 def _whole(value: object) -> int | None:
