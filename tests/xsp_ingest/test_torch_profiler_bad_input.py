@@ -137,3 +137,9 @@ def test_entries_that_are_no_events_are_counted(tmp_path: Path) -> None:
     document["traceEvents"] += [None, 3, "x", float("nan")]
     (tmp_path / "t.json").write_text(json.dumps(document))
     assert ledger_counts(convert([tmp_path / "t.json"], Options()))["not_an_event"] == 4
+
+
+def test_half_a_surrogate_pair_is_no_character(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(_sound().to_bytes().replace(b"gemm", b"g\\ud800mm"))
+    assert "g?mm" in convert([path], Options()).frame("spans")["name"].to_list()
