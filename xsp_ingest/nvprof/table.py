@@ -18,6 +18,7 @@ _TRACE, _SUMMARY = {"Start", "Duration", "Name"}, {"Time(%)", "Time", "Calls", "
 _GROUP = re.compile(r"\s*([A-Z][\w ]*):\s+(?=[\d.]+%\s)")
 _PERCENT = re.compile(r"\s*[\d.]+%\s")
 _START = re.compile(r"\s*(?:[\d.]+(?:[num]?s)|-)\s")
+_PARTIAL = re.compile(r"[ \t]+|\s*[\d.]+(?:%|[num]?s)?[ \t]*")  # how a row begins, and no line end
 _TIME_UNITS = ("s", "ms", "us", "ns")
 _MOST_CHARACTERS = 1 << 20
 
@@ -78,6 +79,7 @@ def rows(lines: Iterable[str], seen: Printed) -> Iterator[tuple[Header, Mapping[
             header, units = new, None
             continue
         if header is None or not _is_row(line, header, waits=units is None):
+            seen.is_cut_off = header is not None and bool(_PARTIAL.fullmatch(line))
             continue
         values = _values(line, header)
         if header.is_csv and units is None:

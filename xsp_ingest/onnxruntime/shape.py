@@ -35,7 +35,7 @@ def shape(path: Path) -> RawTrace:
     """The staging tables of one profile; XspError where it holds neither a run of the model nor a node."""
     profile = load(path)
     events, findings = _sound(profile.events)
-    events = _classified(_named(events))
+    events, inner = _without_inner_executors(_classified(_named(events)))
     if not events["level"].is_in([str(Level.MODEL), str(Level.LAYER)]).any():
         raise XspError(
             "the profile holds neither a run of the model nor a node",
@@ -52,7 +52,7 @@ def shape(path: Path) -> RawTrace:
         "counters": _memory(nodes),
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    findings += _notes(profile, work)
+    findings += [inner, *_notes(profile, work)]
     facts = RunFacts(profiler="ONNX Runtime profiler", framework="onnxruntime")
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 
@@ -128,6 +128,24 @@ def _classified(events: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit(str(Kind.RANGE)))
     )
     return events.with_columns(level.alias("level"), kind.alias("kind"))
+
+
+def _without_inner_executors(events: pl.DataFrame) -> tuple[pl.DataFrame, Finding]:
+    """The events less those of executors that ran a graph inside a node, which stand between it and its nodes."""
+    place = ["process_id", "thread_id"]
+    end = pl.col("start_ns") + pl.col("duration_ns")
+    holders = (
+        events.filter(pl.col("level") == str(Level.LAYER), pl.col("op_name").is_in(_WITH_SUBGRAPHS))
+        .sort("start_ns", "row")
+        .select(*place, "start_ns", end.cum_max().over(place).alias("until_ns"))
+    )
+    executors = events.filter(pl.col("level") == str(Level.MODEL), pl.col("kind") == str(Kind.RANGE)).sort("start_ns")
+    held = executors.join_asof(holders, on="start_ns", by=place, check_sortedness=False)
+    inner = held.filter(pl.col("start_ns") < pl.col("until_ns"))["row"]
+    detail = "executors of graphs inside nodes, whose time is that of the nodes around and inside them"
+    return events.filter(~pl.col("row").is_in(inner.implode())), Finding(
+        "events_left_out", detail, len(inner), Severity.INFO
+    )
 
 
 def _spans(events: pl.DataFrame) -> pl.DataFrame:
