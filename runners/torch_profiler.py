@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import json
-import os
 import sys
 import tempfile
 import time
@@ -28,21 +26,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.kineto_text import without_private_data
+from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
+from runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, zoo_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["RunnerError", "Session", "capture", "main"]
+__all__ = ["TRACE", "RunnerError", "Session", "capture", "main", "write_trace"]
 
-SCHEMA_VERSION = 1
-_TRACE = "trace.json.gz"
-_RUN = "run.json"
-_BLOCKING = "CUDA_LAUNCH_BLOCKING"
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-
-
-class RunnerError(Exception):
-    """What kept a capture from being made, in one sentence for its user."""
+TRACE = "trace.json.gz"
+"""The file that holds the profiler's trace, beside run.json."""
 
 
 @dataclass
@@ -102,10 +95,10 @@ def capture(
     """
     if steps < 1 or warmup < 1:
         raise RunnerError("steps and warmup must be at least 1: the profiler's first step is never representative")
-    torch = _import_torch()
+    torch = import_torch()
     if serialised:
-        _serialise(torch)  # before anything asks CUDA for its devices
-    on_gpu = _device(torch, device) == "cuda"
+        serialise(torch)  # before anything asks CUDA for its devices
+    on_gpu = device_of(torch, device) == "cuda"
     profiler = _profiler(torch, steps=steps, warmup=warmup, on_gpu=on_gpu)
     session = Session(warmup, steps, profiler.step, torch.cuda.synchronize if on_gpu else _nothing)
     with profiler:
@@ -125,30 +118,14 @@ def capture(
         "warmup_steps": warmup,
         "steps": steps,
         "step_durations_ns": session.durations_ns,
-        "files": [{"path": _TRACE, "format": "torch_profiler"}],
+        "files": [{"path": TRACE, "format": "torch_profiler"}],
     }
-    _write(Path(out), _exported(profiler), facts, python_calls=python_calls)
+    write_trace(profiler, Path(out), python_calls=python_calls)
+    put_json(Path(out) / RUN, facts)
 
 
 def _nothing() -> None:
     pass
-
-
-def _import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, so its types are not known here)
-    try:
-        import torch  # noqa: PLC0415 (heavy, and wanted only when a capture starts)
-        import torch.profiler  # noqa: PLC0415
-    except ImportError as error:
-        raise RunnerError("torch is not installed: pip install 'xsp[runners-torch]'") from error
-    return torch
-
-
-def _serialise(torch: Any) -> None:  # noqa: ANN401
-    if os.environ.get(_BLOCKING) == "1":
-        return
-    if torch.cuda.is_initialized():
-        raise RunnerError(f"a serialised capture needs {_BLOCKING}=1 in the environment before CUDA is first used")
-    os.environ[_BLOCKING] = "1"
 
 
 def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # noqa: ANN401
@@ -164,41 +141,31 @@ def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # n
     )
 
 
-def _exported(profiler: Any) -> str:  # noqa: ANN401
+def write_trace(profiler: Any, out: Path, *, python_calls: bool = False) -> None:  # noqa: ANN401
+    """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
-        return path.read_text(encoding="utf-8")
-
-
-def _write(out: Path, trace: str, facts: dict[str, object], *, python_calls: bool) -> None:
-    """The trace first and run.json last, each under its name only when whole."""
+        trace = path.read_text(encoding="utf-8")
     cleaned = without_private_data(trace, python_calls=python_calls)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        _put(out / _TRACE, gzip.compress(cleaned.encode(), mtime=0))
-        _put(out / _RUN, (json.dumps(facts, indent=2) + "\n").encode())
-    except OSError as error:
-        raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
-
-
-def _put(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    put(out / TRACE, gzip.compress(cleaned.encode(), mtime=0))
 
 
 def _run_workload(args: argparse.Namespace) -> None:
-    torch = _import_torch()
-    from runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
-
+    torch = import_torch()
     if args.serialised:
-        _serialise(torch)
-    device = _device(torch, args.device)
+        serialise(torch)
+    device = device_of(torch, args.device)
     torch.manual_seed(0)
-    recipe = Recipe(args.batch, torch.device(device), getattr(torch, _DTYPES[args.dtype]), args.checkpointing)
-    work = WORKLOADS[args.workload](recipe)
-    step = _training(torch, work) if args.mode == "training" else _inference(torch, work)
+    work = zoo_work(
+        torch,
+        args.workload,
+        mode=args.mode,
+        batch=args.batch,
+        device=device,
+        dtype=args.dtype,
+        checkpointing=args.checkpointing,
+    )
     with capture(
         args.out,
         steps=args.steps,
@@ -211,50 +178,20 @@ def _run_workload(args: argparse.Namespace) -> None:
         batch_size=args.batch,
     ) as session:
         while True:
-            step()
+            work.step()
             if session.step():
                 break
 
 
-def _device(torch: Any, wanted: str) -> str:  # noqa: ANN401
-    available = bool(torch.cuda.is_available())
-    if wanted == "cuda" and not available:
-        raise RunnerError("torch sees no CUDA device here: choose --device cpu")
-    return "cuda" if available and wanted == "auto" else wanted.replace("auto", "cpu")
-
-
-def _inference(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401
-    work.model.eval()
-
-    def step() -> object:
-        with torch.inference_mode():
-            return work.model(work.inputs)
-
-    return step
-
-
-def _training(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401
-    work.model.train()
-    optimizer = torch.optim.AdamW(work.model.parameters(), lr=1e-3)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        logits = work.model(work.inputs)
-        torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), work.labels.flatten()).backward()
-        optimizer.step()
-
-    return step
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("runners.torch_profiler", description="Profiles a small PyTorch workload.")
-    parser.add_argument("--workload", choices=("mlp", "convnet", "transformer"), default="mlp")
-    parser.add_argument("--mode", choices=("inference", "training"), default="inference")
+    parser.add_argument("--workload", choices=ZOO, default="mlp")
+    parser.add_argument("--mode", choices=MODES, default="inference")
     parser.add_argument("--batch", type=int, default=8, help="inputs per step")
     parser.add_argument("--steps", type=int, default=3, help="steps recorded")
     parser.add_argument("--warmup", type=int, default=1, help="steps before them, not recorded")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--dtype", choices=tuple(_DTYPES), default="fp32")
+    parser.add_argument("--dtype", choices=tuple(DTYPES), default="fp32")
     parser.add_argument("--serialised", action="store_true", help="each launch waits for its kernel")
     parser.add_argument("--checkpointing", action="store_true", help="transformer: recompute blocks in the backward")
     parser.add_argument("--python-calls", action="store_true", help="keep every Python function, not only modules")
@@ -272,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunnerError as error:
         print(f"torch_profiler: {error}", file=sys.stderr)
         return 2
-    print(args.out / _RUN)
+    print(args.out / RUN)
     return 0
 
 

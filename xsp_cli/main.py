@@ -11,6 +11,7 @@ import typer
 
 from xsp_cli.analyses import analyses
 from xsp_cli.analyze import analyze
+from xsp_cli.collect import PASSED_ON, collect
 from xsp_cli.convert import convert
 from xsp_cli.devices import devices
 from xsp_cli.export import export
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 for _command in (report, analyze, convert, export, merge, info, analyses, formats, devices):
     app.command()(_command)
+app.command(context_settings=PASSED_ON)(collect)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,76 @@
+"""The folder of one run: its files appear whole, `run.json` last, so an interrupted run is not taken for done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ERROR", "RUN", "SCHEMA_VERSION", "RunnerError", "clear", "error_of", "is_complete", "put", "put_json"]
+
+SCHEMA_VERSION = 1
+"""The version of run.json that runners write."""
+
+RUN = "run.json"
+ERROR = "error.json"
+
+
+class RunnerError(Exception):
+    """What kept a run from being made, in one sentence for its user."""
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes the file beside its place and renames it into it; RunnerError where that cannot be done."""
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunnerError(f"the run cannot be written to {path.parent}: {error.strerror}") from error
+
+
+def put_json(path: Path, content: Mapping[str, object]) -> None:
+    """Writes the object as `put` does."""
+    put(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def clear(folder: Path) -> None:
+    """Takes away what an earlier attempt said of itself, before its files are written over."""
+    try:
+        for name in (RUN, ERROR):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunnerError(f"the run cannot be written to {folder}: {error.strerror}") from error
+
+
+def is_complete(folder: Path, level: str, options: Mapping[str, object]) -> bool:
+    """Whether the folder holds a finished run of this level, made with these options, and all its files."""
+    facts = _read(folder / RUN)
+    files = facts.get("files")
+    return (
+        (facts.get("schema_version"), facts.get("runner_level")) == (SCHEMA_VERSION, level)
+        and facts.get("options") == dict(options)
+        and isinstance(files, list)
+        and all((folder / file["path"]).is_file() for file in files)
+    )
+
+
+def error_of(folder: Path) -> str | None:
+    """The sentence that a failed run left."""
+    sentence = _read(folder / ERROR).get("error")
+    return sentence if isinstance(sentence, str) else None
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,121 @@
+"""What a PyTorch runner runs: a small model of ours, or the user's own function; and the device it runs on.
+
+torch is imported when a run starts, so that this module can be read without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runners.run_folder import RunnerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DTYPES", "MODES", "ZOO", "Work", "device_of", "import_torch", "own_work", "serialise", "zoo_work"]
+
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""Precisions by the names that command lines take, with torch's."""
+
+MODES = ("inference", "training")
+ZOO = ("mlp", "convnet", "transformer")
+"""Our small models; `runners.torch_zoo` builds them."""
+
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A step to run again and again, with the name and task of its model."""
+
+    name: str
+    task: str
+    step: Callable[[], object]
+
+
+def import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, so its types are not known here)
+    """The module torch; RunnerError where it is not installed."""
+    try:
+        import torch  # noqa: PLC0415 (heavy, and wanted only when a run starts)
+        import torch.profiler  # noqa: PLC0415
+    except ImportError as error:
+        raise RunnerError("torch is not installed: pip install 'xsp[runners-torch]'") from error
+    return torch
+
+
+def serialise(torch: Any) -> None:  # noqa: ANN401
+    """Makes each launch wait for its kernel; RunnerError where CUDA is in use already."""
+    if os.environ.get(_BLOCKING) == "1":
+        return
+    if torch.cuda.is_initialized():
+        raise RunnerError(f"a serialised capture needs {_BLOCKING}=1 in the environment before CUDA is first used")
+    os.environ[_BLOCKING] = "1"
+
+
+def device_of(torch: Any, wanted: str) -> str:  # noqa: ANN401
+    """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
+    available = bool(torch.cuda.is_available())
+    if wanted == "cuda" and not available:
+        raise RunnerError("torch sees no CUDA device here: choose --device cpu")
+    return "cuda" if available and wanted == "auto" else wanted.replace("auto", "cpu")
+
+
+def zoo_work(
+    torch: Any,  # noqa: ANN401
+    workload: str,
+    *,
+    mode: str,
+    batch: int,
+    device: str,
+    dtype: str,
+    checkpointing: bool = False,
+) -> Work:
+    """A step of one of our models, with random weights and inputs that the seed decides."""
+    from runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
+
+    recipe = Recipe(batch, torch.device(device), getattr(torch, DTYPES[dtype]), checkpointing)
+    built = WORKLOADS[workload](recipe)
+    return Work(built.name, built.task, (_training if mode == "training" else _inference)(torch, built))
+
+
+def own_work(workload: str, *, batch: int, device: str) -> Work:
+    """The step that the user's `module:function` returns when called with batch and device."""
+    module, _, function = workload.partition(":")
+    if not module or not function:
+        raise RunnerError(f"{workload!r} is no workload: choose {', '.join(ZOO)} or give module:function")
+    try:
+        build = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        raise RunnerError(f"the workload {workload} cannot be imported: {error}") from error
+    if not callable(build):
+        raise RunnerError(f"the workload's module {module} has no function {function}")
+    step = build(batch=batch, device=device)
+    if not callable(step):
+        raise RunnerError(f"the workload {workload} must return a function that runs one step")
+    return Work(workload, "", step)
+
+
+def _inference(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401
+    work.model.eval()
+
+    def step() -> object:
+        with torch.inference_mode():
+            return work.model(work.inputs)
+
+    return step
+
+
+def _training(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401
+    work.model.train()
+    optimizer = torch.optim.AdamW(work.model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        logits = work.model(work.inputs)
+        torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), work.labels.flatten()).backward()
+        optimizer.step()
+
+    return step
