@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from typing import TYPE_CHECKING
+
 import polars as pl
 import pytest
 
 from xsp_ingest.link.demangle import demangle, demangle_column
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__: list[str] = []
 
@@ -39,6 +46,28 @@ def test_a_name_of_absurd_length_stays() -> None:
 
 def test_a_deeply_nested_name_does_no_harm() -> None:
     assert isinstance(demangle("_Z1f" + "P" * 8_000 + "v"), str)
+
+
+def test_a_name_that_stands_for_gigabytes_stays() -> None:
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    name = "1A"  # pair<pair<..., the same again>, the same again>: twice as long with every step
+    for step in range(30):
+        name = f"{'St4pairI' if step == 29 else 'S_I'}{name}S{digits[step]}_E"
+    assert demangle(f"_Z1f{name}") == f"_Z1f{name}"
+    assert demangle("_Z1fS_" + "9" * 500) == "_Z1fS_" + "9" * 500
+
+
+@pytest.mark.real
+def test_every_name_of_a_real_program_is_demangled(real_dir: Path) -> None:
+    path = real_dir / "rocprof" / "dispatches.mi350x.rocprofv3.json.gz"
+    symbols = json.loads(gzip.decompress(path.read_bytes()))["rocprofiler-sdk-tool"][0]["kernel_symbols"]
+    expected = {s["kernel_name"]: s["demangled_kernel_name"] for s in symbols if s["kernel_name"].startswith("_Z")}
+    assert len(expected) == 4_446
+    found = {name: demangle(name) for name in expected}
+    different = {name for name in found if found[name] != expected[name].removesuffix(" [clone .kd]")}
+    assert not any(found[name].startswith("_Z") for name in found)
+    assert len(different) == 12
+    assert all(".intern." in name for name in different)  # copies made by the compiler; how they are marked differs
 
 
 def test_a_column_keeps_its_nulls_and_order() -> None:

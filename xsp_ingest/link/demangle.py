@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,17 +15,28 @@ if TYPE_CHECKING:
 __all__ = ["demangle", "demangle_column"]
 
 _MOST_CHARACTERS = 1 << 13  # longer ones are left as they are: the demangler works on the stack
+_MOST_EXPANDED = 1 << 20  # PyTorch's longest names come to a quarter of this
 _KEPT = 1 << 16
+
+# Of the Itanium ABI's grammar what tells how long a name becomes: an identifier behind its length; a reference to a
+# component or template argument before it; the opening and the closing of a group; anything else, a builtin type say.
+_TOKEN = re.compile(
+    r"(?P<length>\d+)|(?P<again>S[0-9A-Z]*_|T\d*_)|S[a-z]|(?P<open>[NILXJFZ])|(?P<close>E)|.", re.DOTALL
+)
+_WORD = 20  # characters that one of the rest stands for, at most
 
 
 @lru_cache(maxsize=_KEPT)
 def demangle(name: str) -> str:
     """The name demangled; as it is where it is no mangled one, or the machine has no C++ runtime.
 
-    AMD's suffix `.kd` (kernel descriptor), which is no part of a function's name, is dropped.
+    AMD's suffix `.kd` (kernel descriptor), which is no part of a function's name, is dropped. A name that would expand
+    beyond all bounds stays as it is: 200 characters can stand for gigabytes.
     """
     plain = name.removesuffix(".kd")
     if not plain.startswith("_Z") or len(plain) > _MOST_CHARACTERS or not plain.isascii() or "\0" in plain:
+        return plain
+    if _expanded(plain) > _MOST_EXPANDED:
         return plain
     try:
         return _demangler()(plain)
@@ -41,6 +53,30 @@ def demangle_column(names: pl.Series) -> pl.Series:
     if not changed:
         return text
     return text.replace(list(changed), list(changed.values()))
+
+
+def _expanded(name: str) -> int:
+    """About how long the name becomes: a reference counts as the largest group closed before it."""
+    at, largest, groups = len("_Z"), 0, [0]
+    while at < len(name) and groups[-1] <= _MOST_EXPANDED:
+        token = _TOKEN.match(name, at)
+        if token is None:  # never: the last alternative takes any character
+            break
+        at = token.end()
+        if token["length"]:
+            size = min(int(token["length"][:6]), len(name))
+            at += size
+            groups[-1] += size
+            largest = max(largest, size)
+        elif token["open"]:
+            groups.append(_WORD)
+        elif token["close"] and len(groups) > 1:
+            largest = max(largest, groups[-1])
+            closed = groups.pop()
+            groups[-1] += closed
+        else:
+            groups[-1] += largest if token["again"] else _WORD
+    return sum(groups)
 
 
 @cache
