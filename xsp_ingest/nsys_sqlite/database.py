@@ -11,8 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import adbc_driver_manager
-import adbc_driver_sqlite.dbapi
 import polars as pl
 
 from xsp_ingest.nsys_sqlite.tables import decoded, interned, with_sane_times
@@ -149,6 +147,8 @@ class Database:
         return self._bulk(query)[column].cast(pl.Float64)
 
     def _bulk(self, query: str) -> pl.DataFrame:
+        import adbc_driver_manager  # noqa: PLC0415 (other formats need not wait for it)
+
         with _damage(self.path):
             try:
                 return self._bulk_arrow(query)
@@ -158,14 +158,20 @@ class Database:
                 return self._bulk_plain(query)
 
     def _bulk_arrow(self, query: str) -> pl.DataFrame:
-        # One batch for the whole table, as the driver takes column types from the first batch alone.
-        everything = {"adbc.sqlite.query.batch_rows": str(1 << 30)}
+        # Not by way of `dbapi`, which imports pandas. One batch for the whole table, as the driver takes column
+        # types from the first batch alone.
+        import adbc_driver_manager  # noqa: PLC0415
+        import adbc_driver_sqlite  # noqa: PLC0415
+
         with (
-            closing(adbc_driver_sqlite.dbapi.connect(_uri(self.path))) as connection,
-            closing(connection.cursor(adbc_stmt_kwargs=everything)) as cursor,
+            adbc_driver_sqlite.connect(_uri(self.path)) as database,
+            adbc_driver_manager.AdbcConnection(database) as connection,
+            adbc_driver_manager.AdbcStatement(connection) as statement,
         ):
-            cursor.execute(query)
-            return pl.DataFrame(cursor.fetch_arrow_table())
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(1 << 30)})
+            statement.set_sql_query(query)
+            stream, _ = statement.execute_query()
+            return pl.DataFrame(stream)
 
     def _bulk_plain(self, query: str) -> pl.DataFrame:
         with closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:

@@ -9,22 +9,21 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from google.protobuf import descriptor_pb2, descriptor_pool
 
 __all__ = ["message"]
 
 _PACKAGE = "xsp.xplane"
-_F = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
-    "int64": _F.TYPE_INT64,
-    "uint64": _F.TYPE_UINT64,
-    "string": _F.TYPE_STRING,
-    "bytes": _F.TYPE_BYTES,
-    "double": _F.TYPE_DOUBLE,
-    "int32": _F.TYPE_INT32,
+    "int64": "TYPE_INT64",
+    "uint64": "TYPE_UINT64",
+    "string": "TYPE_STRING",
+    "bytes": "TYPE_BYTES",
+    "double": "TYPE_DOUBLE",
+    "int32": "TYPE_INT32",
 }
 # message: field: number, type; `*` marks a repeated field, `?` one of the alternatives of a value
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
@@ -64,11 +63,15 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
 @cache
 def message(name: str) -> Any:  # noqa: ANN401 (a class that protobuf makes)
     """The class of the message."""
+    from google.protobuf import message_factory  # noqa: PLC0415 (other formats need not wait for protobuf)
+
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 @cache
 def _pool() -> descriptor_pool.DescriptorPool:
+    from google.protobuf import descriptor_pb2, descriptor_pool  # noqa: PLC0415
+
     file = descriptor_pb2.FileDescriptorProto(name="xsp/xplane.proto", package=_PACKAGE, syntax="proto3")
     for name, described in _MESSAGES.items():
         added = file.message_type.add(name=name)
@@ -81,12 +84,12 @@ def _pool() -> descriptor_pool.DescriptorPool:
 
 def _describe(added: descriptor_pb2.DescriptorProto, name: str, number: int, kind: str) -> None:
     plain = kind.rstrip("*?")
-    label = _F.LABEL_REPEATED if kind.endswith("*") else _F.LABEL_OPTIONAL
-    field = added.field.add(name=name, number=number, label=label)
+    field = added.field.add(name=name, number=number)
+    field.label = field.LABEL_REPEATED if kind.endswith("*") else field.LABEL_OPTIONAL
     if plain in _SCALARS:
-        field.type = _SCALARS[plain]
+        field.type = getattr(field, _SCALARS[plain])
     else:
-        field.type = _F.TYPE_MESSAGE
+        field.type = field.TYPE_MESSAGE
         field.type_name = f".{_PACKAGE}.{plain}"
     if kind.endswith("?"):
         if not added.oneof_decl:
