@@ -29,12 +29,12 @@ IS_TRACE = re.compile(
     re.DOTALL,
 )
 _SAMPLE = re.compile(
-    rb'\{"name"\s*:\s*"Sample"[^{}]*"ph"\s*:\s*"b"[^{}]*"pid"\s*:\s*(\d{1,18})[^{}]*'
+    rb'"Sample"[^{}]*"ph"\s*:\s*"b"[^{}]*"pid"\s*:\s*(\d{1,18})[^{}]*'
     rb'"ts"\s*:\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*,\s*"args"\s*:\s*\{([^{}]*)\}'
 )
 _QUERY = re.compile(rb'"query_seq"\s*:\s*(\d{1,18})(?!\d)')
 _DONE = re.compile(rb'"complete_ns"\s*:\s*(-?\d{1,18})(?!\d)')
-_ANY_SAMPLE = re.compile(rb'\{"name"\s*:\s*"Sample"[^{}]*"ph"\s*:\s*"b"')
+_ANY_SAMPLE = re.compile(rb'"Sample"[^{}]*"ph"\s*:\s*"b"')
 _TIME = re.compile(rb'"ts"\s*:\s*(-?\d{1,15}(?:\.\d{1,9})?)(?![\d.])')
 _END = re.compile(rb"\]\s*(?:,[^\[\]]*)?\}\s*\Z")
 _EPOCH = re.compile(rb'"otherData"\s*:\s*\{[^{}]*?"ts"\s*:\s*(\d{1,18}(?:\.\d{1,9})?)(?![\d.])')
