@@ -62,7 +62,8 @@ def _under_steps(spans: pl.DataFrame, parent: Ints, steps: Ints) -> Ints:
     held = inside.filter(pl.col("step_at").is_not_null())
     child, step = held["root_at"].to_numpy(), held["step_at"].to_numpy()
     ends = held["end_ns"].fill_null(np.iinfo(np.int64).max).to_numpy()
-    keep = starts[child] < ends
+    above = outermost(parent, np.ones(len(parent), dtype=np.bool_))  # a range that holds the step is not held by it
+    keep = (starts[child] < ends) & (above[step] != child)
     out = parent.copy()
     out[child[keep]] = step[keep]
     return out
