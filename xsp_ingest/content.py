@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
+from xsp_ingest.safe_files import bounded
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def pieces(path: Path) -> Iterator[bytes]:
         is_gzip = file.read(len(_MAGIC)) == _MAGIC
         file.seek(0)
         if is_gzip:
-            yield from _inflated(file, path)
+            yield from bounded(_inflated(file, path), path.stat().st_size, path)
             return
         while piece := file.read(_PIECE_BYTES):
             yield piece

@@ -11,6 +11,7 @@ from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
+from xsp_ingest.safe_files import check, inside, leaves
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def convert_run(
     ingesters = all_ingesters()
     found: list[tuple[Path, Ingester]] = []
     for path, wanted in files:
+        check(path)
         found += _inside(path, ingesters, wanted) if path.is_dir() else [(path, choose(path, ingesters, wanted))]
     return _linked(found, options, given, [], progress)
 
@@ -92,29 +94,34 @@ def _linked(
 def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
     ingesters = all_ingesters()
     found: list[tuple[Path, Ingester]] = []
-    unknown = 0
+    unknown = unsafe = 0
     for path in paths:
-        if path.is_dir():
-            inside = _inside(path, ingesters, wanted)
-            known = {file for file, _ in inside}
-            unknown += 0 if path in known else sum(1 for f in path.iterdir() if f.is_file() and f not in known)
-            found += inside
-        elif path.exists():
+        check(path)
+        if not path.is_dir():
             found.append((path, choose(path, ingesters, wanted)))
-        else:
-            raise XspError("there is no such file", path=path)
-    detail = "files of the directory are of no known format and were left out"
-    return found, [Finding("unknown_file", detail, unknown, Severity.INFO)]
+            continue
+        known = _inside(path, ingesters, wanted)
+        found += known
+        read = {file for file, _ in known}
+        files, others = inside(path)
+        unknown += 0 if path in read else sum(1 for file in files if file.is_file() and file not in read)
+        unsafe += others
+    left_out = "files of the directory are of no known format and were left out"
+    special = "links that lead out of the directory, and files that are pipes, sockets or devices, were left out"
+    return found, [
+        Finding("unknown_file", left_out, unknown, Severity.INFO),
+        Finding("unsafe_file", special, unsafe, Severity.WARNING),
+    ]
 
 
 def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) -> list[tuple[Path, Ingester]]:
     """The directory itself where it is one input; else the known files and such directories in it, by name."""
     if files := laid_out(directory, ingesters, wanted):
-        return files
+        return [(file, ingester) for file, ingester in files if not leaves(file, directory)]
     if owner := owner_of(directory, ingesters, wanted):
         return [(directory, owner)]
     known: list[tuple[Path, Ingester]] = []
-    for path in sorted(directory.iterdir()):
+    for path in inside(directory)[0]:
         if path.is_dir():
             known += [(path, whole)] if (whole := owner_of(path, ingesters, wanted)) else []
         elif path.is_file() and path.stat().st_size and _claimed(path, ingesters):
@@ -153,4 +160,4 @@ def _size(path: Path) -> int:
 
 
 def _files(path: Path) -> Sequence[Path]:
-    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return [file for file in inside(path)[0] if file.is_file()] if path.is_dir() else [path]

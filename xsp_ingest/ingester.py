@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from xsp_ingest.known_others import refusal
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -194,6 +195,4 @@ def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None)
     if claimants:
         names = ", ".join(i.name for i in claimants)
         raise XspError(f"several formats claim the file: {names}", path=path, advice="Choose one with --format")
-    raise XspError(
-        "no known profiler format", path=path, advice="`xsp formats` lists what can be read; --format forces one"
-    )
+    raise refusal(probe)

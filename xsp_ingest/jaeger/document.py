@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from pathlib import Path  # noqa: TC003 (a value's type at run time)
 from typing import Any
 
 import msgspec
 
+from xsp_ingest.content import whole
 from xsp_model import XspError
 
 __all__ = ["Document", "JaegerSpan", "JaegerTrace", "Log", "Process", "Reference", "Tag", "load", "tags_of"]
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _AGAIN = "Export or copy the trace again"
 _PLACE = re.compile(r"byte (\d+)")
@@ -88,7 +86,7 @@ def load(path: Path) -> Document:
 
     The whole file is read into memory: about ten bytes a byte of JSON.
     """
-    content = _content(path).removeprefix(_BOM)
+    content = whole(path).removeprefix(_BOM)
     try:
         return _decode(content)
     except msgspec.ValidationError as error:
@@ -106,16 +104,6 @@ def _decode(content: bytes) -> Document:
         if b'"data"' in content[:1024]:
             raise
         return Document([msgspec.json.decode(content, type=JaegerTrace)])
-
-
-def _content(path: Path) -> bytes:
-    data = path.read_bytes()
-    if not data.startswith(_GZIP_MAGIC):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _unreadable("truncated", path) from error
 
 
 def _unreadable(what: str, path: Path) -> XspError:

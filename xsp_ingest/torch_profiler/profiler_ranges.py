@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.raw import frame_of
 from xsp_ingest.torch_profiler.categories import PROFILER_RANGE
+from xsp_ingest.torch_profiler.scan_source import whole
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["range_metrics"]
 
 _TOOL = "CUPTI in Kineto"
-_GZIP = b"\x1f\x8b"
 _HEAD = re.compile(r'\{\s*"ph"\s*:\s*"X"\s*,\s*"cat"\s*:\s*"' + PROFILER_RANGE[0] + '"')
 _LAUNCH = r"^(cuda|cu|hip)(Module)?Launch(Cooperative)?Kernel"
 _UNNAMED = "__missing__"  # what Kineto writes where CUPTI gave no name
@@ -57,8 +56,7 @@ def range_metrics(events: pl.DataFrame, spans: pl.DataFrame, path: Path) -> tupl
 
 def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
     """Start, name and counters of each range; read from the text, as the scanners keep known arguments only."""
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8", errors="replace")
+    text = whole(path).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder()
     found = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
     if not found:  # written by another program, with its keys in another order

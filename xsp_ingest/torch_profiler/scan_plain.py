@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections import defaultdict
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ import polars as pl
 
 from xsp_ingest.torch_profiler import refusal
 from xsp_ingest.torch_profiler.events import ARGS, EVENT_COLUMNS, Document
+from xsp_ingest.torch_profiler.scan_source import whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,22 +35,12 @@ class _Fraction(str):
 
 def scan(path: Path) -> Document:
     """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
-    document = _parse(_content(path), path)
+    document = _parse(whole(path), path)
     if isinstance(document, list):
         return _columns(document, {})
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise refusal.no_events(path)
     return _columns(document.pop("traceEvents"), document)
-
-
-def _content(path: Path) -> bytes:
-    data = path.read_bytes()
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refusal.truncated(path) from error
 
 
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)

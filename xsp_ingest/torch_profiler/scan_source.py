@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+from xsp_ingest.content import MOST_WHOLE_BYTES
+from xsp_ingest.safe_files import bounded
 from xsp_ingest.torch_profiler import refusal
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Source", "content_bytes", "open_source"]
+__all__ = ["Source", "content_bytes", "open_source", "whole"]
 
 _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -42,13 +45,30 @@ def open_source(path: Path) -> Iterator[Source]:
             yield _Plain(file, size)
             return
         with ThreadPoolExecutor(1, "decompress") as pool:
-            yield _Gzip(_inflated(file, path), pool, size)
+            yield _Gzip(bounded(_inflated(file, path), path.stat().st_size, path), pool, size)
 
 
 def content_bytes(path: Path) -> int:
     """How long the content is, decompressed; an estimate where the file is gzip."""
     with path.open("rb") as file:
         return _measure(file)[0]
+
+
+def whole(path: Path) -> bytes:
+    """The whole content; XspError where the gzip stream is cut off or damaged, or the content too long for that."""
+    with path.open("rb") as file:
+        is_gzip = _measure(file)[1]
+        blocks = _inflated(file, path) if is_gzip else iter(lambda: file.read(_BLOCK_BYTES), b"")
+        content = bytearray()
+        for block in blocks:
+            content += block
+            if len(content) > MOST_WHOLE_BYTES:
+                raise XspError(
+                    f"a trace longer than {MOST_WHOLE_BYTES >> 20} MiB that only the slow reader could read",
+                    path=path,
+                    advice="It is hardly what torch.profiler writes; export it again",
+                )
+    return bytes(content)
 
 
 def _measure(file: BinaryIO) -> tuple[int, bool]:

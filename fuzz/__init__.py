@@ -1,0 +1,1 @@
+"""Feeds every reader damaged and hostile variants of the fixtures; see README.md."""

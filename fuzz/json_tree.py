@@ -1,0 +1,92 @@
+"""Damage to what JSON says: hostile values, missing and repeated members, nodes that changed places."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fuzz import hostile
+
+if TYPE_CHECKING:
+    from random import Random
+
+__all__ = ["damaged", "damaged_lines"]
+
+_MOST_COPIED = 100_000
+_Node = dict[str, Any] | list[Any]
+
+
+def damaged(content: bytes, random: Random) -> bytes | None:
+    """JSON with up to twelve values changed; None where the content is no JSON."""
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    for _ in range(random.choice([1, 1, 2, 4, 12])):
+        _change(tree, random)
+    return hostile.deepened(json.dumps(tree)).encode()
+
+
+def damaged_lines(content: bytes, random: Random) -> bytes | None:
+    """JSON lines, a few of which are damaged, gone, repeated or elsewhere; None where the first is no JSON object."""
+    lines = content.splitlines()
+    if len(lines) < 2 or damaged(lines[0], random) is None:
+        return None
+    for _ in range(random.choice([1, 2, 5])):
+        place = random.randrange(len(lines))
+        action = random.randrange(5)
+        if action == 0:
+            lines.insert(random.randrange(len(lines)), lines[place])
+        elif action == 1 and len(lines) > 1:
+            del lines[place]
+        else:
+            lines[place] = damaged(lines[place], random) or lines[place]
+    return random.choice([b"\n", b"\r\n"]).join(lines) + random.choice([b"\n", b""])
+
+
+def _inner(tree: object, random: Random) -> _Node | None:
+    """An object or list somewhere in the tree, deep ones as likely as not."""
+    node = tree
+    found = None
+    while isinstance(node, dict | list) and node:
+        found = node
+        if random.random() < 0.2:
+            break
+        node = node[random.choice(list(node))] if isinstance(node, dict) else random.choice(node)
+    return found
+
+
+def _change(tree: object, random: Random) -> None:
+    node = _inner(tree, random)
+    if node is None:
+        return
+    action = random.randrange(8)
+    place: Any = random.choice(list(node)) if isinstance(node, dict) else random.randrange(len(node))
+    if action == 0:
+        del node[place]
+    elif action == 1:
+        _repeat(node, place, random)
+    elif action == 2:
+        other = json.dumps(_inner(tree, random))
+        node[place] = json.loads(other) if len(other) < _MOST_COPIED else None
+    elif action == 3:
+        node[place] = _of_another_type(node[place])
+    elif action == 4 and isinstance(node, list):
+        random.shuffle(node)
+    else:
+        node[place] = hostile.json_value(random)
+
+
+def _repeat(node: _Node, place: Any, random: Random) -> None:  # noqa: ANN401 (a key or a number)
+    if isinstance(node, dict):
+        node[hostile.text(random)] = node.pop(place)
+    else:
+        node[place:place] = [node[place]] * random.choice([1, 2, 40])
+
+
+def _of_another_type(value: object) -> object:
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdigit() else [value]
+    if isinstance(value, int | float):
+        return str(value)
+    return list(value.values()) if isinstance(value, dict) else {"": value}

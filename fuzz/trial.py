@@ -1,0 +1,79 @@
+"""One trial: a damaged fixture, and whether reading it ends in a sound trace or in an error of one sentence."""
+
+from __future__ import annotations
+
+import shutil
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from fuzz.mutate import mutated
+from fuzz.seeds import seeds
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import XspError, integrity
+
+__all__ = ["Failure", "Outcome", "prepare", "tried"]
+
+_FORCED_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong: in short, the same for failures with the same cause, and in full."""
+
+    cause: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a trial ended: in a trace, in a refusal, or badly."""
+
+    kind: str  # trace, refused, failed
+    failure: Failure | None = None
+
+
+def prepare(format_name: str, number: int, folder: Path) -> tuple[list[Path], str | None]:
+    """Writes the files of the trial into the empty folder: what to convert, and the format that is forced, if any.
+
+    The same format, number and fixtures give the same bytes.
+    """
+    random = Random(f"{format_name}/{number}")
+    seed = random.choice(seeds(format_name))
+    chosen = random.choice(seed.files)
+    for name in seed.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(seed.folder / name, folder / name)
+    (folder / chosen).write_bytes(mutated((folder / chosen).read_bytes(), random))
+    forced = format_name if random.random() < _FORCED_SHARE else None
+    return sorted(folder.iterdir()), forced
+
+
+def tried(paths: list[Path], wanted: str | None) -> Outcome:
+    """How reading these files ends."""
+    try:
+        trace = convert(paths, Options(), wanted=wanted)
+    except XspError as refusal:
+        return _of_refusal(str(refusal))
+    except Exception as error:  # noqa: BLE001 (any other exception is what we look for)
+        return Outcome("failed", Failure(_cause(error), traceback.format_exc()))
+    if broken := list(integrity.broken_rules(trace)):
+        return Outcome("failed", Failure(f"unsound trace: {broken[0]}", "\n".join(broken)))
+    return Outcome("trace")
+
+
+def _of_refusal(message: str) -> Outcome:
+    if "\n" in message or "\r" in message:
+        return Outcome("failed", Failure("an error of several lines", message))
+    if len(message) > 4000:
+        return Outcome("failed", Failure("an error without end", message[:4000]))
+    return Outcome("refused")
+
+
+def _cause(error: Exception) -> str:
+    """The exception's type and our innermost function on its way."""
+    ours = [f for f in traceback.extract_tb(error.__traceback__) if "/xsp_" in f.filename]
+    where = f"{Path(ours[-1].filename).parent.name}/{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else "?"
+    return f"{type(error).__name__} in {where}"

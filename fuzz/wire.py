@@ -1,0 +1,114 @@
+"""Damage to a protobuf message of any kind, field by field, by its wire format alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fuzz import hostile
+
+if TYPE_CHECKING:
+    from random import Random
+
+__all__ = ["damaged"]
+
+_Field = tuple[int, int, int | bytes]  # number, wire type, value
+_WIDTHS = {1: 8, 5: 4}
+_MASK = 2**64 - 1
+
+
+def damaged(content: bytes, random: Random) -> bytes | None:
+    """The message with a few fields changed somewhere inside; None where it is no message."""
+    fields = _fields(content)
+    if not fields:
+        return None
+    for _ in range(random.choice([1, 2, 6])):
+        fields = _fields(content)
+        if not fields:
+            break
+        content = _changed(fields, random)
+    return content
+
+
+def _changed(fields: list[_Field], random: Random) -> bytes:
+    place = random.randrange(len(fields))
+    number, wire, value = fields[place]
+    inside = _fields(value) if isinstance(value, bytes) and value else None
+    if inside and random.random() < 0.85:
+        fields[place] = (number, wire, _changed(inside, random))
+        return b"".join(map(_written, fields))
+    action = random.randrange(6)
+    if action == 0:
+        del fields[place]
+    elif action == 1:
+        fields[place:place] = [fields[place]] * random.choice([1, 20])
+    elif action == 2:
+        fields[place] = (random.randint(1, 20), wire, value)
+    elif action == 3:
+        random.shuffle(fields)
+    elif isinstance(value, bytes):
+        fields[place] = (number, wire, _bytes(value, random))
+    else:
+        fields[place] = (number, wire, random.choice(hostile.NUMBERS) & _MASK)
+    return b"".join(map(_written, fields))
+
+
+def _bytes(value: bytes, random: Random) -> bytes:
+    texts = hostile.text(random).encode(errors="surrogatepass")
+    choices: list[bytes] = [b"", texts, b"\xff" * 9, value[: len(value) // 2], value * 2]
+    return random.choice(choices)
+
+
+def _fields(content: bytes) -> list[_Field] | None:
+    """The message's fields; None where the bytes are none."""
+    found: list[_Field] = []
+    at = 0
+    while at < len(content):
+        tag, at = _varint(content, at)
+        number, wire = tag >> 3, tag & 7
+        value: int | bytes
+        if at < 0 or not 0 < number < 1 << 29:
+            return None
+        if wire == 0:
+            value, at = _varint(content, at)
+        elif width := _WIDTHS.get(wire):
+            value, at = int.from_bytes(content[at : at + width], "little"), at + width
+        elif wire == 2:
+            length, at = _varint(content, at)
+            value, at = content[at : at + length], at + length if at >= 0 else at
+        else:
+            return None
+        if not 0 <= at <= len(content):
+            return None
+        found.append((number, wire, value))
+    return found
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """The number, and the place behind it; a negative place where it does not end."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(content):
+            break
+        value |= (content[at] & 127) << shift
+        at += 1
+        if content[at - 1] < 128:
+            return value & _MASK, at
+    return 0, -1
+
+
+def _written(field: _Field) -> bytes:
+    number, wire, value = field
+    head = _as_varint(number << 3 | wire)
+    if isinstance(value, bytes):
+        return head + _as_varint(len(value)) + value
+    if width := _WIDTHS.get(wire):
+        return head + int(value & (2 ** (8 * width) - 1)).to_bytes(width, "little")
+    return head + _as_varint(value)
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])

@@ -1,0 +1,235 @@
+"""Names files that no ingester claims: other tools' formats, archives, and what failed downloads leave."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsp_ingest.ingester import Probe
+
+__all__ = ["refusal"]
+
+_LIST = "`xsp formats` lists what can be read"
+_UNPACK = "Unpack it and give the files, or their folder, to xsp"
+_COPY = "Download or copy it again"
+_BOMS = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n"
+_SQLITE_HEADER = 100
+_TAR_PLACE = 257
+_TRACE_PACKETS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """A kind of file: how it is known, what to call it and what to do with it."""
+
+    is_one: Callable[[Probe], object]
+    what: str
+    advice: str = _LIST
+
+
+def refusal(probe: Probe) -> XspError:
+    """What to say of a file that no ingester claims: what it is as far as its beginning tells, and what to do."""
+    for other in _OTHERS:
+        if other.is_one(probe):
+            return XspError(other.what, path=probe.path, advice=other.advice)
+    return XspError(
+        "no known profiler format", path=probe.path, advice="`xsp formats` lists what can be read; --format forces one"
+    )
+
+
+def _starts(*magics: bytes) -> Callable[[Probe], object]:
+    return lambda probe: probe.text.startswith(magics)
+
+
+def _says(pattern: bytes) -> Callable[[Probe], object]:
+    """The pattern at the beginning of the text, behind a byte order mark and blanks."""
+    compiled = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*+(?:" + pattern + rb")", re.DOTALL | re.IGNORECASE)
+    return lambda probe: compiled.match(probe.text)
+
+
+def _holds(opening: bytes, pattern: bytes) -> Callable[[Probe], object]:
+    """Text that opens so and holds the pattern somewhere in what is looked at."""
+    opens, compiled = _says(opening), re.compile(pattern)
+    return lambda probe: opens(probe) and compiled.search(probe.text)
+
+
+def _is_blank(probe: Probe) -> bool:
+    return not probe.text.removeprefix(_BOMS).strip(_BLANK)
+
+
+def _has_zeroed_header(probe: Probe) -> bool:
+    head = probe.head[:_SQLITE_HEADER]
+    return not head.strip(b"\0") and bool(probe.head.strip(b"\0"))
+
+
+def _is_tar(probe: Probe) -> bool:
+    return probe.text[_TAR_PLACE : _TAR_PLACE + 5] == b"ustar"
+
+
+def _is_utf16(probe: Probe) -> bool:
+    text = probe.text
+    return text.startswith((b"\xff\xfe", b"\xfe\xff")) or bool(re.match(rb"(?:\0[\[{\s]){2}|(?:[\[{\s]\0){2}", text))
+
+
+def _is_perfetto(probe: Probe) -> bool:
+    """A protobuf message of packets (field 1), one of the first of which names its sequence (field 10)."""
+    text, at = probe.text, 0
+    for _ in range(_TRACE_PACKETS):
+        if text[at : at + 1] != b"\x0a":
+            return False
+        length, at = _varint(text, at + 1)
+        if 10 in _fields(text[at : at + length]):  # noqa: PLR2004 (trusted_packet_sequence_id)
+            return True
+        at += length
+    return False
+
+
+def _fields(message: bytes) -> set[int]:
+    """The numbers of the message's fields, as far as it can be followed."""
+    found: set[int] = set()
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        value, behind = _varint(message, at)
+        moves = {0: behind, 1: at + 8, 2: behind + value, 5: at + 4}
+        if tag & 7 not in moves:
+            break
+        found.add(tag >> 3)
+        at = moves[tag & 7]
+    return found
+
+
+def _varint(text: bytes, at: int) -> tuple[int, int]:
+    """The number that starts there, as far as it goes, and the place behind it."""
+    value = 0
+    for n, byte in enumerate(text[at : at + 10]):
+        value |= (byte & 127) << 7 * n
+        if not byte & 128:
+            return value, at + n + 1
+    return value, len(text)
+
+
+def _is_table(probe: Probe) -> bool:
+    """Lines of text with the same few separators in each."""
+    lines = probe.text.split(b"\n")[:3]
+    if len(lines) < 2 or b"\0" in probe.text:  # noqa: PLR2004 (a header and a row)
+        return False
+    return any(lines[0].count(mark) == lines[1].count(mark) > 0 for mark in (b",", b";", b"\t"))
+
+
+_OTHERS = (
+    _Other(
+        lambda probe: probe.is_gzip and not probe.text,
+        "a gzip file with nothing in it",
+        "Write or copy it again",
+    ),
+    _Other(_is_blank, "the file holds nothing but blank space", "Capture or copy it again"),
+    _Other(
+        _says(rb"version https://git-lfs\.github\.com/spec/"),
+        "a Git LFS pointer, which stands for the file but is not the file",
+        "Fetch the file itself with `git lfs pull`",
+    ),
+    _Other(
+        _says(rb"<!doctype html|<html|<head|(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html)"),
+        "a web page that was saved in place of the file, such as an error or a login page",
+        "Download the file itself, the raw one where a site offers it",
+    ),
+    _Other(_says(rb"(?:<\?xml[^>]*>\s*)?<Error>"), "the error message of a file store in place of the file", _COPY),
+    _Other(_says(rb"<\?xml|<[a-z]"), "an XML document of no known profiler format"),
+    _Other(
+        _has_zeroed_header,
+        "the file's header is zeroed, as an interrupted `nsys export` leaves it",
+        "Export the .nsys-rep file again with `nsys export --type sqlite`",
+    ),
+    _Other(
+        lambda probe: not probe.head.strip(b"\0"),
+        "the file holds zeros only, as an interrupted export or copy leaves it",
+        "Export or copy it again",
+    ),
+    _Other(
+        lambda probe: probe.path.suffix == ".qdstrm",
+        "a raw capture of Nsight Systems, not yet made into a report",
+        "Run `QdstrmImporter -i FILE.qdstrm`, which comes with Nsight Systems, and give the .nsys-rep file to xsp",
+    ),
+    _Other(
+        _is_perfetto,
+        "a Perfetto trace in protobuf, which xsp does not read",
+        "Where PyTorch, TensorFlow or JAX made it, give their own trace file; else convert it with Perfetto's "
+        "`traceconv json`",
+    ),
+    _Other(
+        _holds(rb"\{", rb"speedscope\.app/file-format-schema"),
+        "a speedscope profile: sampled stacks, in which no kernel or launch can be told apart",
+        "Give the trace that it was made from",
+    ),
+    _Other(
+        _holds(rb"\{", rb'"(?:preprocessedProfileVersion|geckoProfile\w*|importedFrom)"\s*:'),
+        "a Firefox Profiler file: sampled stacks, in which no kernel or launch can be told apart",
+        "Give the trace that it was made from",
+    ),
+    _Other(
+        _says(rb'\{\s*"resourceSpans"\s*:'),
+        "OpenTelemetry spans (OTLP JSON), which xsp does not read",
+        "Export them as Jaeger JSON",
+    ),
+    _Other(_says(rb'\[\s*\{\s*"traceId"\s*:'), "Zipkin spans, which xsp does not read", "Export them as Jaeger JSON"),
+    _Other(
+        _holds(rb"[{\[]", rb'"(?:ph|traceEvents|displayTimeUnit)"\s*:'),
+        "Chrome trace JSON of a tool that xsp does not know",
+        "Where torch.profiler wrote it, force the format with --format torch_profiler",
+    ),
+    _Other(
+        _holds(rb"PK\x03\x04", rb"/data\.pkl|\.data/pkl"),
+        "a PyTorch checkpoint or model (a zip with pickles), which holds no trace and is never opened",
+        "Profile a run of the model with torch.profiler and give the trace it exports",
+    ),
+    _Other(_starts(b"PK\x03\x04", b"PK\x05\x06"), "a zip archive", _UNPACK),
+    _Other(_is_tar, "a tar archive", _UNPACK),
+    _Other(_starts(b"7z\xbc\xaf\x27\x1c"), "a 7z archive", _UNPACK),
+    _Other(_starts(b"Rar!\x1a\x07"), "a RAR archive", _UNPACK),
+    _Other(_starts(b"\x28\xb5\x2f\xfd"), "a file compressed with zstd", "Decompress it with `zstd -d FILE`"),
+    _Other(_starts(b"\xfd7zXZ\0"), "a file compressed with xz", "Decompress it with `xz -dk FILE`"),
+    _Other(_starts(b"BZh"), "a file compressed with bzip2", "Decompress it with `bzip2 -dk FILE`"),
+    _Other(_starts(b"\x04\x22\x4d\x18"), "a file compressed with lz4", "Decompress it with `lz4 -d FILE`"),
+    _Other(
+        lambda probe: probe.is_gzip and probe.text.startswith(b"\x1f\x8b"),
+        "a gzip file within a gzip file",
+        "Decompress it once with `gzip -dk FILE`",
+    ),
+    _Other(
+        lambda probe: re.match(rb"\x80[\x02-\x05]", probe.text),
+        "a Python pickle, which xsp never opens: opening one runs whatever code it holds",
+        "Write the data as JSON in the program that made it",
+    ),
+    _Other(
+        lambda probe: b"brain.Event:" in probe.text[:64],
+        "a TensorBoard event file, which holds summaries but no trace",
+        "Give the folder plugins/profile beside it, or the .xplane.pb files in there",
+    ),
+    _Other(_starts(b"\x7fELF"), "a program or shared library (ELF), not a trace"),
+    _Other(_starts(b"MZ"), "a Windows program or library, not a trace"),
+    _Other(_starts(b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "a picture, not a trace", "Give the file it was drawn from"),
+    _Other(_starts(b"%PDF"), "a PDF document, not a trace", "Give the profiler's own file"),
+    _Other(_starts(b"PERFILE2"), "a Linux perf recording, which knows nothing of GPUs"),
+    _Other(
+        _starts(b"PAR1"),
+        "a Parquet file that holds no known profiler's records",
+        "Where it is part of a folder (an nsys parquetdir, an .xsp bundle), give the folder",
+    ),
+    _Other(
+        _starts(b"SQLite format 3\0"),
+        "a SQLite database that no known profiler wrote",
+        "nsys_sqlite and nvprof are what can be read; --format forces one of them",
+    ),
+    _Other(_is_utf16, "text in UTF-16 of no known profiler format", "Save it as UTF-8, as the profiler wrote it"),
+    _Other(_says(rb"[{\[]"), "JSON, but of no known profiler format", f"{_LIST}; --format forces one"),
+    _Other(_is_table, "a table (CSV) of no known profiler format", f"{_LIST}; --format forces one"),
+)
+"""In order: the first that fits is said."""

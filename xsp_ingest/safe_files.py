@@ -1,0 +1,101 @@
+"""What no reader has to look at: special files, links that leave a folder, databases in use, decompression bombs."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["MOST_CONTENT_BYTES", "MOST_RATIO", "bounded", "check", "inside", "leaves"]
+
+MOST_CONTENT_BYTES = 1 << 36
+"""No compressed file's content may be longer: 64 GiB."""
+
+MOST_RATIO = 400
+"""Nor, once it is longer than 1 GiB, so many times longer than the file; traces compress 10 to 60 times."""
+
+_RATIO_FROM_BYTES = 1 << 30
+_SQLITE = b"SQLite format 3\0"
+_SPECIAL = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def check(path: Path) -> None:
+    """XspError where the path, links followed, is no ordinary file that is at rest.
+
+    A link that the user names is followed: it is his. A folder's own links are another matter, see `inside`.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        what = "a link that leads nowhere" if path.is_symlink() else "there is no such file"
+        raise XspError(what, path=path) from error
+    except OSError as error:
+        raise XspError(f"the file cannot be read ({error.strerror})", path=path) from error
+    for is_one, word in _SPECIAL:
+        if is_one(mode):
+            raise XspError(f"{word}, not a file", path=path, advice="Write its content into a file and give that")
+    if stat.S_ISREG(mode):
+        _check_at_rest(path)
+
+
+def _check_at_rest(path: Path) -> None:
+    """XspError where another program is writing the SQLite database, or was stopped while it did."""
+    beside = [path.with_name(path.name + suffix) for suffix in ("-journal", "-wal")]
+    busy = next((file for file in beside if file.is_file() and file.stat().st_size), None)
+    if busy is None:
+        return
+    with path.open("rb") as file:
+        if file.read(len(_SQLITE)) != _SQLITE:
+            return
+    raise XspError(
+        f"the SQLite database is being written, or its writer was interrupted ({busy.name} lies beside it)",
+        path=path,
+        advice="Wait for the program that writes it to end, or export again",
+    )
+
+
+def inside(folder: Path) -> tuple[list[Path], int]:
+    """The ordinary files and folders in the folder by name, and how many others it has.
+
+    Others are special files, and links that lead out of the folder or nowhere: a folder that somebody else packed
+    must not choose which of the user's files are read.
+    """
+    everything = sorted(folder.iterdir())
+    found = [path for path in everything if not leaves(path, folder)]
+    return found, len(everything) - len(found)
+
+
+def leaves(path: Path, folder: Path) -> bool:
+    """Whether what lies in the folder leads out of it or nowhere, or is no ordinary file or folder."""
+    try:
+        mode = path.stat().st_mode
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            return True
+    except (OSError, RuntimeError):  # links in a circle
+        return True
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def bounded(blocks: Iterator[bytes], packed_bytes: int, path: Path) -> Iterator[bytes]:
+    """The blocks of a decompressed file of `packed_bytes`; XspError once they are more than any trace has."""
+    total = 0
+    for block in blocks:
+        total += len(block)
+        if total > MOST_CONTENT_BYTES or total > max(_RATIO_FROM_BYTES, MOST_RATIO * packed_bytes):
+            raise XspError(
+                f"the file decompresses to more than {(total - 1) >> 30} GiB, {total // max(packed_bytes, 1)} times "
+                "its size, which no trace does",
+                path=path,
+                advice="Decompress it yourself where you trust it",
+            )
+        yield block
