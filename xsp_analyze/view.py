@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze import coverage, layer_time, model_time
 from xsp_analyze.activities import device_activities, with_shapes
 from xsp_analyze.counters import ideal_intensity
+from xsp_analyze.formulas import known_sum
 from xsp_analyze.kernel_means import aligned, executions
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.roles import Roles, roles_of
@@ -139,9 +140,26 @@ class View:
         """One row a layer (and step, where each is answered), in order: latency_ns, call_count, memory, labels."""
         measures = ("latency_ns", "call_count", "allocated_bytes")
         return (
-            self.combine(self.layer_steps, LAYER_KEY, measures)
-            .join(layer_time.layer_labels(self.layer_calls), on=LAYER_KEY, how="left", nulls_equal=True)
+            self._with_deeper_memory(self.combine(self.layer_steps, LAYER_KEY, measures))
+            .join(layer_time.layer_labels(self._described_calls), on=LAYER_KEY, how="left", nulls_equal=True)
             .sort(*self.by, *LAYER_KEY, nulls_last=True)
+        )
+
+    @cached_property
+    def _described_calls(self) -> pl.DataFrame:
+        """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
+        return layer_time.layer_calls(self.trace) if self.roles.leveled else self.layer_calls
+
+    def _with_deeper_memory(self, layers: pl.DataFrame) -> pl.DataFrame:
+        """The layers with memory from the kernels run of a profile where the layers run did not record it."""
+        if not self.roles.leveled or layers["allocated_bytes"].is_not_null().any():
+            return layers
+        calls = Roles.of(self._described_calls, self.roles.kernels)
+        keys = ["run_id", "step", *LAYER_KEY]
+        per_step = calls.group_by(keys, maintain_order=True).agg(known_sum(pl.col("allocated_bytes")))
+        memory = self.combine(per_step, LAYER_KEY, ("allocated_bytes",))
+        return layers.drop("allocated_bytes").join(
+            memory, on=[*self.by, *LAYER_KEY], how="left", nulls_equal=True, maintain_order="left"
         )
 
     @cached_property

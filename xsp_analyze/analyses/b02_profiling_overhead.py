@@ -72,7 +72,9 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
 
 
 def _model_latency(view: View, runs: Sequence[int]) -> float | None:
-    steps = Roles.of(view.all_steps, runs)
+    """Timed around the model's call where the runs say so, as the run without a profiler is, else by spans of steps."""
+    timed = Roles.of(view.trace.frame("step_times"), runs)
+    steps = timed if timed.height else Roles.of(view.all_steps, runs)
     found = steps.select(trimmed_mean(pl.col("duration_ns"))).item()
     return None if found is None else float(found)
 
