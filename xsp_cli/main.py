@@ -29,8 +29,8 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 _HELP = (
     "Says where a model's time went, from the files of profilers you already have.\n\n"
-    "xsp reads PyTorch profiler traces and Nsight Systems exports, joins them into one tree (model, layer, operator,"
-    " library call, runtime call, kernel), and answers questions about it.\n\n"
+    "xsp reads files of PyTorch, Nsight Systems, TensorFlow, JAX and many other profilers (`xsp formats`), joins them"
+    " into one tree (model, layer, operator, library call, runtime call, kernel), and answers questions about it.\n\n"
     "Start with: xsp report trace.json.gz -o report.html"
 )
 
