@@ -178,6 +178,15 @@ def test_a_table_that_would_burst_is_refused(tmp_path: Path) -> None:
         convert([folder], Options())
 
 
+def test_nested_columns_are_unknown(tmp_path: Path) -> None:
+    folder = _export(_rich().write(tmp_path / "made.sqlite"), "arrowdir", tmp_path / "export")
+    odd = pa.table({"start": [[1], [2]], "end": [{"a": 1}, None], "nameId": [1.5, float("nan")]})
+    with (folder / "CUDNN_EVENTS.arrow").open("wb") as file:
+        _stream(file, "CUDNN_EVENTS", odd)
+    found = dict(convert([folder], Options()).frame("ledger").select("kind", "count").iter_rows())
+    assert found["missing_time"] == 2
+
+
 def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:
     folder = _export(_rich().write(tmp_path / "made.sqlite"), "parquetdir", tmp_path / "export")
     outside = shutil.move(folder / "CUDNN_EVENTS.parquet", tmp_path / "outside.parquet")

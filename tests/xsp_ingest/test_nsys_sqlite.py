@@ -306,3 +306,31 @@ def test_text_is_no_database(tmp_path: Path) -> None:
     assert not NSYS_SQLITE.sniff(Probe(path))
     with pytest.raises(XspError, match="no SQLite database"):
         NSYS_SQLITE.read(path, Options())
+
+
+def test_a_schema_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
+    path = NsightFile().write(tmp_path / "made.sqlite")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'CREATE TABLE "StringIds"', b'CREATE TABLE "String\x92\x93s"'))
+    with pytest.raises(XspError, match="damaged"):
+        NSYS_SQLITE.read(path, Options())
+
+
+def test_views_and_virtual_tables_are_never_asked(tmp_path: Path) -> None:
+    path = NsightFile().write(tmp_path / "made.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE VIEW CUPTI_ACTIVITY_KIND_RUNTIME AS SELECT 1 AS start, 2 AS end, 3 AS globalTid")
+        connection.execute("CREATE VIRTUAL TABLE CUDNN_EVENTS USING fts4(start, end)")
+        connection.execute("INSERT INTO CUDNN_EVENTS VALUES (1, 2)")
+        connection.commit()
+    assert NSYS_SQLITE.read(path, Options()).tables["spans"].is_empty()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_database_that_is_being_written_is_explained(tmp_path: Path, suffix: str) -> None:
+    path = NsightFile().write(tmp_path / "made.sqlite")
+    (tmp_path / f"made.sqlite{suffix}").write_bytes(b"pages that are not in the database yet")
+    with pytest.raises(XspError, match="is being written, or its writer was interrupted"):
+        NSYS_SQLITE.read(path, Options())
+    (tmp_path / f"made.sqlite{suffix}").write_bytes(b"")
+    NSYS_SQLITE.read(path, Options())

@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
-import pyarrow as pa
 
 from xsp_ingest.nsys_sqlite.tables import Among, Strings, decoded, interned, with_sane_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
 
 __all__ = ["Frames", "Stored"]
 
@@ -28,7 +29,7 @@ class Stored(Protocol):
         """Its columns."""
 
     def load(self, columns: Sequence[str]) -> pa.Table:
-        """These columns, in order of row; XspError where they cannot be read."""
+        """These columns, in order of row: numbers, bytes or nulls, sound; XspError where they cannot be read."""
 
 
 @dataclass
@@ -102,12 +103,13 @@ class Frames:
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
-    """As polars; texts as bytes, as nobody has checked that they are UTF-8."""
-    for place, kind in enumerate(table.schema.types):
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            raw = pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
-            table = table.set_column(place, table.schema.names[place], table.column(place).cast(raw))
-    return pl.DataFrame(table)
+    """As polars, column by column under names of our own, as names and metadata are the file's."""
+    return pl.DataFrame([_series(name, table.column(place)) for place, name in enumerate(table.column_names)])
+
+
+def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
+    found = pl.from_arrow(column)
+    return found.rename(name) if isinstance(found, pl.Series) else pl.Series(name, [None] * len(column))
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:

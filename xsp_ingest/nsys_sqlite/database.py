@@ -73,7 +73,7 @@ def table_names(path: Path) -> frozenset[str]:
 def _damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: of SQLite's own message, which repeats the file
         raise XspError(f"the SQLite database is damaged ({error})", path=path, advice=_DAMAGED) from error
 
 
