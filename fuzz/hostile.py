@@ -10,7 +10,22 @@ if TYPE_CHECKING:
 __all__ = ["NUMBERS", "deepened", "json_value", "number_text", "text"]
 
 NUMBERS = (0, 1, -1, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**61, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 10**30)
-_NUMBER_TEXTS = ("nan", "NaN", "inf", "-inf", "1e308", "1e-320", "1e999", "-0.0", "0x10", "1,5", "1.234.567", "", "-")
+_NUMBER_TEXTS = (
+    "nan",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e308",
+    "1e-320",
+    "1e999",
+    "-0.0",
+    "0x10",
+    "1,5",
+    "1.234.567",
+    "",
+    "-",
+    "9" * 5000,
+)
 _TEXTS = (
     "",
     " ",
@@ -29,6 +44,7 @@ _TEXTS = (
     "[" * 3_000,
 )
 _DEEP = {"deep 70": 70, "deep 900": 900, "deep 200000": 200_000}
+_DIGITS = {"digits 5000": "9" * 5000, "exponent": "1e999999", "fraction": "0." + "3" * 5000}
 
 
 def number_text(random: Random) -> str:
@@ -50,11 +66,13 @@ def json_value(random: Random) -> object:
         return random.choice([float("nan"), float("inf"), float("-inf"), 1e308, -1e-320, 0.5])
     if kind == 3:
         return text(random)
-    return random.choice([None, True, False, [], {}, [[]], [None], {"": None}, *_DEEP])
+    return random.choice([None, True, False, [], {}, [[]], [None], {"": None}, *_DEEP, *_DIGITS])
 
 
 def deepened(json_text: str) -> str:
-    """The JSON text with lists too deep for json.dumps to write."""
+    """The JSON text with lists too deep, and numbers too long, for json.dumps to write."""
     for mark, depth in _DEEP.items():
         json_text = json_text.replace(f'"{mark}"', "[" * depth + "]" * depth)
+    for mark, digits in _DIGITS.items():
+        json_text = json_text.replace(f'"{mark}"', digits)
     return json_text

@@ -46,8 +46,8 @@ def devices(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     flop_per_s = attribute("multiprocessor_count") * lanes * 2 * clock
     at = pl.format(
         "derived at {} MHz: {} multiprocessors x {} FP32 lanes x 2; bandwidth from memory clock and bus width",
-        (clock / 1e6).round().cast(pl.Int64),
-        attribute("multiprocessor_count").cast(pl.Int64),
+        (clock / 1e6).round().cast(pl.Int64, strict=False),
+        attribute("multiprocessor_count").cast(pl.Int64, strict=False),
         lanes,
     )
     table = first.select(

@@ -14,6 +14,7 @@ _NUMBER = re.compile(r"\d+")
 _LISTS = re.compile(r"[\[\]\d\s,-]+\Z")
 _BETWEEN = re.compile(r"(?<=[\d\]])\s*[\s,]\s*(?=[\d\[-])")
 _AXES = 3
+_MOST_DIGITS = 18  # of a number that surely fits into 64 bits
 
 
 def whole(value: Any) -> int | None:  # noqa: ANN401 (a tag's value)
@@ -29,7 +30,7 @@ def decimal(value: Any) -> float | None:  # noqa: ANN401
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
@@ -41,7 +42,8 @@ def text(value: Any) -> str | None:  # noqa: ANN401
 
 def sizes(value: Any) -> tuple[int, int, int] | None:  # noqa: ANN401
     """Three sizes, as `[729 1 1]`, `[729,1,1]` or a list."""
-    found = [int(n) for n in _NUMBER.findall(str(value))] if isinstance(value, str | list) else []
+    digits = _NUMBER.findall(str(value)) if isinstance(value, str | list) else []
+    found = [int(n) for n in digits if len(n) <= _MOST_DIGITS]
     return (found[0], found[1], found[2]) if len(found) == _AXES else None
 
 

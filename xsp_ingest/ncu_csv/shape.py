@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["shape"]
 
+_LONGEST_NS = 24 * 3600 * 10**9  # no kernel runs for a day
 _NO_TIME = (
     "kernels have no time stamps: each was put after the one before it. Their durations are of kernels replayed alone,"
     " never latencies"
@@ -55,7 +57,11 @@ def _ordered(collected: Collected) -> pl.DataFrame:
     """The facts about kernels as numbers, in the order of launch: by table, then ID, then as they stand."""
     facts = pl.DataFrame(collected.kernels, schema=dict.fromkeys(collected.kernels, pl.String))
     sizes = [
-        pl.col(what).str.extract_all(r"\d+").list.get(n, null_on_oob=True).cast(pl.Int64).alias(f"{what}_{axis}")
+        pl.col(what)
+        .str.extract_all(r"\d+")
+        .list.get(n, null_on_oob=True)
+        .cast(pl.Int64, strict=False)
+        .alias(f"{what}_{axis}")
         for what in ("grid", "block")
         for n, axis in enumerate("xyz")
     ]
@@ -78,7 +84,7 @@ def _ordered(collected: Collected) -> pl.DataFrame:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.strip().isdecimal() else None
+    return int(text) if text and re.fullmatch(r"\s*\d{1,18}\s*", text) else None
 
 
 def _is_launch(counter: str) -> bool:
@@ -93,9 +99,12 @@ def _counted(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
 
 def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
     time = "gpu__time_duration.sum"
-    duration = kernels[time].round().cast(pl.Int64) if time in kernels.columns else pl.Series([None] * kernels.height)
+    measured_ns = pl.col(time) if time in kernels.columns else pl.lit(None, pl.Float64)
+    possible = measured_ns.is_between(0, _LONGEST_NS)
     spans = kernels.with_columns(
-        duration.cast(pl.Int64).alias("duration_ns"), pl.lit("kernel").alias("level"), pl.lit("kernel").alias("kind")
+        pl.when(possible).then(measured_ns.round()).cast(pl.Int64).alias("duration_ns"),
+        pl.lit("kernel").alias("level"),
+        pl.lit("kernel").alias("kind"),
     )
     start = pl.col("duration_ns").fill_null(0).cum_sum().shift(1, fill_value=0)
     return frame_of("spans", spans.with_columns(start.alias("start_ns")))
@@ -107,10 +116,10 @@ def _launch_columns(kernels: pl.DataFrame) -> list[pl.Expr]:
     for column, counter in LAUNCH.items():
         known = [pl.col(name) for name in (column, counter) if name in kernels.columns]
         if known:
-            out.append(pl.coalesce(e.cast(pl.Int64) for e in known).alias(column))
+            out.append(pl.coalesce(e.cast(pl.Int64, strict=False) for e in known).alias(column))
     held = [pl.col(LAUNCH[c]) for c in ("static_shared_bytes", "dynamic_shared_bytes") if LAUNCH[c] in kernels.columns]
     if len(held) == 2:  # noqa: PLR2004 (both)
-        out.append((held[0] + held[1]).cast(pl.Int64).alias("shared_bytes"))
+        out.append((held[0] + held[1]).cast(pl.Int64, strict=False).alias("shared_bytes"))
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,13 +18,14 @@ __all__ = ["Kernel", "Rows", "collect", "is_header", "value_of"]
 
 _LOG = re.compile(r"==(\d+)== ")
 _DEVICE = re.compile(r"(.*) \((\d+)\)\Z")
-_VALUE = re.compile(r"([+-]?\d[\d.]*(?:[eE][+-]?\d+)?)\s*(%|[A-Za-z/]*)\Z")
-_LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d+)\)\Z")
+_VALUE = re.compile(r"([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?)\s*(%|[A-Za-z/]*)\Z")
+_LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d{1,18})\)\Z")
 _LEVELS = 10  # utilization is given in tenths of the peak
 _SUMMARY = ("Kernel", "Invocations", "Avg")
 _LAUNCHES = ("Device", "Context", "Stream", "Kernel")
 _NAMES = ("Metric Name", "Event Name")
 _NOT_METRICS = {*_LAUNCHES, "Correlation_ID", "Correlation ID"}
+_MOST_DIGITS = 18  # of a number that surely fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def collect(lines: Iterable[str]) -> Rows:
     known: dict[tuple[object, ...], int] = {}
     for line in lines:
         if found := _LOG.match(line):
-            process = int(found[1])
+            process = _whole(found[1])
             continue
         cells = _cells(line)
         if _is_summary(cells) or _is_launches(cells):
@@ -100,7 +102,7 @@ def _read(
     out: Rows,
 ) -> None:
     device = _DEVICE.match(row.get("Device", ""))
-    device_id = int(device[2]) if device else None
+    device_id = _whole(device[2]) if device else None
     if device and device_id is not None:
         out.devices[device_id] = device[1]
     if "Invocations" in row:
@@ -131,11 +133,12 @@ def value_of(text: str, unit: str = "") -> tuple[float, str] | None:
     if found is None:
         return None
     base = base_unit(found[2] or unit, binary=True)
-    return float(found[1]) * base.multiply / base.divide, base.name
+    value = float(found[1]) * base.multiply / base.divide
+    return (value, base.name) if math.isfinite(value) else None
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def _cells(line: str) -> list[str]:

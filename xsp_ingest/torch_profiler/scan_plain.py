@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["microseconds_to_ns", "scan"]
 
 _INT64 = range(-(1 << 63), 1 << 63)
-_WHOLE = re.compile(r"(?:stream )?(-?\d+)")
+_WHOLE = re.compile(r"(?:stream )?(-?\d{1,19})")
+_MOST_DIGITS = 4000
+_LONGEST_TIME = 30  # decimal places before the point, far beyond 64 bits
 _COLUMN_OF_KEY = {key: (column, place) for column, keys in ARGS.items() for place, key in enumerate(keys)}
 _JSON_KEYS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
 _AXES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
@@ -46,12 +48,21 @@ def scan(path: Path) -> Document:
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
     text = data.decode("utf-8", errors="replace")
     try:
-        return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
+        try:
+            return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # digits by the thousand, which Python makes no number of
+            return json.loads(text, parse_float=_Fraction, parse_int=_digits, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         raise (refusal.truncated(path) if cut_off else refusal.not_json(path, error.pos)) from error
     except RecursionError as error:
         raise refusal.not_json(path, 0) from error
+
+
+def _digits(text: str) -> int | str:
+    return int(text) if len(text) <= _MOST_DIGITS else _Fraction(text)
 
 
 class _Sparse:
@@ -142,7 +153,10 @@ def microseconds_to_ns(value: object) -> int | None:
         result = value * 1000
     else:
         try:
-            result = int((Decimal(value) * 1000).to_integral_value())
+            exact = Decimal(value)
+            if exact.adjusted() > _LONGEST_TIME:  # as a whole number it may have a million digits
+                return None
+            result = int((exact * 1000).to_integral_value())
         except (InvalidOperation, ValueError, OverflowError):
             return None
     return result if result in _INT64 else None
