@@ -77,12 +77,10 @@ def test_a_total_without_an_average_is_divided_by_the_count(tmp_path: Path) -> N
     assert named(trace)["a"]["duration_ns"] == 100_000
 
 
-def test_names_with_foreign_bytes_are_replaced_and_broken_escapes_are_no_names(tmp_path: Path) -> None:
+def test_names_with_foreign_bytes_have_them_replaced(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
-    path.write_bytes(b'[{"count": 1}, {"name": "a\xe1", "averageMs": 1}, {"name": "\\ud800", "averageMs": 1}]')
-    trace = convert([path], Options())
-    assert "a\ufffd" in named(trace)
-    assert ledger_counts(trace)["not_an_event"] == 1
+    path.write_bytes(b'[{"count": 1}, {"name": "a\xe1", "averageMs": 1}]')
+    assert "a\ufffd" in named(convert([path], Options()))
 
 
 def test_each_inference_is_a_step_with_exact_times(tmp_path: Path) -> None:

@@ -14,8 +14,5 @@ def value_of(raw: msgspec.Raw) -> str | None:
     """A text, or a number's digits; None for anything else."""
     content = bytes(raw).strip()
     if content[:1] == b'"':
-        try:
-            return str(msgspec.json.decode(content.decode(errors="replace")))
-        except msgspec.DecodeError:  # half of a surrogate pair
-            return None
+        return str(msgspec.json.decode(content.decode(errors="replace")))
     return content.decode() if content[:1].isdigit() or content[:1] == b"-" else None
