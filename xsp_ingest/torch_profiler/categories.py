@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp_ingest.torch_profiler.events import MODULE_PREFIX
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ SYNC = ("cuda_sync",)
 PYTHON = ("python_function",)
 MEMORY = ("cpu_instant_event",)
 PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `profiler_ranges`; they take no time of their own
-MODULE_PREFIX = "nn.Module: "
 
 LEFT_OUT: Mapping[str, str] = {
     "gpu_user_annotation": "they restate host annotations on the device's time line",

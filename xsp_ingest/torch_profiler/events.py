@@ -1,4 +1,4 @@
-"""The columns both scanners fill: one row an event of `traceEvents`, in file order."""
+"""The columns both scanners fill: one row an event of `traceEvents` that is of use, in file order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ARGS", "EVENT_COLUMNS", "Document"]
+__all__ = ["ARGS", "DETAIL_COLUMNS", "EVENT_COLUMNS", "MODULE_PREFIX", "UNREAD_FLOWS", "Document"]
 
 _I = pl.Int64()
 _S = pl.String()
@@ -38,6 +38,8 @@ ARGS: Mapping[str, tuple[str, ...]] = {
 }
 """Whole-number arguments; a value that is a string of digits counts as the number, anything else is null."""
 
+_OF_EVERY_EVENT = ("correlation", "external_id", "record_function_id", "sequence_number", "forward_thread_id")
+
 EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     "ph": _W,  # null where absent or not a string
     "cat": _W,  # null where absent or not a string
@@ -47,23 +49,33 @@ EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     "pid": _I,  # a string of digits, or `stream 7`, counts as its number; else null
     "tid": _I,
     "flow_id": _I,  # the event's `id`
-    **dict.fromkeys(ARGS, _I),
-    "grid_x": _I,
-    "grid_y": _I,
-    "grid_z": _I,
-    "block_x": _I,
-    "block_y": _I,
-    "block_z": _I,
+    **dict.fromkeys(_OF_EVERY_EVENT, _I),
     "input_dims": _S,  # `Input Dims` (`Input dims`) as `json.dumps` would write it; null where absent
     "input_types": _S,  # `Input type`, likewise
 }
 """Columns of `Document.events`, in this order, with these types."""
 
+DETAIL_COLUMNS: Mapping[str, pl.DataType] = {
+    "event": _I,  # the row of `Document.events`
+    **{name: _I for name in ARGS if name not in _OF_EVERY_EVENT},
+    **{f"{what}_{axis}": _I for what in ("grid", "block") for axis in "xyz"},
+}
+"""Columns of `Document.details`: a row for each event that has any of them. Most have none, and take no room."""
+
+MODULE_PREFIX = "nn.Module: "
+UNREAD_FLOWS = ("ac2g", "async_cpu_to_gpu")
+"""Categories of flow arrows that restate the correlation id; up to a third of all events."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A scanned file: its events, and the other keys of the top-level object as Python values (empty for a list)."""
+    """A scanned file: its events, and the other keys of the top-level object as Python values (empty for a list).
+
+    Flow arrows of UNREAD_FLOWS are not kept, nor are frames of Python functions that are no modules.
+    """
 
     events: pl.DataFrame
+    details: pl.DataFrame
     head: Mapping[str, object] = field(default_factory=dict)
     not_objects: int = 0  # entries of traceEvents that were no objects
+    python_frames: int = 0  # complete events (ph X) among the frames not kept

@@ -14,21 +14,22 @@ import pyarrow as pa
 
 from xsp_ingest.native import is_kept, native
 from xsp_ingest.torch_profiler import scan_desk as desk
-from xsp_ingest.torch_profiler.events import ARGS, EVENT_COLUMNS
+from xsp_ingest.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
 from xsp_ingest.torch_profiler.scan_plain import _parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from xsp_ingest.native import Native
-    from xsp_model.arrays import Bools
+    from xsp_model.arrays import Bools, Ints
 
 __all__ = ["Tables", "is_compiled"]
 
 _TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
+_DETAILS = tuple(DETAIL_COLUMNS)
 _MEMBERS = {  # an event's own keys: what kind of value, which column
     "ph": (desk.WORD, "ph"),
     "cat": (desk.WORD, "cat"),
@@ -50,6 +51,7 @@ _ARGUMENTS = {
     "Input dims": (desk.TEXT, "input_dims"),
 }
 _FIRST_ROWS = 1 << 14
+_FIRST_DETAILS = 1 << 12
 _FIRST_TEXTS = 1 << 14
 _FIRST_BYTES = 1 << 21
 
@@ -81,18 +83,30 @@ class Tables:
     def __init__(self) -> None:
         slots, keys = _slots()
         places = {name: i for i, name in enumerate(_NUMBERS)} | {name: -1 - i for i, name in enumerate(_TEXTS)}
+        places |= {name: desk.FIRST_DETAIL + i for i, name in enumerate(_DETAILS)}
         self._arrays: dict[str, NDArray[Any]] = {}
         self._desk = np.zeros(len(desk.NAMES), dtype=np.int64)
         self._set(width=len(slots), first_argument=len(_MEMBERS))
-        self._set(number_columns=len(_NUMBERS), code_columns=len(_TEXTS))
+        self._set(number_columns=len(_NUMBERS), code_columns=len(_TEXTS), detail_columns=len(_DETAILS))
         self._hold("keys", keys)
         self._hold("plan", np.array([places[name] for name in slots], dtype=np.int64))
         self._hold("row", np.empty(2 * len(slots), dtype=np.int64))
-        self._hold("started", np.zeros(len(_NUMBERS), dtype=np.uint8))
+        prefix = f'"{MODULE_PREFIX}'.encode()
+        self._hold("module_prefix", np.frombuffer(prefix, dtype=np.uint8))
+        self._set(module_prefix_bytes=len(prefix), known_texts=len(desk.KNOWN_TEXTS))
         self._hold("nesting", np.empty(desk.MAX_DEPTH, dtype=np.uint8))
         self._room_for_rows(_FIRST_ROWS)
         self._room_for_texts(_FIRST_TEXTS)
         self._room_for_bytes(_FIRST_BYTES)
+        self._room_for_details(_FIRST_DETAILS)
+        self._know(desk.KNOWN_TEXTS)
+
+    def _know(self, texts: Sequence[str]) -> None:
+        """Gives the texts the first numbers."""
+        document = json.dumps([{"ph": text} for text in texts]).encode()
+        text = np.frombuffer(document + bytes(desk.PAD), dtype=np.uint8)
+        self.scan(text, 1, len(document))
+        self._set(rows=0, expected=desk.VALUE_OR_END)
 
     def __getitem__(self, name: str) -> int:
         """What the desk says."""
@@ -126,11 +140,13 @@ class Tables:
         finally:
             self._set(expected=expected)
 
-    def grow(self, expected_rows: int, event_bytes: int) -> None:
-        """Makes room for more events, the next of which is at most so long."""
+    def grow(self, growth: float, event_bytes: int) -> None:
+        """Makes room for so many times the events, the next of which is at most so long."""
         if self["rows"] == self["max_rows"]:
             # Pages of an array that are never written cost nothing, so a generous guess is better than a second copy.
-            self._room_for_rows(max(expected_rows, self["rows"] * 3 // 2))
+            self._room_for_rows(max(round(self["rows"] * growth), self["rows"] * 3 // 2))
+        if self["detail_rows"] == self["max_details"]:
+            self._room_for_details(max(round(self["detail_rows"] * growth), self["detail_rows"] * 3 // 2))
         if self["texts"] + self["width"] > self["max_texts"]:
             self._room_for_texts(2 * self["max_texts"])
         if self["text_bytes"] + event_bytes + desk.PAD > self["store_bytes"]:
@@ -140,11 +156,16 @@ class Tables:
         for name, columns, kind in (("numbers", len(_NUMBERS), np.int64), ("codes", len(_TEXTS), np.int32)):
             new = np.empty((columns, height), dtype=kind)
             if used := self["rows"]:
-                written = self._arrays["started"].astype(np.bool_) if name == "numbers" else np.ones(columns, np.bool_)
-                for column in np.flatnonzero(written):
-                    new[column, :used] = self._arrays[name][column, :used]
+                new[:, :used] = self._arrays[name][:, :used]
             self._hold(name, new)
         self._set(max_rows=height)
+
+    def _room_for_details(self, height: int) -> None:
+        new = np.empty((len(_DETAILS), height), dtype=np.int64)
+        if used := self["detail_rows"]:
+            new[:, :used] = self._arrays["details"][:, :used]
+        self._hold("details", new)
+        self._set(max_details=height)
 
     def _room_for_texts(self, count: int) -> None:
         for name, shape, kind in (("known", (count, 2), np.int64), ("hashes", (count,), np.uint64)):
@@ -162,17 +183,17 @@ class Tables:
         self._hold("store", new)
         self._set(store_bytes=count)
 
-    def frame(self, path: Path) -> pl.DataFrame:
-        """The events as a frame of EVENT_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
+    def events(self, path: Path) -> pl.DataFrame:
+        """A frame of EVENT_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
         rows, numbers, codes = self["rows"], self._arrays["numbers"], self._arrays["codes"]
-        columns = {
-            name: _series(name, pa.int64(), numbers[i, :rows], numbers[i, :rows] != desk.NULL)
-            if self._arrays["started"][i]
-            else _nulls(name, rows)
-            for i, name in enumerate(_NUMBERS)
-        }
+        columns = {name: _whole_numbers(name, numbers[i, :rows]) for i, name in enumerate(_NUMBERS)}
         columns |= {name: self._texts(name, codes[i, :rows], path) for i, name in enumerate(_TEXTS)}
         return pl.DataFrame([columns[name] for name in EVENT_COLUMNS])
+
+    def details(self) -> pl.DataFrame:
+        """A frame of DETAIL_COLUMNS."""
+        rows, table = self["detail_rows"], self._arrays["details"]
+        return pl.DataFrame([_whole_numbers(name, table[i, :rows]) for i, name in enumerate(_DETAILS)])
 
     def _texts(self, name: str, codes: NDArray[np.int32], path: Path) -> pl.Series:
         used = np.zeros(self["texts"] + 1, dtype=np.bool_)
@@ -204,18 +225,15 @@ def _decoded(raw: bytes, column: str, path: Path) -> str:
     return word
 
 
-def _nulls(name: str, rows: int) -> pl.Series:
-    # Zeroed memory that nobody touches takes no room.
-    return _series(name, pa.int64(), np.zeros(rows, dtype=np.int64), None)
+def _whole_numbers(name: str, values: Ints) -> pl.Series:
+    return _series(name, pa.int64(), values, values != desk.NULL)
 
 
-def _series(
-    name: str, kind: pa.DataType, values: NDArray[np.int64] | NDArray[np.int32], valid: Bools | None
-) -> pl.Series:
-    """The same memory as a Series; all null where nothing is said to be valid."""
-    absent = len(values) - (0 if valid is None else int(np.count_nonzero(valid)))
-    bits = np.zeros((len(values) + 7) // 8, dtype=np.uint8) if valid is None else np.packbits(valid, bitorder="little")
-    buffers = [pa.py_buffer(bits) if absent else None, pa.py_buffer(values)]
+def _series(name: str, kind: pa.DataType, values: NDArray[np.int64] | NDArray[np.int32], valid: Bools) -> pl.Series:
+    """The same memory as a Series."""
+    absent = len(values) - int(np.count_nonzero(valid))
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if absent else None
+    buffers = [bitmap, pa.py_buffer(values)]
     return pl.Series(_Lent(pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))).alias(name)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp_ingest.torch_profiler.events import UNREAD_FLOWS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -12,6 +14,13 @@ PAD = 64
 
 MAX_DEPTH = 256
 NULL = -(1 << 63)
+
+FIRST_DETAIL = 64
+
+# The texts that come first, so that their numbers are known: those from UNREAD on are categories not kept.
+KNOWN_TEXTS = ("X", "python_function", *UNREAD_FLOWS)
+COMPLETE, PYTHON, UNREAD = range(3)
+PHASE, CATEGORY, NAME = range(3)  # slots of a row
 
 # How a scan ends; a place, which is an address, is never negative.
 DONE = 0
@@ -42,10 +51,18 @@ NAMES = (
     "row",  # scratch: a value a slot (for texts their start), then the ends of texts
     "width",  # slots of a row
     "first_argument",  # slots before it are the event's own, the others of its `args`
-    "plan",  # a slot's column: whole numbers from 0 up, texts from -1 down
+    "plan",  # a slot's column: whole numbers from 0 up, details from FIRST_DETAIL up, texts from -1 down
     "numbers",
     "number_columns",
     "started",  # which of them have a value yet: the others are not written, for untouched memory is free
+    "details",  # rows of whole numbers that few events have; the event's row is the first
+    "detail_columns",
+    "detail_rows",
+    "max_details",
+    "python_frames",  # complete ones that were left out
+    "known_texts",  # how many
+    "module_prefix",  # how the text of a module's name starts
+    "module_prefix_bytes",
     "codes",
     "code_columns",
     "max_rows",
@@ -77,6 +94,14 @@ NAMES = (
     NUMBERS,
     NUMBER_COLUMNS,
     STARTED,
+    DETAILS,
+    DETAIL_COLUMNS,
+    DETAIL_ROWS,
+    MAX_DETAILS,
+    PYTHON_FRAMES,
+    KNOWN_TEXTS_COUNT,
+    MODULE_PREFIX,
+    MODULE_PREFIX_BYTES,
     CODES,
     CODE_COLUMNS,
     MAX_ROWS,

@@ -25,8 +25,6 @@ MIN_BYTES = 1 << 20
 
 _COMPILE_BYTES = 32 << 20  # for less the scanner is not compiled, which is done once per installation
 _BUFFER_BYTES = 1 << 22
-_MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
-_MOST_REST_BYTES = 1 << 28
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
 
 
@@ -58,7 +56,6 @@ class _Scanner:
         self._end = 0
         self._passed = 0  # bytes that have left the buffer
         self._rest: list[bytes] = []  # the content without what is in the list
-        self._rest_bytes = 0
 
     def document(self) -> Document:
         """The whole content."""
@@ -71,7 +68,10 @@ class _Scanner:
         if self._peek(at_end=0):
             raise CannotScan
         head = {} if bare else self._head()
-        return Document(self._tables.frame(self._path), head, self._tables["not_objects"])
+        tables = self._tables
+        return Document(
+            tables.events(self._path), tables.details(), head, tables["not_objects"], tables["python_frames"]
+        )
 
     def _head(self) -> dict[str, Any]:
         try:
@@ -141,9 +141,6 @@ class _Scanner:
         text = self._buffer[self._place : stop].tobytes()
         self._place = stop
         self._rest.append(text)
-        self._rest_bytes += len(text)
-        if self._rest_bytes > _MOST_REST_BYTES:
-            raise XspError(f"beside its events the trace holds more than {_MOST_REST_BYTES >> 20} MiB", path=self._path)
         return text
 
     def _list(self) -> None:
@@ -155,20 +152,19 @@ class _Scanner:
             if result == UNSURE:
                 raise CannotScan
             if result == FULL:
-                self._tables.grow(self._expected_rows(), self._end - self._place)
+                self._tables.grow(self._growth(), self._end - self._place)
             elif not self._more():
                 raise refusal.truncated(self._path)
 
-    def _expected_rows(self) -> int:
+    def _growth(self) -> float:
+        """How many times as much as so far the whole content may hold."""
         passed = max(self._passed + self._place, 1)
-        return self._tables["rows"] * max(self._source.expected_bytes, passed) // passed * 2
+        return 2 * max(self._source.expected_bytes, passed) / passed
 
     def _more(self) -> bool:
         """Reads on, keeping what is not yet scanned; False at the end of the content."""
         kept = self._end - self._place
         room = len(self._buffer) - PAD
-        if kept >= _MOST_ENTRY_BYTES:
-            raise XspError(f"a value of the trace is longer than {_MOST_ENTRY_BYTES >> 20} MiB", path=self._path)
         target = self._buffer if kept < room else np.zeros(2 * room + PAD, dtype=np.uint8)
         target[:kept] = self._buffer[self._place : self._end]
         self._buffer = target

@@ -12,6 +12,7 @@ import numpy as np
 
 from xsp_ingest.torch_profiler import scan_desk as at
 from xsp_ingest.torch_profiler.scan_bytes import (
+    BACKSLASH,
     CLOSE_LIST,
     CLOSE_OBJECT,
     COLON,
@@ -24,24 +25,30 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     masked,
     number,
     put,
-    put_byte,
     put_small,
     word,
 )
 from xsp_ingest.torch_profiler.scan_desk import (
     AXES,
+    CATEGORY,
     COMMA_OR_END,
+    COMPLETE,
     DONE,
+    FIRST_DETAIL,
     FULL,
     INCOMPLETE,
     KEY_WORDS,
     KEYS_PER_LEVEL,
     MEMBERS,
     MICROSECONDS,
+    NAME,
     NULL,
     ONE_VALUE,
     PAD,
+    PHASE,
+    PYTHON,
     TEXT,
+    UNREAD,
     UNSURE,
     VALUE,
     WHOLE,
@@ -117,7 +124,13 @@ def _take(place: int, meaning: int, desk: int) -> int:
         return place
     if kind == AXES:
         return _axes(place, end, target, nesting)
-    stop = value_end(place, end, nesting)
+    if kind == WORD and byte(place) == QUOTE:
+        stop, escaped = string_end(place + 1, end)
+        if escaped or stop < 0:  # words are compared as they are written
+            return UNSURE if escaped else stop
+        stop += 1
+    else:
+        stop = value_end(place, end, nesting)
     if kind == TEXT or kind == WORD:
         put(target, place if kind == TEXT or byte(place) == QUOTE else NULL)
         put(target + 8 * number(desk + at.WIDTH), stop)
@@ -183,42 +196,83 @@ def _event(place: int, desk: int) -> int:
 def _has_room(event_bytes: int, desk: int) -> bool:
     return (  # type: ignore[no-any-return]
         number(desk + at.ROWS) < number(desk + at.MAX_ROWS)
+        and number(desk + at.DETAIL_ROWS) < number(desk + at.MAX_DETAILS)
         and number(desk + at.TEXTS) + number(desk + at.WIDTH) <= number(desk + at.MAX_TEXTS)
         and number(desk + at.TEXT_BYTES) + event_bytes + PAD <= number(desk + at.STORE_BYTES)
     )
 
 
 @machine
+def _text(slot: int, desk: int) -> int:
+    """The number of the text in the slot of the row, or -1."""
+    start = number(number(desk + at.ROW) + 8 * slot)
+    if start == NULL:
+        return -1
+    return intern(start, number(number(desk + at.ROW) + 8 * (slot + number(desk + at.WIDTH))) - start, desk)
+
+
+@machine
+def _is_module(desk: int) -> int:
+    """1 where the name is a module's, 0 where it is not, UNSURE where an escape hides it."""
+    start, prefix = number(number(desk + at.ROW) + 8 * NAME), number(desk + at.MODULE_PREFIX)
+    if start == NULL:
+        return 0
+    for i in range(number(desk + at.MODULE_PREFIX_BYTES)):
+        letter = byte(start + i)
+        if letter == BACKSLASH:
+            return UNSURE
+        if letter != byte(prefix + i):
+            return 0
+    return 1
+
+
+@machine
+def _is_kept(desk: int) -> int:
+    """1 where the row's event is of use, else 0 or UNSURE; counts frames that are left out."""
+    category = _text(CATEGORY, desk)
+    if category == PYTHON:
+        module = _is_module(desk)
+        if module == 0 and _text(PHASE, desk) == COMPLETE:
+            put(desk + at.PYTHON_FRAMES, number(desk + at.PYTHON_FRAMES) + 1)
+        return module
+    return 1 if category < UNREAD or category >= number(desk + at.KNOWN_TEXTS_COUNT) else 0
+
+
+@machine
+def _clear(table: int, columns: int, height: int, here: int) -> None:
+    for column in range(columns):
+        put(table + 8 * (column * height + here), NULL)
+
+
+@machine
 def _keep(desk: int) -> None:
     """Appends the desk's row to the columns."""
     here, height, width = number(desk + at.ROWS), number(desk + at.MAX_ROWS), number(desk + at.WIDTH)
-    row, plan, numbers, codes = (
-        number(desk + at.ROW),
-        number(desk + at.PLAN),
-        number(desk + at.NUMBERS),
-        number(desk + at.CODES),
-    )
-    started = number(desk + at.STARTED)
-    for column in range(number(desk + at.NUMBER_COLUMNS)):
-        if byte(started + column):
-            put(numbers + 8 * (column * height + here), NULL)
+    row, plan = number(desk + at.ROW), number(desk + at.PLAN)
+    numbers, codes = number(desk + at.NUMBERS), number(desk + at.CODES)
+    details, there, depth = number(desk + at.DETAILS), number(desk + at.DETAIL_ROWS), number(desk + at.MAX_DETAILS)
+    _clear(numbers, number(desk + at.NUMBER_COLUMNS), height, here)
     for column in range(number(desk + at.CODE_COLUMNS)):
         put_small(codes + 4 * (column * height + here), -1)
+    detailed = False
     # Backwards: of two slots with the same column the earlier one, its preferred spelling, is written last.
     for slot in range(width - 1, -1, -1):
         value = number(row + 8 * slot)
-        if value != NULL:
-            column = number(plan + 8 * slot)
-            if column < 0:
-                text = intern(value, number(row + 8 * (slot + width)) - value, desk)
-                put_small(codes + 4 * ((-1 - column) * height + here), text)
-                continue
-            if not byte(started + column):
-                put_byte(started + column, 1)
-                for i in range(here):
-                    put(numbers + 8 * (column * height + i), NULL)
+        if value == NULL:
+            continue
+        column = number(plan + 8 * slot)
+        if column < 0:
+            put_small(codes + 4 * ((-1 - column) * height + here), _text(slot, desk))
+        elif column < FIRST_DETAIL:
             put(numbers + 8 * (column * height + here), value)
+        else:
+            if not detailed:
+                detailed = True
+                _clear(details, number(desk + at.DETAIL_COLUMNS), depth, there)
+                put(details + 8 * there, here)
+            put(details + 8 * ((column - FIRST_DETAIL) * depth + there), value)
     put(desk + at.ROWS, here + 1)
+    put(desk + at.DETAIL_ROWS, there + detailed)
 
 
 @machine
@@ -257,7 +311,11 @@ def scan_events(desk: int) -> int:
                 return stop
             if not _has_room(stop - place, desk):
                 return FULL
-            _keep(desk)
+            kept = _is_kept(desk)
+            if kept < 0:
+                return kept
+            if kept:
+                _keep(desk)
         else:
             stop = value_end(place, end, nesting)
             if stop < 0 or stop >= end:  # a number may go on behind the end

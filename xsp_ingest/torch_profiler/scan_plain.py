@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections import defaultdict
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -12,18 +14,23 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.torch_profiler import refusal
-from xsp_ingest.torch_profiler.events import ARGS, EVENT_COLUMNS, Document
-from xsp_ingest.torch_profiler.scan_source import whole
+from xsp_ingest.torch_profiler.events import (
+    ARGS,
+    DETAIL_COLUMNS,
+    EVENT_COLUMNS,
+    MODULE_PREFIX,
+    UNREAD_FLOWS,
+    Document,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["microseconds_to_ns", "scan"]
 
+_PYTHON = "python_function"
 _INT64 = range(-(1 << 63), 1 << 63)
-_WHOLE = re.compile(r"(?:stream )?(-?\d{1,19})")
-_MOST_DIGITS = 4000
-_LONGEST_TIME = 30  # decimal places before the point, far beyond 64 bits
+_WHOLE = re.compile(r"(?:stream )?(-?\d+)")
 _COLUMN_OF_KEY = {key: (column, place) for column, keys in ARGS.items() for place, key in enumerate(keys)}
 _JSON_KEYS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
 _AXES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
@@ -37,7 +44,7 @@ class _Fraction(str):
 
 def scan(path: Path) -> Document:
     """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
-    document = _parse(whole(path), path)
+    document = _parse(_content(path), path)
     if isinstance(document, list):
         return _columns(document, {})
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
@@ -45,24 +52,25 @@ def scan(path: Path) -> Document:
     return _columns(document.pop("traceEvents"), document)
 
 
+def _content(path: Path) -> bytes:
+    data = path.read_bytes()
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise refusal.truncated(path) from error
+
+
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
     text = data.decode("utf-8", errors="replace")
     try:
-        try:
-            return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
-        except json.JSONDecodeError:
-            raise
-        except ValueError:  # digits by the thousand, which Python makes no number of
-            return json.loads(text, parse_float=_Fraction, parse_int=_digits, parse_constant=lambda _: None)
+        return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         raise (refusal.truncated(path) if cut_off else refusal.not_json(path, error.pos)) from error
     except RecursionError as error:
         raise refusal.not_json(path, 0) from error
-
-
-def _digits(text: str) -> int | str:
-    return int(text) if len(text) <= _MOST_DIGITS else _Fraction(text)
 
 
 class _Sparse:
@@ -84,9 +92,17 @@ class _Sparse:
             out[self.places[column, rank]] = self.values[column, rank]
         return pl.Series(column, out.tolist() if ranks else [None] * height, dtype=kind)
 
+    def details(self, height: int) -> pl.DataFrame:
+        """DETAIL_COLUMNS of the events that have any."""
+        event = pl.int_range(height, dtype=pl.Int64, eager=True).alias("event")
+        columns = [self.series(name, kind, height) for name, kind in DETAIL_COLUMNS.items() if name != "event"]
+        return pl.DataFrame([event, *columns]).filter(pl.any_horizontal(pl.exclude("event").is_not_null()))
+
 
 def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
-    events = [e for e in entries if isinstance(e, dict)]
+    objects = [e for e in entries if isinstance(e, dict)]
+    events = [e for e in objects if not _is_frame(e) and e.get("cat") not in UNREAD_FLOWS]
+    frames = sum(e.get("ph") == "X" and _is_frame(e) for e in objects)
     sparse = _Sparse()
     for place, event in enumerate(events):
         args = event.get("args")
@@ -106,7 +122,11 @@ def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
         pl.Series(name, dense[name], dtype=kind) if name in dense else sparse.series(name, kind, height)
         for name, kind in EVENT_COLUMNS.items()
     ]
-    return Document(pl.DataFrame(columns), head, len(entries) - height)
+    return Document(pl.DataFrame(columns), sparse.details(height), head, len(entries) - len(objects), frames)
+
+
+def _is_frame(event: dict[str, Any]) -> bool:
+    return event.get("cat") == _PYTHON and not _name(event).startswith(MODULE_PREFIX)
 
 
 def _take_arguments(sparse: _Sparse, place: int, args: dict[str, Any]) -> None:
@@ -153,10 +173,7 @@ def microseconds_to_ns(value: object) -> int | None:
         result = value * 1000
     else:
         try:
-            exact = Decimal(value)
-            if exact.adjusted() > _LONGEST_TIME:  # as a whole number it may have a million digits
-                return None
-            result = int((exact * 1000).to_integral_value())
+            result = int((Decimal(value) * 1000).to_integral_value())
         except (InvalidOperation, ValueError, OverflowError):
             return None
     return result if result in _INT64 else None

@@ -43,7 +43,10 @@ _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "A
 def shape(document: Document, path: Path, options: Options) -> RawTrace:
     """The staging tables of one file; XspError where it holds nothing that can be used."""
     events, findings = sound_events(document, path)
-    head, flows, allocations = document.head, _flows(document.events), _allocations(document.events)
+    head, flows, allocations = document.head, _flows(document.events), _allocations(document)
+    details = document.details.rename(
+        {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
+    )
     ranges = document.events.filter(pl.col("cat").is_in(cat.PROFILER_RANGE))
     del document  # a large file's events need not stay beside what was made of them
     events = _steps_annotated(events)
@@ -52,15 +55,15 @@ def shape(document: Document, path: Path, options: Options) -> RawTrace:
         _operators(events),
         _annotations(events, options),
         _calls(events),
-        _syncs(events),
-        _activities(events),
+        _syncs(events, details),
+        _activities(events, details),
     ]
     tables = {
         "spans": pl.concat([frame_of("spans", s) for s in spans]),
         "operators": _operator_facts(events),
         "ranges": _range_facts(events),
-        "kernels": _kernel_facts(events),
-        "copies": _copy_facts(events),
+        "kernels": _kernel_facts(events, details),
+        "copies": _copy_facts(events, details),
         "flows": flows,
         "allocations": allocations,
         "devices": devices(head),
@@ -82,6 +85,10 @@ def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
 
 def _of(events: pl.DataFrame, kinds: tuple[str, ...]) -> pl.DataFrame:
     return events.filter(pl.col("category").is_in(kinds))
+
+
+def _detailed(events: pl.DataFrame, kinds: tuple[str, ...], details: pl.DataFrame) -> pl.DataFrame:
+    return _of(events, kinds).join(details, on="row", how="left", maintain_order="left")
 
 
 def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
@@ -122,14 +129,14 @@ def _calls(events: pl.DataFrame) -> pl.DataFrame:
 _WHERE = ("device_id", "context_id", "stream_id")
 
 
-def _syncs(events: pl.DataFrame) -> pl.DataFrame:
-    waits = _of(events, cat.SYNC)
+def _syncs(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
+    waits = _detailed(events, cat.SYNC, details)
     facts_of = _host(waits, Level.RUNTIME, Kind.SYNC).with_columns(waits.select(_WHERE).get_columns())
     return facts_of.with_columns(thread_id=pl.lit(None, pl.Int64))
 
 
-def _activities(events: pl.DataFrame) -> pl.DataFrame:
-    work = _of(events, tuple(cat.DEVICE))
+def _activities(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
+    work = _detailed(events, tuple(cat.DEVICE), details)
     kind = pl.col("category").cast(pl.String).replace_strict(cat.DEVICE, return_dtype=pl.String)
     return work.select(*_COMMON, *_WHERE, kind.alias("kind"), pl.lit(str(Level.KERNEL)).alias("level")).with_columns(
         thread_id=pl.lit(None, pl.Int64)
@@ -156,8 +163,8 @@ def _range_facts(events: pl.DataFrame) -> pl.DataFrame:
     return frame_of("ranges", facts_of.with_columns(style=pl.lit("Annotation")))
 
 
-def _kernel_facts(events: pl.DataFrame) -> pl.DataFrame:
-    kernels = _of(events, tuple(c for c, kind in cat.DEVICE.items() if kind is Kind.KERNEL))
+def _kernel_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
+    kernels = _detailed(events, tuple(c for c, kind in cat.DEVICE.items() if kind is Kind.KERNEL), details)
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
     return frame_of(
         "kernels",
@@ -172,8 +179,8 @@ def _kernel_facts(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _copy_facts(events: pl.DataFrame) -> pl.DataFrame:
-    copies = _of(events, tuple(c for c, kind in cat.DEVICE.items() if kind is not Kind.KERNEL))
+def _copy_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
+    copies = _detailed(events, tuple(c for c, kind in cat.DEVICE.items() if kind is not Kind.KERNEL), details)
     name = pl.col("name").cast(pl.String)
     ends = name.str.extract_groups(r"\((\w+) -> (\w+)\)")
     direction = name.str.extract(r"^Memcpy (\w+)").replace_strict(_COPY_KIND, default=None, return_dtype=pl.String)
@@ -201,10 +208,13 @@ def _flows(events: pl.DataFrame) -> pl.DataFrame:
     return frame_of("flows", ends["forward"].join(ends["backward"], on="flow_id", maintain_order="left"))
 
 
-def _allocations(events: pl.DataFrame) -> pl.DataFrame:
-    memory = events.filter(
-        pl.col("cat").is_in(cat.MEMORY), pl.col("name") == "[memory]", pl.col("ts_ns", "bytes").is_not_null()
+def _allocations(document: Document) -> pl.DataFrame:
+    events = document.events.select("cat", "name", "ts_ns", "pid", "tid", pl.int_range(pl.len()).alias("event"))
+    moments = events.filter(
+        pl.col("cat").is_in(cat.MEMORY), pl.col("name") == "[memory]", pl.col("ts_ns").is_not_null()
     )
+    known = document.details.filter(pl.col("bytes").is_not_null())
+    memory = moments.join(known, on="event", how="inner", maintain_order="left")
     on_device = pl.col("memory_device_type") > 0
     return frame_of(
         "allocations",

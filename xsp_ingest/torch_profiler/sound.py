@@ -17,24 +17,22 @@ if TYPE_CHECKING:
 __all__ = ["sound_events"]
 
 _USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON)
-_UNUSED = ("flow_id", "memory_device_type", "memory_device_id", "total_allocated", "total_reserved")
 _LONGEST_NS = 24 * 3600 * 10**9  # no profiler's window is a day long
 _MIXER = 0x9E3779B97F4A7C1
-_RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id", "device": "device_id"}
-_RENAMED |= {"context": "context_id", "stream": "stream_id", "correlation": "correlation_id"}
+_RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id"}
+_RENAMED |= {"correlation": "correlation_id"}
 
 
 def sound_events(document: Document, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
-    """Complete events of the known categories, with `row` and the columns of raw spans, and what was left out.
+    """Complete events of the known categories, with `row`, the columns of raw spans but device, context and stream.
+
+    `row` is the row of `document.events`, to which details refer. Second: what was left out, and why.
 
     XspError where not a single event is left.
     """
-    events = document.events
-    findings = [*_left_out(events), *_not_events(document)]
-    used, frames = _used(events)
-    findings.append(frames)
-    used, lost = _timed(used)
-    used, repeated = _once(used)
+    findings = [*_left_out(document.events), *_not_events(document)]
+    used, lost = _timed(_used(document.events))
+    used, repeated = _once(used, document.details)
     used, mended = _plausible(used)
     if used.is_empty():
         raise XspError(
@@ -42,21 +40,18 @@ def sound_events(document: Document, path: Path) -> tuple[pl.DataFrame, list[Fin
             path=path,
             advice="Is it a trace that torch.profiler wrote, with activities recorded?",
         )
-    used = used.rename(_RENAMED).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    used, unknown = _with_process(used)
+    used, unknown = _with_process(used.rename(_RENAMED))
     return used, [*findings, *lost, *repeated, *mended, *unknown]
 
 
-def _used(events: pl.DataFrame) -> tuple[pl.DataFrame, Finding]:
-    """Complete events of the used categories without plain Python frames, in the columns that are used."""
-    wanted = (pl.col("ph") == "X") & pl.col("cat").is_in(_USED)
-    python = events.select("ph", "cat", "name").filter(wanted, pl.col("cat").is_in(cat.PYTHON))["name"]
-    frames = [name for name in python.unique().cast(pl.String) if not name.startswith(cat.MODULE_PREFIX)]
-    frame = pl.col("cat").is_in(cat.PYTHON) & pl.col("name").is_in(frames)
-    kept = events.select(c for c in events.columns if c not in _UNUSED).filter(wanted & ~frame if frames else wanted)
-    count = len(python) - kept.filter(pl.col("cat").is_in(cat.PYTHON)).height
-    detail = "Python function frames were not kept; modules were"
-    return kept.drop("ph"), Finding("python_frames_left_out", detail, count, Severity.INFO)
+def _used(events: pl.DataFrame) -> pl.DataFrame:
+    """Complete events of the used categories, in the columns that are used; `row` is their place in the file."""
+    return (
+        events.drop("flow_id")
+        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
+        .filter(pl.col("ph") == "X", pl.col("cat").is_in(_USED))
+        .drop("ph")
+    )
 
 
 def _left_out(events: pl.DataFrame) -> list[Finding]:
@@ -79,6 +74,12 @@ def _not_events(document: Document) -> list[Finding]:
     return [
         Finding("not_an_event", "entries of traceEvents are no objects", document.not_objects),
         Finding("unpaired_events", "begin and end events (ph B, E) were not read; complete ones (ph X) were", paired),
+        Finding(
+            "python_frames_left_out",
+            "Python function frames were not kept; modules were",
+            document.python_frames,
+            Severity.INFO,
+        ),
     ]
 
 
@@ -96,15 +97,14 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     return events, findings
 
 
-def _once(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
-    numbered = events.with_row_index("place")
+def _once(events: pl.DataFrame, details: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     # One number a row finds the few that may be alike much faster than comparing columns does; it may wrap around.
     mixed = pl.col("ts_ns") * _MIXER + pl.col("dur_ns") * 31 + pl.col("tid").fill_null(-1)
     python = pl.col("cat").is_in(cat.PYTHON)  # a recursive module's calls may well be alike
-    suspects = numbered.filter(mixed.is_duplicated() & ~python)
-    first = suspects.unique(pl.exclude("place"), keep="first")["place"]
-    repeats = suspects.filter(~pl.col("place").is_in(first.implode()))["place"]
-    kept = events.filter(~pl.int_range(pl.len()).is_in(repeats.implode())) if len(repeats) else events
+    suspects = events.filter(mixed.is_duplicated() & ~python).join(details, left_on="row", right_on="event", how="left")
+    first = suspects.unique(pl.exclude("row"), keep="first", maintain_order=True)["row"]
+    repeats = suspects.filter(~pl.col("row").is_in(first.implode()))["row"]
+    kept = events.filter(~pl.col("row").is_in(repeats.implode())) if len(repeats) else events
     detail = "events that stand in the file more than once, alike in every column, were read once"
     return kept, [Finding("duplicate_event", detail, len(repeats))]
 
