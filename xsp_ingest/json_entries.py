@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from xsp_ingest.content import cut_off, pieces
 from xsp_model import XspError
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
 __all__ = ["Entries", "entries"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_MOST_ENTRY_BYTES = 1 << 26
+_MOST_ENTRY_BYTES = 1 << 25
 _MOST_BYTES = 1 << 33
 _DEEPEST = 64
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
@@ -27,6 +30,10 @@ _LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[")
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{")
 _VALUE_LIST = re.compile(rb"\s*+:\s*+\[")
 _BETWEEN = b" \t\r\n,"
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_QUOTE = ord('"')
+_STEPS = np.zeros(256, dtype=np.int8)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
 @dataclass(slots=True)
@@ -120,25 +127,30 @@ def _find(window: _Window, key: bytes) -> None:
 def _stretch(window: _Window) -> tuple[bytes, bool]:
     """Whole entries, at least one, without the list's brackets; and whether they are the last."""
     while True:
-        depth, behind = 0, window.at
-        for found in _TOKEN.finditer(window.text, window.at):
-            token = found[0]
-            if token == b'"':  # of a text that ends in a later piece
-                break
-            if token in b"[{":
-                depth += 1
-                _check_depth(depth, window)
-            elif token in b"]}":
-                depth -= 1
-                if depth == 0:
-                    behind = found.end()
-                elif depth < 0:
-                    return window.text[window.at : found.start()].lstrip(_BETWEEN), True
-        if behind > window.at:
+        steps, depth = _depths(window.text[window.at :])
+        ends = np.flatnonzero(depth < 0)
+        last = len(ends) > 0
+        if last:
+            depth, steps = depth[: ends[0]], steps[: ends[0]]
+        _check_depth(int(depth.max(initial=0)), window)
+        closed = np.flatnonzero((depth == 0) & (steps < 0))
+        if last or len(closed):
+            behind = window.at + (len(depth) if last else int(closed[-1]) + 1)
             text = window.text[window.at : behind].lstrip(_BETWEEN)
             window.at = behind
-            return text, False
+            return text, last
         window.more()
+
+
+def _depths(text: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+    """For each byte of text that begins outside of quotes: a bracket's +1 or -1, and how deep it is behind it."""
+    if b"\\" in text:
+        text = _ESCAPED.sub(b"  ", text)
+    content = np.frombuffer(text, dtype=np.uint8)
+    quoted = np.bitwise_xor.accumulate((content == _QUOTE).view(np.uint8)).view(np.bool_)
+    steps = _STEPS[content]
+    steps[quoted] = 0
+    return steps, np.cumsum(steps, dtype=np.int32)
 
 
 def _check_depth(depth: int, window: _Window) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,7 @@ __all__ = ["Profile", "load", "node_of"]
 _NS_PER_US = 1000
 _SUFFIXES = ("_kernel_time", "_fence_before", "_fence_after")
 _SIZES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+_NO_SIZES = (None,) * len(_SIZES)
 _SCHEMA: Mapping[str, pl.DataType] = {
     "row": pl.Int64(),
     "cat": pl.String(),
@@ -123,7 +125,7 @@ def _row(event: _Event, row: int, nodes: _Nodes) -> tuple[object, ...]:
         whole(args.get("mem_in_use_delta")),
         _stream(args.get("stream")),
         whole(args.get("correlation_id")),
-        *(_size(args.get(size)) for size in _SIZES),
+        *(_NO_SIZES if category != "Kernel" else (_size(args.get(size)) for size in _SIZES)),
     )
 
 
@@ -137,9 +139,14 @@ def _issuer(args: Mapping[str, Any], nodes: _Nodes) -> int | None:
 
 def _inputs(value: object) -> tuple[str | None, str | None]:
     """Shapes and element types of the inputs as JSON, from `[{"float": [4, 3]}, ...]`."""
-    if not isinstance(value, list):
-        return None, None
-    pairs = [next(iter(entry.items())) for entry in value if isinstance(entry, dict) and entry]
+    return _inputs_of(msgspec.json.encode(value)) if isinstance(value, list) else (None, None)
+
+
+@lru_cache(maxsize=1 << 12)
+def _inputs_of(encoded: bytes) -> tuple[str, str]:
+    """The same nodes come in every run, with the same inputs."""
+    entries_of: list[Any] = msgspec.json.decode(encoded)
+    pairs = [next(iter(entry.items())) for entry in entries_of if isinstance(entry, dict) and entry]
     shapes = [shape if isinstance(shape, list) else [] for _, shape in pairs]
     return json.dumps(shapes), json.dumps([kind for kind, _ in pairs])
 
