@@ -120,4 +120,5 @@ def run(wanted: Analysis, view: View) -> Result:
     table = wanted.function(view).collect()
     # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
     columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
-    return Result(wanted, table.select(c.name for c in columns), columns, view.ledger, view.provenance)
+    ledger = view.ledger_beside_layers if "kernel" in wanted.needs and "layer" not in wanted.needs else view.ledger
+    return Result(wanted, table.select(c.name for c in columns), columns, ledger, view.provenance)

@@ -85,12 +85,13 @@ def attribution(view: View, by: Sequence[str] = ()) -> pl.DataFrame:
     )
 
 
-def ledger(view: View) -> pl.DataFrame:
+def ledger(view: View, *, on_layers: bool = True) -> pl.DataFrame:
     """The rows on coverage, then the trace's own; those of the trace that coverage says more exactly give way.
 
+    `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out.
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    rows = [*_left_out(view), *_doubts(view), *(asdict(f) for f in sanity.flags(view) if f.count)]
+    rows = [*_left_out(view), *_doubts(view, on_layers=on_layers), *(asdict(f) for f in sanity.flags(view) if f.count)]
     number = pl.Float64() if view.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
@@ -146,7 +147,7 @@ def _left_out(view: View) -> Iterator[_Row]:
             )
 
 
-def _doubts(view: View) -> Iterator[_Row]:
+def _doubts(view: View, *, on_layers: bool) -> Iterator[_Row]:
     """What is missing from, or odd in, the tables over layers and counters."""
     if view.all_activities.is_empty():
         return
@@ -172,7 +173,7 @@ def _doubts(view: View) -> Iterator[_Row]:
             "kernels without hardware counters; sums of flops and bytes leave them out",
             "Measure counters for these kernels too",
         )
-    if not view.layer_calls.is_empty():
+    if on_layers and not view.layer_calls.is_empty():
         yield from _negative(view)
 
 

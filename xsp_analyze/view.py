@@ -68,6 +68,11 @@ class View:
         return coverage.ledger(self)
 
     @cached_property
+    def ledger_beside_layers(self) -> pl.DataFrame:
+        """The ledger without what concerns tables over layers alone."""
+        return coverage.ledger(self, on_layers=False)
+
+    @cached_property
     def provenance(self) -> Mapping[str, object]:
         """Where the numbers come from: sources, levels, steps, and what latencies are measured by."""
         return coverage.provenance(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,6 +16,7 @@ from xsp_ingest.torch_profiler.sound import sound_events
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
@@ -49,21 +51,22 @@ def shape(document: Document, path: Path, options: Options) -> RawTrace:
     )
     ranges = document.events.filter(pl.col("cat").is_in(cat.PROFILER_RANGE))
     del document  # a large file's events need not stay beside what was made of them
-    events = _steps_annotated(events)
+    parts = _by_category(_steps_annotated(events))
+    del events
     spans = [
-        _modules(events),
-        _operators(events),
-        _annotations(events, options),
-        _calls(events),
-        _syncs(events, details),
-        _activities(events, details),
+        _modules(parts),
+        _operators(parts),
+        _annotations(parts, options),
+        _calls(parts),
+        _syncs(parts, details),
+        _activities(parts, details),
     ]
     tables = {
         "spans": pl.concat([frame_of("spans", s) for s in spans]),
-        "operators": _operator_facts(events),
-        "ranges": _range_facts(events),
-        "kernels": _kernel_facts(events, details),
-        "copies": _copy_facts(events, details),
+        "operators": _operator_facts(parts),
+        "ranges": _range_facts(parts),
+        "kernels": _kernel_facts(parts, details),
+        "copies": _copy_facts(parts, details),
         "flows": flows,
         "allocations": allocations,
         "devices": devices(head),
@@ -83,12 +86,22 @@ def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of(events: pl.DataFrame, kinds: tuple[str, ...]) -> pl.DataFrame:
-    return events.filter(pl.col("category").is_in(kinds))
+_Parts = Mapping[str, pl.DataFrame]
 
 
-def _detailed(events: pl.DataFrame, kinds: tuple[str, ...], details: pl.DataFrame) -> pl.DataFrame:
-    return _of(events, kinds).join(details, on="row", how="left", maintain_order="left")
+def _by_category(events: pl.DataFrame) -> _Parts:
+    """The events of each category: split once, as every filter goes through all of them. `""` is an empty frame."""
+    parts = events.partition_by("category", as_dict=True)
+    return {"": events.clear(), **{str(category): part for (category,), part in parts.items()}}
+
+
+def _of(parts: _Parts, kinds: Iterable[str]) -> pl.DataFrame:
+    found = [parts[kind] for kind in kinds if kind in parts]
+    return found[0] if len(found) == 1 else pl.concat([parts[""], *found])
+
+
+def _detailed(parts: _Parts, kinds: tuple[str, ...], details: pl.DataFrame) -> pl.DataFrame:
+    return _of(parts, kinds).join(details, on="row", how="left", maintain_order="left")
 
 
 def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
@@ -97,19 +110,19 @@ def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
     )
 
 
-def _modules(events: pl.DataFrame) -> pl.DataFrame:
+def _modules(parts: _Parts) -> pl.DataFrame:
     name = pl.col("name").cast(pl.String).str.strip_prefix(cat.MODULE_PREFIX)
-    return _host(_of(events, cat.PYTHON).with_columns(name), Level.LAYER, Kind.MODULE)
+    return _host(_of(parts, cat.PYTHON).with_columns(name), Level.LAYER, Kind.MODULE)
 
 
-def _operators(events: pl.DataFrame) -> pl.DataFrame:
-    return _host(_of(events, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
+def _operators(parts: _Parts) -> pl.DataFrame:
+    return _host(_of(parts, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
         correlation_id=pl.lit(None, pl.Int64)  # an operator's `correlation` is not a launch's
     )
 
 
-def _annotations(events: pl.DataFrame, options: Options) -> pl.DataFrame:
-    ranges = _of(events, cat.ANNOTATION)
+def _annotations(parts: _Parts, options: Options) -> pl.DataFrame:
+    ranges = _of(parts, cat.ANNOTATION)
     text = pl.col("name").cast(pl.String)
     level = level_of_range(
         text,
@@ -122,29 +135,29 @@ def _annotations(events: pl.DataFrame, options: Options) -> pl.DataFrame:
     return ranges.select(*_COMMON, level.alias("level")).with_columns(kind=kind)
 
 
-def _calls(events: pl.DataFrame) -> pl.DataFrame:
-    return _host(_of(events, cat.CALL), Level.RUNTIME, Kind.CALL)
+def _calls(parts: _Parts) -> pl.DataFrame:
+    return _host(_of(parts, cat.CALL), Level.RUNTIME, Kind.CALL)
 
 
 _WHERE = ("device_id", "context_id", "stream_id")
 
 
-def _syncs(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
-    waits = _detailed(events, cat.SYNC, details)
+def _syncs(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
+    waits = _detailed(parts, cat.SYNC, details)
     facts_of = _host(waits, Level.RUNTIME, Kind.SYNC).with_columns(waits.select(_WHERE).get_columns())
     return facts_of.with_columns(thread_id=pl.lit(None, pl.Int64))
 
 
-def _activities(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
-    work = _detailed(events, tuple(cat.DEVICE), details)
+def _activities(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
+    work = _detailed(parts, tuple(cat.DEVICE), details)
     kind = pl.col("category").cast(pl.String).replace_strict(cat.DEVICE, return_dtype=pl.String)
     return work.select(*_COMMON, *_WHERE, kind.alias("kind"), pl.lit(str(Level.KERNEL)).alias("level")).with_columns(
         thread_id=pl.lit(None, pl.Int64)
     )
 
 
-def _operator_facts(events: pl.DataFrame) -> pl.DataFrame:
-    facts_of = _of(events, cat.OPERATOR).select(
+def _operator_facts(parts: _Parts) -> pl.DataFrame:
+    facts_of = _of(parts, cat.OPERATOR).select(
         "row",
         pl.when(pl.col("sequence_number") >= 0).then(pl.col("sequence_number")),
         pl.when(pl.col("forward_thread_id") > 0).then(pl.col("forward_thread_id")),
@@ -156,15 +169,15 @@ def _operator_facts(events: pl.DataFrame) -> pl.DataFrame:
     return frame_of("operators", facts_of)
 
 
-def _range_facts(events: pl.DataFrame) -> pl.DataFrame:
-    facts_of = _of(events, cat.ANNOTATION).select(
+def _range_facts(parts: _Parts) -> pl.DataFrame:
+    facts_of = _of(parts, cat.ANNOTATION).select(
         "row", pl.col("row").alias("range_id"), pl.col("name").cast(pl.String).alias("text")
     )
     return frame_of("ranges", facts_of.with_columns(style=pl.lit("Annotation")))
 
 
-def _kernel_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
-    kernels = _detailed(events, tuple(c for c, kind in cat.DEVICE.items() if kind is Kind.KERNEL), details)
+def _kernel_facts(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
+    kernels = _detailed(parts, tuple(c for c, kind in cat.DEVICE.items() if kind is Kind.KERNEL), details)
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
     return frame_of(
         "kernels",
@@ -179,8 +192,8 @@ def _kernel_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _copy_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
-    copies = _detailed(events, tuple(c for c, kind in cat.DEVICE.items() if kind is not Kind.KERNEL), details)
+def _copy_facts(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
+    copies = _detailed(parts, tuple(c for c, kind in cat.DEVICE.items() if kind is not Kind.KERNEL), details)
     name = pl.col("name").cast(pl.String)
     ends = name.str.extract_groups(r"\((\w+) -> (\w+)\)")
     direction = name.str.extract(r"^Memcpy (\w+)").replace_strict(_COPY_KIND, default=None, return_dtype=pl.String)
