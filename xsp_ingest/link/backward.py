@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.words import matches
 from xsp_model import Level
 
 if TYPE_CHECKING:
@@ -14,16 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["is_backward", "twins"]
 
-_ENGINE = "autograd::engine::evaluate_function"
+_ENGINE = "^autograd::engine::evaluate_function"
 
 
 def is_backward(spans: pl.DataFrame, operators: pl.DataFrame) -> Bools:
     """Which spans are operators that the autograd engine ran."""
-    out = (
-        spans.select((pl.col("level") == Level.OPERATOR) & pl.col("name").cast(pl.String).str.starts_with(_ENGINE))
-        .to_series()
-        .to_numpy(writable=True)
-    )
+    out: Bools = matches(spans["name"], _ENGINE) & (spans["level"] == str(Level.OPERATOR)).to_numpy()
     out[operators.filter(pl.col("forward_thread_id").is_not_null())["at"].to_numpy()] = True
     return out
 

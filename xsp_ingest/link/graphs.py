@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.words import matches
 from xsp_model import Kind
+from xsp_model.arrays import places
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["captures", "is_graph_launch", "replayed_work"]
+__all__ = ["captures", "replayed_work"]
 
 _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
-
-
-def is_graph_launch(name: pl.Expr) -> pl.Expr:
-    """Whether a runtime call's name is one that replays a graph."""
-    return name.cast(pl.String).str.contains(_GRAPH_LAUNCH)
 
 
 def captures(
@@ -42,14 +39,14 @@ def captures(
 
 
 def _as_stated(spans: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    rows = spans.select(pl.col("row").alias("captured_in_row"), pl.int_range(pl.len(), dtype=pl.Int64).alias("place"))
     stated = kernels.filter(pl.col("captured_in_row").is_not_null()).select("at", "captured_in_row")
-    return stated.join(rows, on="captured_in_row", how="inner", maintain_order="left")
+    place = places(spans["row"].to_numpy(), stated["captured_in_row"].to_numpy())
+    return stated.with_columns(pl.Series("place", place)).filter(pl.col("place") >= 0)
 
 
 def replayed_work(spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints) -> Bools:
     """Which spans are device work that a graph launch issued: by launch, by kind, or by the graph node they carry."""
-    launches = np.append(spans.select(is_graph_launch(pl.col("name"))).to_series().to_numpy(), [False])
+    launches = np.append(matches(spans["name"], _GRAPH_LAUNCH), [False])  # parent -1 reads the last
     work = (spans["level"] == "kernel").to_numpy()
     replayed: Bools = (launches[parent] & work) | (spans["kind"] == str(Kind.GRAPH)).to_numpy()
     replayed[kernels.filter(pl.col("graph_node_id").is_not_null())["at"].to_numpy()] = True

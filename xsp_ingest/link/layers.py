@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_ingest.link.backward import is_backward
 from xsp_ingest.link.nest import nest
+from xsp_ingest.link.words import matches
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
 from xsp_model.tree import innermost, outermost
 
@@ -111,9 +112,7 @@ def _through_twins(forest: Forest, is_layer: Bools, held_in: Ints) -> Ints:
 def _phases(forest: Forest, source: LayerSource) -> pl.Series:
     backward = is_backward(forest.spans, forest.operators) | (forest.twin >= 0)
     module = forest.is_kind(Kind.MODULE)
-    optimizer = forest.spans["name"].cast(pl.String).str.contains(_OPTIMIZER).to_numpy() & ~forest.is_level(
-        Level.KERNEL
-    )
+    optimizer = matches(forest.spans["name"], _OPTIMIZER) & ~forest.is_level(Level.KERNEL)
     forward = np.zeros(forest.spans.height, dtype=np.bool_)
     forward[forest.twin[forest.twin >= 0]] = True
     if not backward.any() and not optimizer.any():
