@@ -75,7 +75,7 @@ def _is_tar(probe: Probe) -> bool:
 
 def _is_utf16(probe: Probe) -> bool:
     text = probe.text
-    return text.startswith((b"\xff\xfe", b"\xfe\xff")) or bool(re.match(rb"(?:\0[\[{\s]){2}|(?:[\[{\s]\0){2}", text))
+    return text.startswith((b"\xff\xfe", b"\xfe\xff")) or bool(re.match(rb"(?:\0[\s -~]){3}|(?:[\s -~]\0){3}", text))
 
 
 def _is_perfetto(probe: Probe) -> bool:

@@ -93,6 +93,8 @@ def load(path: Path) -> Document:
         raise XspError(
             f"JSON, but no Jaeger traces: {error}", path=path, advice="Is it what Jaeger's UI or API gave?"
         ) from error
+    except RecursionError as error:
+        raise XspError("the JSON is nested too deeply for a trace", path=path, advice=_AGAIN) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unreadable(str(error), path) from error
 

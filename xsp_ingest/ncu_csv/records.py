@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from xsp_model import XspError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -19,6 +21,7 @@ __all__ = ["Header", "Log", "decoded", "is_header", "open_text", "records"]
 
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_LONGEST_LINE = 1 << 24
 _NAMES = ("Kernel Name", "Function Name", "Demangled Name")
 _HEADER = re.compile(r'\s*"?(?:ID|Process ID)"?\s*[,;\t].*(?:Kernel|Function|Demangled) Name')
 _RECORD = re.compile(r'\s*(?:"\d*"|\d*)[,;\t]')  # a kernel's number, or nothing before a row of units
@@ -34,8 +37,27 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
         encoding = "utf-16" if stream.read(2) in _UTF16 else "utf-8-sig"
         stream.seek(0)
-        with io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline=None) as text:
+        with _Lines(stream, encoding=encoding, errors="replace", newline=None) as text:
+            text.path = path
             yield text
+
+
+class _Lines(io.TextIOWrapper):
+    """Lines none of which is so long that a damaged or hostile file could fill the memory with it."""
+
+    path: Path | None = None
+
+    def __next__(self) -> str:
+        line = self.readline(_LONGEST_LINE)
+        if len(line) >= _LONGEST_LINE:
+            raise XspError(
+                f"a line of the file is longer than {_LONGEST_LINE >> 20} MiB",
+                path=self.path,
+                advice="Copy or export the file again",
+            )
+        if not line:
+            raise StopIteration
+        return line
 
 
 def decoded(head: bytes) -> str:
@@ -77,6 +99,9 @@ def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]
             log.broken += _is_lost(pending, header)
             pending = line
         if pending.count('"') % 2:
+            if len(pending) > _LONGEST_LINE:
+                log.broken += _is_lost(pending, header)
+                pending = ""
             continue
         text, pending = pending, ""
         if is_header(text):
@@ -105,4 +130,8 @@ def _header(line: str, number: int) -> Header:
 
 
 def _cells(text: str, separator: str) -> list[str]:
-    return next(csv.reader([text.rstrip("\n")], delimiter=separator, skipinitialspace=True), [])
+    """The cells; none where the line is no CSV, as with a cell of more than 128 KiB or a line end out of place."""
+    try:
+        return next(csv.reader([text.rstrip("\n")], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error:
+        return []

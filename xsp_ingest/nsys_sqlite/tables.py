@@ -99,6 +99,8 @@ class Tables(Protocol):
 
 def interned(ids: pl.Series, values: pl.Series) -> Strings:
     """Strings by their ids, the first of those with the same id."""
+    if len(ids) != len(values):  # one of the columns is missing, so no id has a string
+        ids, values = ids.clear(), values.clear()
     both = pl.DataFrame({"id": ids, "value": values}).drop_nulls("id").unique("id", keep="first", maintain_order=True)
     both = both.sort("id")
     return Strings(both["id"].to_numpy(), both["value"].fill_null(""))

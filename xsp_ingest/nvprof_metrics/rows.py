@@ -142,4 +142,7 @@ def _whole(text: str) -> int | None:
 
 
 def _cells(line: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\n")]), [])
+    try:
+        return next(csv.reader([line.rstrip("\n")]), [])
+    except csv.Error:  # a cell of more than 128 KiB, or a line end out of place
+        return []

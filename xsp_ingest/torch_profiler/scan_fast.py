@@ -25,6 +25,8 @@ MIN_BYTES = 1 << 20
 
 _COMPILE_BYTES = 32 << 20  # for less the scanner is not compiled, which is done once per installation
 _BUFFER_BYTES = 1 << 22
+_MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
+_MOST_REST_BYTES = 1 << 28
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
 
 
@@ -56,6 +58,7 @@ class _Scanner:
         self._end = 0
         self._passed = 0  # bytes that have left the buffer
         self._rest: list[bytes] = []  # the content without what is in the list
+        self._rest_bytes = 0
 
     def document(self) -> Document:
         """The whole content."""
@@ -141,6 +144,9 @@ class _Scanner:
         text = self._buffer[self._place : stop].tobytes()
         self._place = stop
         self._rest.append(text)
+        self._rest_bytes += len(text)
+        if self._rest_bytes > _MOST_REST_BYTES:
+            raise XspError(f"beside its events the trace holds more than {_MOST_REST_BYTES >> 20} MiB", path=self._path)
         return text
 
     def _list(self) -> None:
@@ -165,6 +171,8 @@ class _Scanner:
         """Reads on, keeping what is not yet scanned; False at the end of the content."""
         kept = self._end - self._place
         room = len(self._buffer) - PAD
+        if kept >= _MOST_ENTRY_BYTES:
+            raise XspError(f"a value of the trace is longer than {_MOST_ENTRY_BYTES >> 20} MiB", path=self._path)
         target = self._buffer if kept < room else np.zeros(2 * room + PAD, dtype=np.uint8)
         target[:kept] = self._buffer[self._place : self._end]
         self._buffer = target

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections import defaultdict
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from xsp_ingest.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
+from xsp_ingest.torch_profiler.scan_source import whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,9 @@ __all__ = ["microseconds_to_ns", "scan"]
 
 _PYTHON = "python_function"
 _INT64 = range(-(1 << 63), 1 << 63)
-_WHOLE = re.compile(r"(?:stream )?(-?\d+)")
+_WHOLE = re.compile(r"(?:stream )?(-?\d{1,19})")
+_MOST_DIGITS = 4000
+_LONGEST_TIME = 30  # decimal places before the point, far beyond 64 bits
 _COLUMN_OF_KEY = {key: (column, place) for column, keys in ARGS.items() for place, key in enumerate(keys)}
 _JSON_KEYS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
 _AXES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
@@ -44,7 +45,7 @@ class _Fraction(str):
 
 def scan(path: Path) -> Document:
     """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
-    document = _parse(_content(path), path)
+    document = _parse(whole(path), path)
     if isinstance(document, list):
         return _columns(document, {})
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
@@ -52,25 +53,24 @@ def scan(path: Path) -> Document:
     return _columns(document.pop("traceEvents"), document)
 
 
-def _content(path: Path) -> bytes:
-    data = path.read_bytes()
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refusal.truncated(path) from error
-
-
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
     text = data.decode("utf-8", errors="replace")
     try:
-        return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
+        try:
+            return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # digits by the thousand, which Python makes no number of
+            return json.loads(text, parse_float=_Fraction, parse_int=_digits, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         raise (refusal.truncated(path) if cut_off else refusal.not_json(path, error.pos)) from error
     except RecursionError as error:
         raise refusal.not_json(path, 0) from error
+
+
+def _digits(text: str) -> int | str:
+    return int(text) if len(text) <= _MOST_DIGITS else _Fraction(text)
 
 
 class _Sparse:
@@ -173,7 +173,10 @@ def microseconds_to_ns(value: object) -> int | None:
         result = value * 1000
     else:
         try:
-            result = int((Decimal(value) * 1000).to_integral_value())
+            exact = Decimal(value)
+            if exact.adjusted() > _LONGEST_TIME:  # as a whole number it may have a million digits
+                return None
+            result = int((exact * 1000).to_integral_value())
         except (InvalidOperation, ValueError, OverflowError):
             return None
     return result if result in _INT64 else None

@@ -1,0 +1,149 @@
+"""What a file is, said even where nothing reads it, and what to do with it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import pickle
+import re
+import sqlite3
+import struct
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _said(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    with pytest.raises(XspError) as refused:
+        convert([path], Options())
+    return str(refused.value)
+
+
+def _zip(**members: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def _tar() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("trace.json"), io.BytesIO())
+    return out.getvalue()
+
+
+def _parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), out)
+    return out.getvalue()
+
+
+def _database() -> bytes:
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE notes (text TEXT)")
+        return database.serialize()
+
+
+def _record(message: bytes) -> bytes:
+    """A TensorBoard record: its length, a checksum, the message, a checksum."""
+    return struct.pack("<QI", len(message), 0) + message + b"\0\0\0\0"
+
+
+_PERFETTO_PACKET = b"\x40\x80\x01\x18\x07\x50\x01\x72\x02ab"  # timestamp, uid, sequence 1, an event
+_PERFETTO = b"\x0a" + bytes([len(_PERFETTO_PACKET)]) + _PERFETTO_PACKET
+_SPEEDSCOPE = json.dumps({"version": "0.0.1", "$schema": "https://www.speedscope.app/file-format-schema.json"}).encode()
+_LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+_CASES = {
+    "blank": (b" \r\n\t\n", "nothing but blank space", "again"),
+    "byte order mark alone": (b"\xef\xbb\xbf", "nothing but blank space", "again"),
+    "gzip of nothing": (gzip.compress(b""), "nothing in it", "again"),
+    "zeros": (bytes(5000), "zeros only", "again"),
+    "aborted export": (bytes(4096) + b"CREATE TABLE", "header is zeroed", "nsys export"),
+    "LFS pointer": (_LFS, "Git LFS pointer", "git lfs pull"),
+    "web page": (b"\n<!DOCTYPE html><html><body>Not found</body></html>", "web page", "Download the file itself"),
+    "web page packed": (gzip.compress(b"<html><head>"), "web page", "Download the file itself"),
+    "store's error": (b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>', "error message", "Download"),
+    "XML": (b"<?xml version='1.0'?><a/>", "XML document", "xsp formats"),
+    "Perfetto": (_PERFETTO * 3, "Perfetto trace", "traceconv json"),
+    "speedscope": (_SPEEDSCOPE, "speedscope profile", "Give the trace"),
+    "Firefox": (b'{"meta": {"preprocessedProfileVersion": 49}}', "Firefox Profiler", "Give the trace"),
+    "OTLP": (b'{"resourceSpans": []}', "OpenTelemetry", "Jaeger"),
+    "Zipkin": (b'[{"traceId": "a"}]', "Zipkin", "Jaeger"),
+    "zip": (_zip(a="1"), "zip archive", "Unpack"),
+    "tar": (_tar(), "tar archive", "Unpack"),
+    "packed tar": (gzip.compress(_tar()), "tar archive", "Unpack"),
+    "7z": (b"7z\xbc\xaf\x27\x1c\0\4", "7z archive", "Unpack"),
+    "rar": (b"Rar!\x1a\x07\x01\0", "RAR archive", "Unpack"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x04\0", "compressed with zstd", "zstd -d"),
+    "xz": (lzma.compress(b"{}"), "compressed with xz", "xz -dk"),
+    "bzip2": (bz2.compress(b"{}"), "compressed with bzip2", "bzip2 -dk"),
+    "lz4": (b"\x04\x22\x4d\x18\x64", "compressed with lz4", "lz4 -d"),
+    "gzip twice": (gzip.compress(gzip.compress(b"{}")), "gzip file within", "gzip -dk"),
+    "pickle": (pickle.dumps({"a": 1}), "never opens", "JSON"),
+    "TensorBoard events": (_record(b"\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2"), "TensorBoard", "plugins/profile"),
+    "ELF": (b"\x7fELF\2\1\1", "shared library", "xsp formats"),
+    "PNG": (b"\x89PNG\r\n\x1a\n", "picture", "drawn from"),
+    "PDF": (b"%PDF-1.7", "PDF", "profiler's own"),
+    "perf": (b"PERFILE2", "perf recording", "xsp formats"),
+    "Parquet": (_parquet(), "Parquet", "folder"),
+    "SQLite": (_database(), "SQLite database that no known profiler wrote", "--format"),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), "UTF-16", "UTF-8"),
+    "UTF-16 without mark": ('{"a": 1}'.encode("utf-16-le"), "UTF-16", "UTF-8"),
+    "JSON": (b'{"a": 1}', "JSON, but of no known profiler format", "--format"),
+    "CSV": (b"day,sales\n1,2\n", "a table (CSV)", "--format"),
+    "text": (b"Dear diary", "no known profiler format", "xsp formats"),
+    "Chrome trace": (b'{"displayTimeUnit": "ms"}', "Chrome trace JSON", "torch_profiler"),
+}
+
+
+@pytest.mark.parametrize(("content", "what", "advice"), _CASES.values(), ids=_CASES)
+def test_a_file_that_nothing_reads_is_named_in_one_line(tmp_path: Path, content: bytes, what: str, advice: str) -> None:
+    said = _said(tmp_path / "file", content)
+    assert what in said
+    assert advice in said.partition(what)[2]
+    assert "\n" not in said
+
+
+def test_a_checkpoint_is_no_mere_zip(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("model/data.pkl", b"")
+    assert "PyTorch checkpoint" in _said(tmp_path / "model.pt", out.getvalue())
+
+
+def test_a_raw_capture_is_known_by_its_name_where_its_content_says_nothing(tmp_path: Path) -> None:
+    assert "QdstrmImporter" in _said(tmp_path / "a.qdstrm", b"\1\2\3\4 unlike any other")
+
+
+def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
+    assert "the file is empty" in _said(tmp_path / "trace.json", b"")
+
+
+def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+            return re.escape, (str(tmp_path / "ran"),)
+
+    assert "never opens" in _said(tmp_path / "evil.pkl", pickle.dumps(Evil()))
+
+
+def test_what_an_ingester_claims_is_left_to_it(tmp_path: Path) -> None:
+    assert "no profiler events" in _said(tmp_path / "t.json", b'{"traceEvents": [{"ph": "X"}]}')

@@ -1,0 +1,80 @@
+"""A short round of fuzzing, the same trials each time: readers end in a sound trace or in an error of one sentence."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fuzz.campaign import fuzz_format
+from fuzz.mutate import mutated
+from fuzz.seeds import formats, seeds
+from fuzz.trial import prepare, tried
+from xsp_ingest.registry import INGESTERS
+
+_TRIALS = 12
+_FORMATS = sorted({i.name for i in INGESTERS} & set(formats()))
+_FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+@pytest.mark.parametrize("name", _FORMATS)
+def test_damaged_fixtures_end_in_a_trace_or_in_a_refusal(name: str, tmp_path: Path) -> None:
+    for number in range(_TRIALS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        outcome = tried(*prepare(name, number, folder))
+        assert outcome.failure is None, f"python -m fuzz --format {name} --trial {number}"
+
+
+def test_a_worker_reports_how_its_trials_ended() -> None:
+    result = fuzz_format("ncu_report", first=0, seconds=60, trials=5)
+    assert (dict(result.ended), result.found, result.next) == ({"refused": 5}, {}, 5)
+    assert 0 < result.peak_bytes < 1_000_000_000
+
+
+def test_a_trial_is_the_same_each_time(tmp_path: Path) -> None:
+    contents = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        paths, wanted = prepare("jaeger", 7, tmp_path / name)
+        contents.append(([path.read_bytes() for path in paths], wanted))
+    assert contents[0] == contents[1]
+
+
+@settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 1 << 30), kind=st.sampled_from(["jaeger", "ncu_csv", "nsys_sqlite", "xplane"]))
+def test_damage_is_mostly_damage_and_never_fails(seed: int, kind: str) -> None:
+    one = seeds(kind)[seed % len(seeds(kind))]
+    content = (one.folder / one.files[0]).read_bytes()
+    assert isinstance(mutated(content, Random(seed)), bytes)  # noqa: S311 (damage, no secret)
+
+
+# What fuzzing found, each as the smallest input that showed it. Keep them: a reader may be written anew.
+
+
+def test_a_size_beyond_64_bits_in_a_table_of_counters(tmp_path: Path) -> None:
+    text = (_FIXTURES / "ncu_csv/raw_page/ncu.csv").read_text(encoding="utf-8")
+    (tmp_path / "ncu.csv").write_text(text.replace(", 1)", ", 18446744073709551615)"), encoding="utf-8")
+    assert tried([tmp_path / "ncu.csv"], "ncu_csv").kind == "trace"
+
+
+def test_a_number_of_thousands_of_digits_in_a_trace(tmp_path: Path) -> None:
+    event = json.dumps({"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2, "args": {}})
+    content = (
+        '{"schemaVersion": 1, "traceEvents": [' + event.replace("{}", '{"External id": ' + "9" * 5000 + "}") + "]}"
+    )
+    (tmp_path / "t.json").write_text(content, encoding="utf-8")
+    assert tried([tmp_path / "t.json"], None).kind == "trace"
+
+
+def test_a_table_of_strings_without_their_ids(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tried(*prepare("nsys_sqlite", 26, folder)).failure is None
