@@ -247,6 +247,11 @@ def test_lines_of_the_program_and_any_line_ending_do_no_harm(tmp_path: Path) -> 
     assert set(named(convert([path], Options()))) == {'a, "b"', "c"}
 
 
+def test_a_line_of_any_length_of_the_programs_is_passed_over(tmp_path: Path) -> None:
+    trace = _read(tmp_path, f'{_HEAD}1.0,2.0,{_PLACE},"k"\n{"x" * 3_000_000}\n1.5,2.0,{_PLACE},"l"\n')
+    assert set(named(trace)) == {"k", "l"}
+
+
 @pytest.mark.parametrize(
     ("line", "is_header"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ncu_csv.records import open_text
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_printed"]
 
+_MOST_CHARACTERS = 1 << 20
 _AGAIN = "Copy or print it again: nvprof --print-gpu-trace --csv --log-file FILE PROGRAM"
 
 
@@ -27,7 +29,8 @@ def read_printed(path: Path) -> RawTrace:
     rounded = 0
     try:
         with open_text(path) as file:
-            for header, row, process in rows(file, seen):
+            pieces = iter(partial(file.readline, _MOST_CHARACTERS), "")  # no line, however long, is held whole
+            for header, row, process in rows(pieces, seen):
                 if header.is_trace:
                     rounded += not header.is_csv
                     add_trace(row, process, traced)
