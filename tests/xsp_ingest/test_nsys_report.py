@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
+_ATTEMPTS = 3  # on a busy machine nsys was seen to end well and leave no report
 _HEAD = b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0.\n\x0b"
 _STREAM = b"\x00\xff\x00\xff\x00\xff\x00\xffNVIDIA Nsight Systems Stream 2023.4.4.54"
 _NVTX = """
@@ -178,8 +179,11 @@ def _captured(folder: Path, program: str) -> Path:
     report = folder / "real.nsys-rep"
     command = [program, "profile", "--trace=nvtx,osrt", "--sample=none", "--cpuctxsw=none", f"--output={report}"]
     python = os.environ.get("XSP_NSYS_PYTHON", sys.executable)
-    subprocess.run([*command, python, str(folder / "program.py")], check=True, capture_output=True, cwd=folder)
-    return report
+    for _ in range(_ATTEMPTS):
+        subprocess.run([*command, python, str(folder / "program.py")], check=True, capture_output=True, cwd=folder)
+        if report.exists():
+            return report
+    pytest.skip("nsys profile left no report")
 
 
 def _same(one: Trace, other: Trace) -> list[str]:
