@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from xsp_cli.output import print_text
 
 __all__ = ["formats"]
 
 
-def formats() -> None:
-    """List the file formats that xsp reads."""
-    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415 (--help must not wait for numba)
+def formats(
+    name: Annotated[str | None, typer.Argument(help="Say of this format what is used and what is not.")] = None,
+    *,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/formats.md.")] = False,
+) -> None:
+    """List the file formats that xsp reads, or tell all about one."""
+    from xsp_ingest.format_page import about, page  # noqa: PLC0415 (--help must not wait for numba)
+    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
 
     ingesters = all_ingesters()
+    if name is not None:
+        chosen = next((i for i in ingesters if i.name == name), None)
+        if chosen is None:
+            raise XspError(f"there is no format {name!r}", advice="`xsp formats` lists them")
+        print_text(about(chosen).rstrip())
+        return
+    if markdown:
+        print_text(page(ingesters).rstrip("\n"))
+        return
     width = max(len(i.name) for i in ingesters)
     for ingester in ingesters:
         print_text(f"{ingester.name:<{width}}  {ingester.title}")
     print_text(f"{'NAME.xsp':<{width}}  a bundle that `xsp convert` wrote")
+    print_text("\n`xsp formats NAME` says what of a format is used and what is not.")

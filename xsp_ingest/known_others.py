@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from xsp_ingest.ingester import Probe
 
-__all__ = ["refusal"]
+__all__ = ["named", "refusal"]
 
 _LIST = "`xsp formats` lists what can be read"
 _UNPACK = "Unpack it and give the files, or their folder, to xsp"
@@ -42,6 +42,11 @@ def refusal(probe: Probe) -> XspError:
     return XspError(
         "no known profiler format", path=probe.path, advice="`xsp formats` lists what can be read; --format forces one"
     )
+
+
+def named() -> Iterator[tuple[str, str]]:
+    """What can be said of files that no ingester claims, and what to do with them."""
+    yield from ((other.what, other.advice) for other in _OTHERS)
 
 
 def _starts(*magics: bytes) -> Callable[[Probe], object]:

@@ -47,7 +47,7 @@ class _Lines(io.TextIOWrapper):
 
     path: Path | None = None
 
-    def __next__(self) -> str:
+    def __next__(self) -> str:  # type: ignore[override] # as typeshed's own TextIOWrapper says
         line = self.readline(_LONGEST_LINE)
         if len(line) >= _LONGEST_LINE:
             raise XspError(
@@ -108,7 +108,9 @@ def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]
             header = _header(text, 0 if header is None else header.number + 1)
         elif header is not None and _RECORD.match(text) and not _LOG_LINE.match(text):
             log.is_cut_off = text.endswith(header.separator)  # without even a line's end
-            yield header, _cells(text, header.separator)
+            cells = _cells(text, header.separator)
+            log.broken += not cells
+            yield header, cells
         elif _LOG_LINE.match(text) and ("ERROR" in text or "WARNING" in text):
             log.complaints.append(text.strip())
     log.is_cut_off |= _is_lost(pending, header)
