@@ -110,6 +110,11 @@ def test_formats_and_analyses_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert all(a.id in analyses for a in ANALYSES)
 
 
+def test_formats_tells_about_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _printed(capsys, "formats", "xplane").startswith("# XPlane")
+    assert _printed(capsys, "formats", "--markdown").startswith("# Formats")
+
+
 def test_output_formats_are_those_of_the_renderers() -> None:
     assert [str(f) for f in Formats] == list(FORMATS)
 
