@@ -85,7 +85,7 @@ def read_description(path: Path) -> RunDescription:
         found = msgspec.json.decode(path.read_bytes(), type=RunDescription)
     except OSError as error:
         raise XspError(f"the description cannot be read ({error.strerror})", path=path) from error
-    except msgspec.DecodeError as error:  # ValidationError among them
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # ValidationError among them
         raise XspError(
             f"the description of the run is wrong: {error}", path=path, advice="docs/run-set.md lists the keys"
         ) from error
