@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.ingester import Probe, Supplement, choose, laid_out, owner_of, read_runs, units
+from xsp_ingest.known_others import refusal
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
@@ -128,11 +129,22 @@ def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) 
             known.append((path, choose(path, ingesters, wanted)))
     if not known:
         raise XspError(
-            "no file of a known profiler format is in the directory",
+            f"no file of a known profiler format is in the directory{_for_example(directory)}",
             path=directory,
             advice="`xsp formats` lists what can be read",
         )
     return known
+
+
+def _for_example(directory: Path) -> str:
+    """What the first of its files is, as far as that can be said."""
+    for path in inside(directory)[0]:
+        if path.is_file() and path.stat().st_size:
+            try:
+                return f" ({path.name}: {refusal(Probe(path)).what})"
+            except XspError as error:
+                return f" ({path.name}: {error.what})"
+    return ""
 
 
 def _claimed(path: Path, ingesters: Sequence[Ingester]) -> bool:

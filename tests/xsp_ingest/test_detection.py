@@ -147,3 +147,9 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
 
 def test_what_an_ingester_claims_is_left_to_it(tmp_path: Path) -> None:
     assert "no profiler events" in _said(tmp_path / "t.json", b'{"traceEvents": [{"ph": "X"}]}')
+
+
+def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(_LFS)
+    with pytest.raises(XspError, match=r"\(trace\.json: a Git LFS pointer"):
+        convert([tmp_path], Options())
