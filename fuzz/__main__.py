@@ -40,13 +40,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def _again(name: str, number: int, keep: Path | None) -> int:
-    from fuzz.trial import prepare, tried  # noqa: PLC0415 (loads all readers)
+    from fuzz.trial import compiled_readers, prepare, tried  # noqa: PLC0415 (loads all readers)
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         paths, wanted = prepare(name, number, folder)
-        outcome = tried(paths, wanted)
+        with compiled_readers(number):
+            outcome = tried(paths, wanted)
     print(outcome.kind, "" if wanted is None else f"(--format {wanted})")
     if outcome.failure:
         print(outcome.failure.cause, outcome.failure.detail, sep="\n")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import shutil
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_ingest.torch_profiler import scan_fast
+from xsp_ingest.xplane import scan
 from xsp_model import XspError, integrity
 
-__all__ = ["Failure", "Outcome", "prepare", "tried"]
+__all__ = ["Failure", "Outcome", "compiled_readers", "prepare", "tried"]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FORCED_SHARE = 0.5
 
@@ -49,6 +56,18 @@ def prepare(format_name: str, number: int, folder: Path) -> tuple[list[Path], st
     (folder / chosen).write_bytes(mutated((folder / chosen).read_bytes(), random))
     forced = format_name if random.random() < _FORCED_SHARE else None
     return sorted(folder.iterdir()), forced
+
+
+@contextmanager
+def compiled_readers(number: int) -> Iterator[None]:
+    """In trials of odd numbers, the compiled scanners read small files too, which else only large ones are worth."""
+    known = scan_fast.MIN_BYTES, scan._MIN_BYTES  # noqa: SLF001 (a threshold that nobody else needs)
+    if number % 2:
+        scan_fast.MIN_BYTES = scan._MIN_BYTES = 0  # noqa: SLF001
+    try:
+        yield
+    finally:
+        scan_fast.MIN_BYTES, scan._MIN_BYTES = known  # noqa: SLF001
 
 
 def tried(paths: list[Path], wanted: str | None) -> Outcome:

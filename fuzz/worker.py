@@ -15,7 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
-from fuzz.trial import Failure, Outcome, prepare, tried
+from fuzz.trial import Failure, Outcome, compiled_readers, prepare, tried
 
 __all__ = ["MOST_BYTES", "MOST_SECONDS", "run"]
 
@@ -51,7 +51,8 @@ def _trial(format_name: str, number: int, folder: Path) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     paths, wanted = prepare(format_name, number, folder)
-    return tried(paths, wanted)
+    with compiled_readers(number):
+        return tried(paths, wanted)
 
 
 def _told(failure: Failure | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fuzz.campaign import fuzz_format
 from fuzz.mutate import mutated
 from fuzz.seeds import formats, seeds
-from fuzz.trial import prepare, tried
+from fuzz.trial import compiled_readers, prepare, tried
 from xsp_ingest.registry import INGESTERS
 
 _TRIALS = 12
@@ -27,7 +27,8 @@ def test_damaged_fixtures_end_in_a_trace_or_in_a_refusal(name: str, tmp_path: Pa
     for number in range(_TRIALS):
         folder = tmp_path / str(number)
         folder.mkdir()
-        outcome = tried(*prepare(name, number, folder))
+        with compiled_readers(number):
+            outcome = tried(*prepare(name, number, folder))
         assert outcome.failure is None, f"python -m fuzz --format {name} --trial {number}"
 
 
