@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cupti_dump.times import timed
 from xsp_ingest.nsys_sqlite import ranges
 from xsp_ingest.raw import frame_of
+from xsp_ingest.timed import timed
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def calls(dump: Dump) -> Host:
     parts = []
     findings: list[Finding] = []
     for kind in ("RUNTIME", "DRIVER"):
-        rows, found = timed(dump.of(kind), f"{kind.lower()} calls", device=False)
+        rows, found = timed(dump.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
         findings += found
         unnamed = pl.format("[" + kind.lower() + " call {}]", pl.col("cbid").cast(pl.String).fill_null("?"))
         spans = rows.select(
@@ -60,7 +60,7 @@ def _common(dump: Dump) -> list[pl.Expr]:
 
 def operators(dump: Dump, rows: pl.DataFrame) -> Host:
     """Spans of the framework: operators, and where the writer says so layers, steps or library calls."""
-    rows, found = timed(rows, "framework operators", device=False)
+    rows, found = timed(rows, "framework operators", device=False, zeros_unknown=True)
     said = pl.col("level").fill_null("operator")
     unknown = rows.filter(~said.is_in(list(_LEVELS))).height
     found.append(Finding("unknown_level", "framework operators of no known level; taken for operators", unknown))
@@ -101,7 +101,7 @@ def markers(dump: Dump, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, l
     ended = rows.filter((flags & _ENDS) > 0).unique(["processId", "id"], keep="first", maintain_order=True)
     ended = ended.select("processId", "id", pl.col("timestamp").alias("end"), pl.col("threadId").alias("end_thread"))
     pairs = begun.join(ended, on=["processId", "id"], how="left", maintain_order="left")
-    pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False)
+    pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
     found.append(Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", marks, Severity.INFO))
     named = ranges.plain_name(pl.col("name").fill_null("")).alias("plain")

@@ -12,8 +12,8 @@ from xsp_ingest.cupti_dump.devices import devices
 from xsp_ingest.cupti_dump.header import IS_DUMP, facts_of
 from xsp_ingest.cupti_dump.parquet import is_parquet_dump
 from xsp_ingest.cupti_dump.records import read_dump
-from xsp_ingest.cupti_dump.times import timed
 from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.timed import timed
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _CuptiDump:
 
 def _overhead(dump: Dump) -> Finding:
     """CUPTI's own work, which took host time inside the spans around it."""
-    rows, _ = timed(dump.of("OVERHEAD"), "overhead", device=True)
+    rows, _ = timed(dump.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     total = rows["duration_ns"].cast(pl.Int128).sum()
     detail = f"stretches in which CUPTI itself worked, {total} ns in sum; host times around them are longer for it"
     return Finding("profiler_overhead", detail, rows.height, Severity.INFO)

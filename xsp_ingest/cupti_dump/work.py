@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cupti_dump.times import timed
+from xsp_ingest.cuda_words import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.raw import frame_of
+from xsp_ingest.timed import timed
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -19,29 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["copies", "kernels", "waits", "work"]
 
-# The codes of CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind; the words are those of every format.
-_COPIES: Mapping[int, str] = {
-    1: "Host-to-Device",
-    2: "Device-to-Host",
-    3: "Host-to-Array",
-    4: "Array-to-Host",
-    5: "Array-to-Array",
-    6: "Array-to-Device",
-    7: "Device-to-Array",
-    8: "Device-to-Device",
-    9: "Host-to-Host",
-    10: "Peer-to-Peer",
-}
-_MEMORY: Mapping[int, str] = {
-    1: "Pageable",
-    2: "Pinned",
-    3: "Device",
-    4: "Array",
-    5: "Managed",
-    6: "Device Static",
-    7: "Managed Static",
-}
-_WAITS: Mapping[int, str] = {1: "Event sync", 2: "Stream wait sync", 3: "Stream sync", 4: "Context sync"}
+# CUPTI's codes of memory are one above those of Nsight's exports; its other codes are the same.
+_MEMORY = {code + 1: word for code, word in MEMORY_KINDS.items()}
 _UNKNOWN = "Unknown"
 _NO_STREAM = 0xFFFFFFFF
 _SIZES = {f"{what}{axis}": f"{what}_{axis.lower()}" for what in ("grid", "block") for axis in "XYZ"}
@@ -52,7 +32,7 @@ def work(dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
     kernel = dump.of("CONCURRENT_KERNEL", "KERNEL")
     name = demangle_column(kernel["name"]).fill_null("[unnamed kernel]").alias("name")
     copy = dump.of("MEMCPY", "MEMCPY2")
-    copied = pl.format("[CUDA memcpy {}]", _word("copyKind", _COPIES)).alias("name")
+    copied = pl.format("[CUDA memcpy {}]", _word("copyKind", COPY_KINDS)).alias("name")
     graph = dump.of("GRAPH_TRACE")
     replay = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
     parts = [
@@ -70,7 +50,7 @@ def work(dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
 
 
 def _spans(rows: pl.DataFrame, kind: Kind, what: str, dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
-    rows, found = timed(rows, what, device=True)
+    rows, found = timed(rows, what, device=True, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.KERNEL)).alias("level"),
@@ -110,7 +90,7 @@ def copies(dump: Dump) -> pl.DataFrame:
     copied = dump.of("MEMCPY", "MEMCPY2").select(
         "row",
         "bytes",
-        _word("copyKind", _COPIES).alias("copy_kind"),
+        _word("copyKind", COPY_KINDS).alias("copy_kind"),
         _word("srcKind", _MEMORY).alias("source_kind"),
         _word("dstKind", _MEMORY).alias("destination_kind"),
     )
@@ -120,12 +100,12 @@ def copies(dump: Dump) -> pl.DataFrame:
 
 def waits(dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
     """Waits as the device reports them; their calls are among the runtime's."""
-    rows, found = timed(dump.of("SYNCHRONIZATION"), "waits", device=False)
+    rows, found = timed(dump.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),
         pl.lit(str(Kind.SYNC)).alias("kind"),
-        _word("type", _WAITS).alias("name"),
+        _word("type", SYNC_KINDS).alias("name"),
         "start_ns",
         "duration_ns",
         dump.process.alias("process_id"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.nsys_sqlite.enums import SYNC_KINDS
+from xsp_ingest.cuda_words import SYNC_KINDS
 from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
 from xsp_ingest.nsys_sqlite.rows import Part, word
 from xsp_model import Finding, Kind, Level, Severity

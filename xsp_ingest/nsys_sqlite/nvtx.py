@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.cuda_words import RANGE_STYLES
 from xsp_ingest.nsys_sqlite import ranges
-from xsp_ingest.nsys_sqlite.enums import RANGE_STYLES
 from xsp_ingest.nsys_sqlite.host import closed_duration, host_findings
 from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
 from xsp_ingest.nsys_sqlite.rows import Part, word

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_ingest.nsys_sqlite import ranges
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.timed import timed
 from xsp_model import Finding, Kind, Level
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["shape"]
 
 _COMMON = ("row", "start_ns", "duration_ns")
-_MOST_NS = 1 << 62
 _MARKER_RANGE = r"(?i)^MARKER_(?:CORE_RANGE_|CORE_|)API"
 _MARKER_CALL = r"^roctx[A-Z]\w*$"  # the library's own functions, where the text of the range is not there
 _LIBRARY = r"(?i)^(RCCL|ROCDECODE|ROCJPEG|OMPT)"
@@ -32,9 +32,9 @@ def shape(records: Records, options: Options) -> RawTrace:
         (records.copies, "copies", True),
         (records.calls, "calls and markers", False),
     ):
-        timed, found = _timed(rows, what, device=device)
-        parts.append(timed.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64) + first))
-        first += timed.height
+        sound, found = timed(rows, what, device=device)
+        parts.append(sound.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64) + first))
+        first += sound.height
         findings += found
     kernels, copies, calls = parts
     marks = pl.col("domain").str.contains(_MARKER_RANGE)
@@ -48,24 +48,6 @@ def shape(records: Records, options: Options) -> RawTrace:
         "devices": frame_of("devices", records.devices),
     }
     return RawTrace(tables, RunFacts(profiler="rocprofv3"), tuple(f for f in findings if f.count))
-
-
-def _timed(rows: pl.DataFrame, what: str, *, device: bool) -> tuple[pl.DataFrame, list[Finding]]:
-    """The rows that have a start; an end before it is not used."""
-    sound = [pl.when(pl.col(n).is_between(-_MOST_NS, _MOST_NS)).then(pl.col(n)) for n in ("start", "end")]
-    rows = rows.with_columns(sound)
-    missing = rows["start"].null_count()
-    rows = rows.filter(pl.col("start").is_not_null())
-    backwards = rows.filter(pl.col("end") < pl.col("start")).height
-    endless = rows["end"].null_count()
-    length = pl.when(pl.col("end") >= pl.col("start")).then(pl.col("end") - pl.col("start"))
-    found = [
-        Finding("missing_time", f"{what} without a start; left out", missing),
-        Finding("negative_duration", f"{what} that end before they start; kept, their duration not used", backwards),
-        Finding("missing_end", f"{what} without an end; kept, their duration not known", endless),
-    ]
-    duration = length.fill_null(0) if device else length
-    return rows.with_columns(pl.col("start").alias("start_ns"), duration.alias("duration_ns")), found
 
 
 def _device_columns() -> list[pl.Expr]:

@@ -1,4 +1,4 @@
-"""Words for the codes of CUPTI that the file holds, in the words of its own ENUM tables (which may be missing)."""
+"""Words for the codes of CUDA's profilers, as Nsight Systems has them in its ENUM tables (which may be missing)."""
 
 from __future__ import annotations
 

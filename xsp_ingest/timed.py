@@ -11,15 +11,18 @@ __all__ = ["timed"]
 _MOST_NS = 1 << 62  # beyond, differences overflow
 
 
-def timed(rows: pl.DataFrame, what: str, *, device: bool) -> tuple[pl.DataFrame, list[Finding]]:
-    """The rows that have a start, with `start_ns` and `duration_ns`.
+def timed(
+    rows: pl.DataFrame, what: str, *, device: bool, zeros_unknown: bool = False
+) -> tuple[pl.DataFrame, list[Finding]]:
+    """The rows that have a `start`, with `start_ns` and `duration_ns`, and findings on the times of the others.
 
-    CUPTI writes 0 for both where it could not take them. An end before the start gives 0 for device work, whose
-    duration must be known, and unknown for the host's.
+    `zeros_unknown`: the tool writes 0 for start and end where it could not take them, as CUPTI does. An end before the
+    start gives 0 for device work, whose duration must be known, and unknown for the host's.
     """
     start, end = (_plausible(name) for name in ("start", "end"))
     rows = rows.with_columns(start.alias("start"), end.alias("end"))
-    unknown = pl.col("start").is_null() | ((pl.col("start") == 0) & (pl.col("end").fill_null(0) == 0))
+    zeros = (pl.col("start") == 0) & (pl.col("end").fill_null(0) == 0) & pl.lit(zeros_unknown)
+    unknown = pl.col("start").is_null() | zeros
     missing = rows.select(unknown.sum()).item()
     rows = rows.filter(~unknown)
     backwards = rows.filter(pl.col("end") < pl.col("start")).height
