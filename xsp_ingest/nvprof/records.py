@@ -8,9 +8,9 @@ import polars as pl
 
 from xsp_ingest.cupti_dump import host, work
 from xsp_ingest.cupti_dump.devices import devices
-from xsp_ingest.cupti_dump.times import timed
 from xsp_ingest.nvprof.database import read_records
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.timed import timed
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -51,6 +51,6 @@ def read_database(path: Path, options: Options) -> RawTrace:
 
 
 def _overhead(dump: Dump) -> Finding:
-    rows, _ = timed(dump.of("OVERHEAD"), "overhead", device=True)
+    rows, _ = timed(dump.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     detail = "stretches in which the profiler itself worked; host times around them are longer for it"
     return Finding("profiler_overhead", detail, rows.height, Severity.INFO)
