@@ -79,3 +79,12 @@ def test_a_table_of_strings_without_their_ids(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tried(*prepare("nsys_sqlite", 26, folder)).failure is None
+
+
+def test_a_time_beyond_64_bits_in_jaeger_spans(tmp_path: Path) -> None:
+    text = (_FIXTURES / "jaeger/mlmodelscope_leveled_synthetic/traces.json").read_text(encoding="utf-8")
+    document = json.loads(text)
+    document["data"][0]["spans"][3]["duration"] = 2**63 - 1
+    document["data"][0]["spans"][4]["startTime"] = 2**63 - 1
+    (tmp_path / "t.json").write_text(json.dumps(document), encoding="utf-8")
+    assert tried([tmp_path / "t.json"], None).kind == "trace"

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["sound_spans"]
 
+_LONGEST_US = 24 * 3600 * 10**6  # no window of a profiler's is a day long
+_LATEST_US = (1 << 61) // 1000  # beyond, sums of times in ns overflow
+
 
 def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Finding]]:
-    """Spans with a start and a duration, each once; negative durations become 0."""
+    """Spans with a start and a duration, each once; negative and absurd durations become 0."""
     once: dict[tuple[str, str, int | None, int | None], JaegerSpan] = {}
     for span in spans:
         once.setdefault((span.spanID, span.operationName, span.startTime, span.duration), span)
+    absurd = [span for span in once.values() if span.duration is not None and span.duration > _LONGEST_US]
+    for span in absurd:
+        span.duration = 0
+    for span in once.values():
+        if span.startTime is not None and abs(span.startTime) > _LATEST_US:
+            span.startTime = None
     started = [span for span in once.values() if span.startTime is not None]
     timed = [span for span in started if span.duration is not None]
     negative = [span for span in timed if span.duration is not None and span.duration < 0]
@@ -34,6 +43,13 @@ def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Fin
             "negative_duration",
             "spans with a negative duration were taken as 0 ns long",
             len(negative),
+            Severity.ERROR,
+            advice="Their time is missing from every sum",
+        ),
+        Finding(
+            "absurd_duration",
+            "spans longer than a day were taken as 0 ns long",
+            len(absurd),
             Severity.ERROR,
             advice="Their time is missing from every sum",
         ),

@@ -174,7 +174,7 @@ def microseconds_to_ns(value: object) -> int | None:
     else:
         try:
             exact = Decimal(value)
-            if exact.adjusted() > _LONGEST_TIME:  # as a whole number it may have a million digits
+            if exact and exact.adjusted() > _LONGEST_TIME:  # as a whole number it may have a million digits
                 return None
             result = int((exact * 1000).to_integral_value())
         except (InvalidOperation, ValueError, OverflowError):
