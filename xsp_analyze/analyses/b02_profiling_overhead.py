@@ -55,10 +55,12 @@ def profiling_overhead(view: View) -> pl.LazyFrame:
     model, layers, kernels = (
         _model_latency(view, runs) for runs in (roles.model, roles.layers, roles.serialised_kernels)
     )
-    steps = [("layer", model, layers)] if roles.model != roles.layers else []
+    steps, total = [], []
     if roles.layers != roles.serialised_kernels:
+        steps = [("layer", model, layers)] if roles.model != roles.layers else []
         steps.append(("kernel", layers, kernels))
-    total = [("total", model, kernels)] if len(steps) > 1 else []
+    if roles.model not in (roles.layers, roles.serialised_kernels):
+        total = [("total", model, kernels)]
     rows = pl.concat([_of_model(steps), _by_layer(view), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")
     return rows.with_columns(

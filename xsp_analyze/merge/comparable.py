@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_model import Trace
 
@@ -16,7 +16,6 @@ __all__ = ["check_comparable", "name_of", "role_of"]
 _SAME = {
     "model": "models",
     "batch_size": "batch sizes",
-    "framework": "frameworks",
 }
 _ROLES = {"M": "model", "ML": "layers", "MLG": "kernels", "MLG+metrics": "counters"}
 
@@ -37,18 +36,41 @@ def check_comparable(traces: Sequence[Trace]) -> None:
     """XspError that names the two runs and what differs: model, batch size, framework, or device."""
     for column, words in _SAME.items():
         _agree(traces, [_fact(trace, column) for trace in traces], words)
+    frameworks = [_fact(trace, "framework") for trace in traces]
+    _agree(traces, frameworks, "frameworks", _framework_name)
+    _agree(traces, frameworks, "frameworks", _framework_version)
     _agree(traces, [_device(trace) for trace in traces], "devices")
 
 
-def _agree(traces: Sequence[Trace], values: Sequence[object], words: str) -> None:
-    known = [(trace, value) for trace, value in zip(traces, values, strict=True) if value is not None]
+def _agree(
+    traces: Sequence[Trace],
+    values: Sequence[object],
+    words: str,
+    part: Callable[[object], object] = lambda value: value,
+) -> None:
+    """XspError unless this part of the values is the same wherever it is known."""
+    known = [(trace, value) for trace, value in zip(traces, values, strict=True) if part(value) is not None]
     for trace, value in known[1:]:
         first, expected = known[0]
-        if value != expected:
+        if part(value) != part(expected):
             raise XspError(
                 f"the runs are of different {words}: {expected} in {name_of(first)}, {value} in {name_of(trace)}",
                 advice="Merge only runs of the same work on the same system",
             )
+
+
+def _framework_name(framework: object) -> str | None:
+    return None if framework is None else _name_and_version(str(framework))[0].casefold()
+
+
+def _framework_version(framework: object) -> str | None:
+    """Not every profiler writes it: a file that names only the framework contradicts no version."""
+    return None if framework is None else _name_and_version(str(framework))[1]
+
+
+def _name_and_version(framework: str) -> tuple[str, str | None]:
+    name, _, last = framework.rpartition(" ")
+    return (name, last) if name and last[:1].isdigit() else (framework, None)
 
 
 def _fact(trace: Trace, column: str) -> object:

@@ -52,7 +52,7 @@ def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH) -> Trace:
     by_role = _by_role(traces)
     if not any(role in by_role for role in _ONE_EACH):
         raise XspError("the runs hold counters only", advice="Add the run whose kernels they are of")
-    parts = _Parts()
+    parts = _Parts(findings=_not_used(traces, by_role))
     for role in _ONE_EACH:
         parts.traces += [(role if n == 0 else f"{role}, serialised", t) for n, t in enumerate(by_role.get(role, []))]
     _tie_layers(parts, by_role, min_match)
@@ -75,6 +75,19 @@ def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
         elif runs:
             found[role] = (serialised if role == "layers" else free or serialised)[:1] or runs[:1]
     return found
+
+
+def _not_used(traces: Sequence[Trace], by_role: dict[str, list[Trace]]) -> list[Finding]:
+    used = {id(trace) for runs in by_role.values() for trace in runs}
+    left = [name_of(trace) for trace in traces if id(trace) not in used]
+    return [
+        Finding(
+            "run_not_used",
+            f"runs of a level that another run was taken for: {', '.join(left)}",
+            len(left),
+            advice="Give one run per level; merge the others apart to compare them",
+        )
+    ]
 
 
 def _serialised(trace: Trace) -> bool:

@@ -1,0 +1,85 @@
+"""Which runs may be merged: facts that contradict refuse, facts that a file does not tell do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.synth import KinetoTrace
+from tests.xsp_analyze.run_sets import merged, write_run
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.merge.merge import merge
+from xsp_analyze.view import View
+from xsp_ingest.ingester import Options
+from xsp_ingest.run_set.run_set import read_single
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_STEPS = [1_000, 1_100, 1_200]
+
+
+def _trace() -> KinetoTrace:
+    trace = KinetoTrace()
+    trace.module("Linear_0", 0, 100_000)
+    trace.operator("aten::linear", 10_000, 80_000)
+    trace.launch("gemm", 20_000, 30_000, 40_000)
+    return trace
+
+
+def _write(folder: Path, level: str, trace: KinetoTrace | None = None, **described: object) -> None:
+    write_run(folder, level, trace, **{"batch_size": 8, "serialized": True, "device": {"name": "GPU"}, **described})
+
+
+def test_a_trace_that_does_not_tell_its_version_goes_with_a_described_run(tmp_path: Path) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
+    _trace().write(tmp_path / "trace.json.gz")
+    given = [("model", tmp_path / "M" / "run.json"), ("kernels", tmp_path / "trace.json.gz")]
+    profile = merge([read_single(path, role, Options()) for role, path in given])
+    assert profile.frame("runs")["role"].to_list() == ["model", "kernels"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "words"),
+    [
+        ({"name": "pytorch", "version": "2.5.0"}, "frameworks: pytorch 2.11.0 .* pytorch 2.5.0 "),
+        ({"name": "tensorflow"}, "frameworks: pytorch 2.11.0 .* tensorflow "),
+    ],
+)
+def test_versions_and_names_that_contradict_are_refused(tmp_path: Path, framework: object, words: str) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
+    _write(tmp_path / "MLG", "MLG", _trace(), framework=framework)
+    with pytest.raises(XspError, match=words):
+        merged(tmp_path)
+
+
+def test_two_versions_are_refused_although_the_first_run_tells_none(tmp_path: Path) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS, framework={"name": "pytorch"})
+    _write(tmp_path / "ML", "ML", _trace(), framework={"name": "pytorch", "version": "2.5.0"})
+    _write(tmp_path / "MLG", "MLG", _trace())
+    with pytest.raises(XspError, match=r"pytorch 2\.5\.0 .* pytorch 2\.11\.0 "):
+        merged(tmp_path)
+
+
+def test_a_second_run_of_a_level_is_not_dropped_in_silence(tmp_path: Path) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
+    _write(tmp_path / "M2", "M", step_durations_ns=[9 * step for step in _STEPS])
+    _write(tmp_path / "MLG", "MLG", _trace())
+    ledger = {row["kind"]: row["count"] for row in merged(tmp_path).frame("ledger").to_dicts()}
+    assert ledger["run_not_used"] == 1
+
+
+def test_without_a_layer_run_overhead_is_the_total_and_not_that_of_layers(tmp_path: Path) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
+    _write(tmp_path / "MLG", "MLG", _trace(), step_durations_ns=[2 * step for step in _STEPS])
+    rows = run(find("B02"), View(merged(tmp_path))).table.select("level", "scope", "overhead_ns").rows()
+    assert rows == [("total", "model", 1_100.0)]
+
+
+def test_a_single_run_of_each_level_is_all_used(tmp_path: Path) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
+    _write(tmp_path / "MLG", "MLG", _trace())
+    assert "run_not_used" not in merged(tmp_path).frame("ledger")["kind"].to_list()
