@@ -178,6 +178,8 @@ class RunFacts:
     framework: str | None = None
     model: str | None = None
     batch_size: int | None = None
+    role: str | None = None  # in a profile that was merged before
+    serialised: bool | None = None
     rank: int | None = None
     world_size: int | None = None
     epoch_ns: int | None = None  # Unix time at the source clock's 0; null where the file does not say

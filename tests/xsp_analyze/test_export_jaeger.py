@@ -16,7 +16,11 @@ from fixtures.make.jaeger import leveled
 from tests.fixture_cases import SOUND, FixtureCase, trace_of
 from tests.synth import KinetoTrace
 from tests.xsp_analyze.exported import small, words, written
+from tests.xsp_analyze.run_sets import merged, write_run
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
 from xsp_analyze.export import part_of
+from xsp_analyze.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import TraceBuilder
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 _SAME = ("spans", "layers", "operators", "ranges", "kernels", "copies", "metrics", "devices")
+_WITH_SPANS = [case for case in SOUND if not case.name.startswith("memory_snapshot/")]  # those hold series only
 _OF_RUN = ("run_id", "rank", "world_size", "profiler", "framework", "model", "batch_size", "layer_source", "epoch_ns")
 
 
@@ -51,7 +56,7 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     _assert_same(trace, _back(trace, tmp_path))
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", _WITH_SPANS, ids=lambda case: case.name)
 def test_every_fixture_comes_back_as_it_was(case: FixtureCase, tmp_path: Path) -> None:
     _assert_same(trace_of(case), _back(trace_of(case), tmp_path))
 
@@ -187,3 +192,20 @@ def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
     trace = small(tmp_path)
     first = written(trace, "jaeger", tmp_path).read_bytes()
     assert written(trace, "jaeger", tmp_path).read_bytes() == first
+
+
+def test_a_profile_comes_back_with_what_each_run_is_taken_for(tmp_path: Path) -> None:
+    for level in ("ML", "MLG"):
+        trace = KinetoTrace()
+        trace.step(1, 0, 100_000)
+        trace.module("Linear_0", 1_000, 90_000)
+        trace.operator("aten::linear", 2_000, 80_000)
+        if level == "MLG":
+            trace.launch("gemm", 20_000, 30_000, 40_000)
+        write_run(tmp_path / "set" / level, level, trace, batch_size=8, serialized=True, device={"name": "GPU"})
+    profile = merged(tmp_path / "set")
+    back = _back(profile, tmp_path)
+    facts = ["role", "serialised"]
+    assert back.frame("runs").select(facts).rows() == [("layers", True), ("kernels", True)]
+    latency = [run(find("A15"), View(each)).table["model_latency_ns"].to_list() for each in (profile, back)]
+    assert latency[0] == latency[1] == [100_000.0]

@@ -45,7 +45,9 @@ _SPAN_TAGS: Sequence[str] = (
     *("step", "phase", "attribution"),
 )
 _REFERENCES = ("forward_id", "captured_in_id")
-_RUN_TAGS = ("profiler", "framework", "model", "batch_size", "rank", "world_size", "epoch_ns", "clock_origin_ns")
+_PROFILE_TAGS = ("role", "serialised")
+_SOURCE_TAGS = ("profiler", "framework", "model", "batch_size", "rank", "world_size", "epoch_ns", "clock_origin_ns")
+_RUN_TAGS = (*_SOURCE_TAGS, *_PROFILE_TAGS)
 _PEAKS = {"dram": "dram_byte_per_s", "fp32": "fp32_flop_per_s"}
 _OF_FILE = "the profiler's file"
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}

@@ -131,6 +131,10 @@ def _add_devices(rows: Rows, written: str | None) -> None:
         rows.add("devices", **{key: value for key, value in device.items() if key in RAW_TABLES["devices"]})
 
 
+def _flag(written: object) -> bool | None:
+    return written if isinstance(written, bool) else None
+
+
 def _facts(run: Mapping[str, Any], origin: int) -> RunFacts:
     epoch = whole(run.get("epoch_ns"))
     return RunFacts(
@@ -138,6 +142,8 @@ def _facts(run: Mapping[str, Any], origin: int) -> RunFacts:
         framework=text(run.get("framework")),
         model=text(run.get("model")),
         batch_size=whole(run.get("batch_size")),
+        role=text(run.get("role")),
+        serialised=_flag(run.get("serialised")),
         rank=whole(run.get("rank")),
         world_size=whole(run.get("world_size")),
         epoch_ns=None if epoch is None else epoch - origin,
