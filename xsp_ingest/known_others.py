@@ -21,6 +21,7 @@ _COPY = "Download or copy it again"
 _BOMS = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 _SQLITE_HEADER = 100
+_LARGEST_PAGE = 1 << 16
 _TAR_PLACE = 257
 _TRACE_PACKETS = 8
 
@@ -67,6 +68,15 @@ def _holds(opening: bytes, pattern: bytes) -> Callable[[Probe], object]:
 
 def _is_blank(probe: Probe) -> bool:
     return not probe.text.removeprefix(_BOMS).strip(_BLANK)
+
+
+def _is_cut_off_database(probe: Probe) -> bool:
+    """By the size of a page and the number of pages in its header, see SQLite's file format 1.3; 1 means 64 KiB."""
+    head = probe.head[:_SQLITE_HEADER]
+    if not head.startswith(b"SQLite format 3\0"):
+        return False
+    page_bytes, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])
+    return pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes) > probe.path.stat().st_size
 
 
 def _has_zeroed_header(probe: Probe) -> bool:
@@ -227,6 +237,11 @@ _OTHERS = (
         _starts(b"PAR1"),
         "a Parquet file that holds no known profiler's records",
         "Where it is part of a folder (an nsys parquetdir, an .xsp bundle), give the folder",
+    ),
+    _Other(
+        _is_cut_off_database,
+        "a SQLite database that is cut off: its own header says that it was longer",
+        "Export or copy it again",
     ),
     _Other(
         _starts(b"SQLite format 3\0"),

@@ -153,3 +153,8 @@ def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> Non
     (tmp_path / "trace.json").write_bytes(_LFS)
     with pytest.raises(XspError, match=r"\(trace\.json: a Git LFS pointer"):
         convert([tmp_path], Options())
+
+
+def test_a_database_cut_short_is_called_so(tmp_path: Path) -> None:
+    content = _database()
+    assert "a SQLite database that is cut off" in _said(tmp_path / "copied", content[: len(content) - 1_000])

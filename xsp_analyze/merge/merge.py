@@ -83,7 +83,7 @@ def _not_used(traces: Sequence[Trace], by_role: dict[str, list[Trace]]) -> list[
     return [
         Finding(
             "run_not_used",
-            f"runs of a level that another run was taken for: {', '.join(left)}",
+            f"runs that were not used, since another run of their level was: {', '.join(left)}",
             len(left),
             advice="Give one run per level; merge the others apart to compare them",
         )
