@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cupti_dump import external, host, work
-from xsp_ingest.cupti_dump.devices import devices
 from xsp_ingest.cupti_dump.header import IS_DUMP, facts_of
 from xsp_ingest.cupti_dump.parquet import is_parquet_dump
-from xsp_ingest.cupti_dump.records import read_dump
 from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.timed import timed
 from xsp_model import Finding, Severity, XspError
@@ -40,6 +37,10 @@ class _CuptiDump:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""
+        from xsp_ingest.cupti_dump import external, host, work
+        from xsp_ingest.cupti_dump.devices import devices
+        from xsp_ingest.cupti_dump.records import read_dump
+
         dump = read_dump(path)
         operators, doubts = external.placed(dump)
         parts = [work.work(dump), work.waits(dump), host.calls(dump), host.operators(dump, operators)]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.jaeger.document import load, tags_of
 from xsp_ingest.jaeger.exported import facts_of_export, read_exported
-from xsp_ingest.jaeger.mlmodelscope import read_mlmodelscope
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -81,5 +80,7 @@ def _levels_mixed(traces: Sequence[JaegerTrace]) -> Finding:
 
 
 def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:
+    from xsp_ingest.jaeger.mlmodelscope import read_mlmodelscope
+
     run = facts_of_export(trace)
     return read_mlmodelscope(trace, options) if run is None else read_exported(trace, run, path)

@@ -6,9 +6,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ncu_csv.pages import collect
 from xsp_ingest.ncu_csv.records import Log, decoded, is_header, open_text, records
-from xsp_ingest.ncu_csv.shape import shape
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -47,6 +45,9 @@ class NcuCsv:
 
 def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     """The kernels of the text of a page; `path` is named in errors."""
+    from xsp_ingest.ncu_csv.pages import collect
+    from xsp_ingest.ncu_csv.shape import shape
+
     log = Log()
     try:
         collected = collect(records(iter(file), log))

@@ -9,7 +9,6 @@ from xsp_ingest.nsys_export.files import ArrowFile, ParquetFile, streams_of
 from xsp_ingest.nsys_export.frames import Frames
 from xsp_ingest.nsys_export.json_lines import Collected, is_json_lines, read_json_lines
 from xsp_ingest.nsys_sqlite.facts import META_TABLES
-from xsp_ingest.nsys_sqlite.read import read_tables
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ class NsysExport:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The export's rows; XspError where a table that is needed cannot be read."""
+        from xsp_ingest.nsys_sqlite.read import read_tables
+
         export = _opened(path)
         raw = read_tables(export, options)
         return replace(raw, findings=(*raw.findings, *_left_out(export)))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.nsys_sqlite.database import MAGIC, Database, check_header, table_names
 from xsp_ingest.nsys_sqlite.facts import META_TABLES
-from xsp_ingest.nsys_sqlite.read import read_tables
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ class NsysSqlite:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is no SQLite database, damaged, or not Nsight's."""
+        from xsp_ingest.nsys_sqlite.read import read_tables
+
         return read_tables(Database(path, _nsight_tables(path)), options)
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from xsp_ingest.ncu_csv.records import decoded
 from xsp_ingest.nsys_sqlite.database import MAGIC, table_names
 from xsp_ingest.nvprof.database import PREFIX, STRINGS, is_nvprof
-from xsp_ingest.nvprof.printed import read_printed
-from xsp_ingest.nvprof.records import read_database
 from xsp_ingest.nvprof.table import header_of
 from xsp_model import XspError
 
@@ -56,6 +54,9 @@ class Nvprof:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off or damaged, or is a session, which holds no trace."""
+        from xsp_ingest.nvprof.printed import read_printed
+        from xsp_ingest.nvprof.records import read_database
+
         with path.open("rb") as file:
             head = file.read(1 << 16)
         if head.startswith(MAGIC):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.torch_profiler import scan_fast, scan_plain
 from xsp_ingest.torch_profiler.scan_source import content_bytes
-from xsp_ingest.torch_profiler.shape import shape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +49,8 @@ class _TorchProfiler:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows."""
+        from xsp_ingest.torch_profiler.shape import shape
+
         return shape(_scan(path), path, options)
 
 

@@ -54,7 +54,7 @@ def scan(path: Path) -> Document:
 
 
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
-    text = data.decode("utf-8", errors="replace")
+    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")  # some editors put it there
     try:
         try:
             return json.loads(text, parse_float=_Fraction, parse_constant=lambda _: None)

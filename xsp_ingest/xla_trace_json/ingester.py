@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.xla_trace_json.planes import MOST_EVENTS, read_planes
-from xsp_ingest.xplane.shape import shape
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -37,6 +35,9 @@ class XlaTraceJson:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows, as the profile's it was made from; XspError where it holds no events."""
+        from xsp_ingest.xla_trace_json.planes import MOST_EVENTS, read_planes
+        from xsp_ingest.xplane.shape import shape
+
         found = read_planes(path)
         if not found.planes:
             raise XspError(

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.xplane import log_folder, wire
-from xsp_ingest.xplane.plane import read_plane
-from xsp_ingest.xplane.shape import shape
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -49,6 +47,9 @@ class XPlane:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is damaged, cut off or holds no events."""
+        from xsp_ingest.xplane.plane import read_plane
+        from xsp_ingest.xplane.shape import shape
+
         planes: list[Plane] = []
         said: dict[int, int] = {}
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
