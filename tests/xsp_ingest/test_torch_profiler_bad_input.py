@@ -143,3 +143,9 @@ def test_half_a_surrogate_pair_is_no_character(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(_sound().to_bytes().replace(b"gemm", b"g\\ud800mm"))
     assert "g?mm" in convert([path], Options()).frame("spans")["name"].to_list()
+
+
+def test_a_byte_order_mark_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "marked.json"
+    path.write_bytes(b"\xef\xbb\xbf" + _sound().to_bytes())
+    assert convert([path], Options()).frame("spans")["name"].to_list().count("gemm") == 1
