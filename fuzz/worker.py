@@ -65,7 +65,9 @@ def _say(record: dict[str, object]) -> None:
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Not `ru_maxrss`: that of a process begins at what its parent held when it started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def _watch_memory() -> None:

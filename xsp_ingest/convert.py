@@ -62,7 +62,7 @@ def convert_run(
 def without_files(given: Given, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
-    source = Source("run_description", path.name, _sha256(path), path.stat().st_size)
+    source = Source("run_description", given.named(path.name), _sha256(path), path.stat().st_size)
     return link([raw], [source], "auto", given=given)
 
 
@@ -82,7 +82,7 @@ def _linked(
         say(f"reading {path.name}")
         found_runs = read_runs(ingester, paths, options)
         raws += found_runs
-        sources += [Source(ingester.name, path.name, _sha256(path), _size(path))] * len(found_runs)
+        sources += [Source(ingester.name, given.named(path.name), _sha256(path), _size(path))] * len(found_runs)
     for path, ingester in found:
         if whole and isinstance(ingester, Supplement):
             say(f"reading {path.name}")

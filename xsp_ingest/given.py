@@ -26,6 +26,11 @@ class Given:
     device_name: str | None = None
     peaks: Mapping[str, float] = field(default_factory=dict)
     step_durations_ns: Sequence[int] = ()
+    folder: str | None = None  # of the run within its run set: tells files of one name apart
+
+    def named(self, file: str) -> str:
+        """The file's name as messages and provenance show it."""
+        return f"{self.folder}/{file}" if self.folder else file
 
 
 NOTHING = Given()

@@ -299,3 +299,11 @@ def test_layers_taken_again_from_a_trace_equal_those_taken_at_once(tmp_path: Pat
         assert again.frame(table).equals(at_once.frame(table)), table
     with pytest.raises(XspError, match="no layers of source range"):
         relayer(again, "range")
+
+
+def test_files_of_different_times_read_together_are_told(tmp_path: Path) -> None:
+    for number, start in enumerate((1_000, 900_000_000_000)):
+        kineto = KinetoTrace(baseTimeNanoseconds=1_000)
+        kineto.operator("aten::linear", start, 20_000)
+        kineto.write(tmp_path / f"{number}.json")
+    assert ledger_counts(convert([tmp_path], Options()))["runs_apart"] == 2

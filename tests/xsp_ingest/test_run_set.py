@@ -63,7 +63,7 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
     traces = read_run_set(tmp_path, Options())
     assert [t.frame("runs")["role"][0] for t in traces] == ["model", "kernels"]
     assert traces[1].frame("runs").select("serialised", "layer_source").row(0) == (True, "operator")
-    assert read_single(path, "layers", Options()).frame("runs")["role"].to_list() == ["kernels"]
+    assert read_single(path, "kernels", Options()).frame("runs")["role"].to_list() == ["kernels"]
     assert read_single(tmp_path / "MLG" / "trace.json.gz", "layers", Options()).frame("runs")["role"][0] == "layers"
 
 
@@ -118,3 +118,16 @@ def test_the_schema_takes_what_is_right_and_only_that() -> None:
 def test_the_documented_schema_is_the_one_in_force() -> None:
     documented = Path(__file__).resolve().parents[2] / "docs" / "run.schema.json"
     assert json.loads(documented.read_text()) == json_schema()
+
+
+def test_a_run_is_taken_for_what_the_option_says_or_refused(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::linear", 1_000, 50_000)
+    trace = kineto.write(tmp_path / "cpu.json")
+    assert read_single(trace, "layers", Options()).frame("runs")["role"].to_list() == ["layers"]
+    with pytest.raises(XspError, match="holds no kernels"):
+        read_single(trace, "kernels", Options())
+    described = _write(tmp_path / "M", _described())
+    with pytest.raises(XspError, match="holds no layers"):
+        read_single(described, "layers", Options())
+    assert read_single(described, "model", Options()).frame("runs")["source_path"].to_list() == ["M/run.json"]

@@ -126,11 +126,12 @@ def _bomb(path: Path, before: bytes, filler: bytes, mib: int) -> None:
 def _peak_of(path: Path, wanted: str) -> tuple[str, int]:
     """What is said of the file by a process of its own, and the most memory it took, in MB."""
     program = (
-        "import resource, sys\nfrom pathlib import Path\nfrom xsp_ingest.convert import convert\n"
+        "import sys\nfrom pathlib import Path\nfrom xsp_ingest.convert import convert\n"
         "from xsp_ingest.ingester import Options\nfrom xsp_model import XspError\n"
         "try:\n    convert([Path(sys.argv[1])], Options(), wanted=sys.argv[2])\n"
         "except XspError as error:\n    print(error)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000)\n"
+        # Not ru_maxrss: that of a process begins at what its parent held when it started it.
+        "print(int(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]) // 1000)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(path), wanted], capture_output=True, text=True, check=True, timeout=120

@@ -37,7 +37,10 @@ class Tracks:
         moments = trace.scan("counters").select("run_id", "device_id").unique().sort("run_id", "device_id").collect()
         on_device = moments.filter(pl.col("device_id").is_not_null())
         self._pids: dict[tuple[str, int, int | None], int] = {}
-        self._number("process", host.select("run_id", "process_id").unique(maintain_order=True).rows())
+        processes = host.select("run_id", "process_id").unique(maintain_order=True).rows()
+        sampled = moments.filter(pl.col("device_id").is_null())["run_id"].to_list()
+        processes += [(run, None) for run in sampled if run not in {known for known, _ in processes}]
+        self._number("process", processes)
         self._number("device", [*device.select("run_id", "device_id").rows(), *on_device.rows()])
         self._threads = host.select("run_id", "process_id", "thread_id").unique(maintain_order=True).rows()
         self._streams = device.select("run_id", "device_id", "stream_id").unique(maintain_order=True).rows()

@@ -45,7 +45,23 @@ def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
         return [Zero(s, None if e is None else e + s) for s, e in zip(starts, epochs, strict=True)], findings
     known = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
     first = min(s + e for s, e in known)
-    return [Zero(first - e, first) for _, e in known], []
+    return [Zero(first - e, first) for _, e in known], _apart(raws, [e for _, e in known])
+
+
+def _apart(raws: Sequence[RawTrace], epochs: Sequence[int]) -> list[Finding]:
+    """Ranks of one job run side by side; what does not overlap is hardly one job."""
+    windows = [_window(raw, epoch) for raw, epoch in zip(raws, epochs, strict=True)]
+    windows = [(start, end) for start, end in windows if end > start]
+    if not windows or max(start for start, _ in windows) <= min(end for _, end in windows):
+        return []
+    detail = "runs were read together whose times do not overlap: sums and shares over them may mean nothing"
+    return [Finding("runs_apart", detail, len(windows), advice="Give files of different work one by one")]
+
+
+def _window(raw: RawTrace, epoch: int) -> tuple[int, int]:
+    spans = raw.tables["spans"].select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+    ends = spans["end_ns"].drop_nulls().to_numpy()
+    return _first_start(raw) + epoch, int(ends.max(initial=0)) + epoch
 
 
 def _first_start(raw: RawTrace) -> int:

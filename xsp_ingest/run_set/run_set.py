@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.convert import convert_run, without_files
@@ -43,21 +44,39 @@ def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None
 
 
 def read_run(
-    path: Path, options: Options, *, root: Path | None = None, progress: Callable[[str], None] | None = None
+    path: Path,
+    options: Options,
+    *,
+    root: Path | None = None,
+    role: str | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Trace:
-    """The trace of the run that this run.json describes; its files must lie inside `root` (its folder by default)."""
+    """The trace of the run that this run.json describes; its files must lie inside `root` (its folder by default).
+
+    `role` says what the run is taken for, whatever its level.
+    """
     description = read_description(path)
+    given = replace(description.given, folder=path.parent.name or None)
+    given = replace(given, role=role) if role else given
     files = _files(path, description, root or path.parent)
     if not files:
-        return without_files(description.given, path)
-    return convert_run(files, options, description.given, progress=progress)
+        return without_files(given, path)
+    return convert_run(files, options, given, progress=progress)
 
 
 def read_single(path: Path, role: str, options: Options, *, progress: Callable[[str], None] | None = None) -> Trace:
-    """The trace of a run that is given as a run.json, or as a raw file taken for this role."""
+    """The trace of a run that is given as a run.json, or as a raw file taken for this role.
+
+    XspError where the run cannot have it: a run without spans is taken for the model or not at all.
+    """
     if path.name.endswith(".json") and _describes_a_run(path):
-        return read_run(path, options, progress=progress)
-    return convert_run([(path, None)], options, Given(role=role), progress=progress)
+        trace = read_run(path, options, role=role, progress=progress)
+    else:
+        trace = convert_run([(path, None)], options, Given(role=role), progress=progress)
+    needed = {"layers": "layers", "kernels": "kernels", "counters": "metrics"}.get(role)
+    if needed and not trace.table(needed).num_rows:
+        raise XspError(f"the run holds no {needed}, so it cannot be taken for --{role}", path=path)
+    return trace
 
 
 def _describes_a_run(path: Path) -> bool:
