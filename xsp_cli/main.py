@@ -18,7 +18,7 @@ from xsp_cli.export import export
 from xsp_cli.formats import formats
 from xsp_cli.info import info
 from xsp_cli.merge import merge
-from xsp_cli.output import note, print_text
+from xsp_cli.output import ReaderGoneError, note, print_text
 from xsp_cli.report import report
 
 __all__ = ["app", "main"]
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted."""
     try:
         status = app(args=None if arguments is None else list(arguments), prog_name="xsp", standalone_mode=False)
-    except BrokenPipeError:
+    except ReaderGoneError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt:

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["check_writable", "note", "print_bytes", "print_text", "unwritable", "write_file"]
+__all__ = ["ReaderGoneError", "check_writable", "note", "print_bytes", "print_text", "unwritable", "write_file"]
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our answer has closed the pipe. No OSError: typer would turn that into a status of its own."""
 
 
 def print_bytes(content: bytes) -> None:
     """Writes to stdout and flushes, so that a broken pipe shows here and not at exit."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise ReaderGoneError from None
 
 
 def print_text(text: str) -> None:

@@ -308,6 +308,17 @@ def test_a_reader_that_goes_away_is_no_error(raw: Path) -> None:
     assert done.stdout.strip()[1:] in {"0", "141"}
 
 
+def test_a_pipe_that_is_closed_before_the_answer_ends_quietly(raw: Path) -> None:
+    command = " ".join([f"'{sys.executable}'", "-c", f"'{_COMMAND[2]}'", "analyze", f"'{raw}'", "-f", "json"])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_REPO)},
+    )  # fmt: skip
+    assert done.stdout.strip() == "141"
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
 def test_an_interrupt_ends_quietly(
     raw: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
