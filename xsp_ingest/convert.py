@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
-from xsp_ingest.ingester import Probe, Supplement, choose, laid_out, owner_of, read_runs, units
+from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_runs, units
 from xsp_ingest.known_others import refusal
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
@@ -125,8 +125,8 @@ def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) 
     for path in inside(directory)[0]:
         if path.is_dir():
             known += [(path, whole)] if (whole := owner_of(path, ingesters, wanted)) else []
-        elif path.is_file() and path.stat().st_size and _claimed(path, ingesters):
-            known.append((path, choose(path, ingesters, wanted)))
+        elif path.is_file() and path.stat().st_size and (claimants := _claimants(path, ingesters)):
+            known.append((path, choose(path, ingesters, wanted, claimants=claimants)))
     if not known:
         raise XspError(
             f"no file of a known profiler format is in the directory{_for_example(directory)}",
@@ -147,12 +147,12 @@ def _for_example(directory: Path) -> str:
     return ""
 
 
-def _claimed(path: Path, ingesters: Sequence[Ingester]) -> bool:
-    probe = Probe(path)
+def _claimants(path: Path, ingesters: Sequence[Ingester]) -> Sequence[Ingester]:
+    """Who claims the file; nobody claims one that cannot be looked at."""
     try:
-        return any(i.sniff(probe) for i in ingesters)
+        return claimants_of(Probe(path), ingesters)
     except XspError:
-        return False
+        return ()
 
 
 def _sha256(path: Path) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "Supplement",
     "WholeFolder",
     "choose",
+    "claimants_of",
     "laid_out",
     "owner_of",
     "read_runs",
@@ -178,8 +179,19 @@ def laid_out(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = N
     return next(([(file, i) for file in files] for i in known if (files := i.files_in(folder))), [])
 
 
-def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester:
-    """The one ingester that claims the file, or the one asked for by name."""
+def claimants_of(probe: Probe, ingesters: Sequence[Ingester]) -> list[Ingester]:
+    """The ingesters that claim the file."""
+    return [i for i in ingesters if i.sniff(probe)]
+
+
+def choose(
+    path: Path,
+    ingesters: Sequence[Ingester],
+    wanted: str | None = None,
+    *,
+    claimants: Sequence[Ingester] | None = None,
+) -> Ingester:
+    """The one ingester that claims the file (`claimants`: those that do, if known), or the one asked for by name."""
     if wanted is not None:
         for ingester in ingesters:
             if ingester.name == wanted:
@@ -187,9 +199,10 @@ def choose(path: Path, ingesters: Sequence[Ingester], wanted: str | None = None)
         known = ", ".join(i.name for i in ingesters)
         raise XspError(f"there is no format {wanted!r}", advice=f"Known formats: {known}")
     probe = Probe(path)
-    if not probe.head:
-        raise XspError("the file is empty", path=path, advice="Capture or copy it again")
-    claimants = [i for i in ingesters if i.sniff(probe)]
+    if claimants is None:
+        if not probe.head:
+            raise XspError("the file is empty", path=path, advice="Capture or copy it again")
+        claimants = claimants_of(probe, ingesters)
     if len(claimants) == 1:
         return claimants[0]
     if claimants:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
 from xsp_model import Level
 
@@ -29,7 +30,7 @@ def twins(spans: pl.DataFrame, operators: pl.DataFrame, flows: pl.DataFrame) -> 
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
     out = np.full(spans.height, -1, dtype=np.int64)
     backward = is_backward(spans, operators)
-    stated = _as_stated(spans, operators)
+    stated = placed(spans, operators, "forward_row").select(backward_at="at", forward_at="place")
     for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, flows), stated):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
     return out
@@ -56,14 +57,6 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
         .join(forward, on=["process_id", "sequence_number"], how="inner", maintain_order="left")
         .filter(pl.col("forward_ns") < pl.col("start_ns"))
         .select(pl.col("at").alias("backward_at"), "forward_at")
-    )
-
-
-def _as_stated(spans: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
-    rows = spans.select(pl.col("row").alias("forward_row"), pl.int_range(pl.len(), dtype=pl.Int64).alias("forward_at"))
-    stated = operators.filter(pl.col("forward_row").is_not_null())
-    return stated.join(rows, on="forward_row", how="inner", maintain_order="left").select(
-        pl.col("at").alias("backward_at"), "forward_at"
     )
 
 

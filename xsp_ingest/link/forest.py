@@ -30,7 +30,7 @@ class Forest:
 
     `ambiguous`: another parent was possible.
     `twin`: forward twin of a backward operator; `captured_in`: where a replayed kernel's graph node was captured.
-    `points`: moments that belong to whatever span held them (`owner`), such as allocations with their `bytes`.
+    `allocations`: changes of memory in use, each with the span that held it (`owner`, -1: none).
     """
 
     spans: pl.DataFrame  # raw spans plus `step`

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
 from xsp_model import Kind
-from xsp_model.arrays import places
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
@@ -33,15 +33,9 @@ def captures(
     if made.height:
         found = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
         captured_in[found["at"].to_numpy()] = found["owner"].to_numpy()
-    stated = _as_stated(spans, kernels)
+    stated = placed(spans, kernels, "captured_in_row")
     captured_in[stated["at"].to_numpy()] = stated["place"].to_numpy()
     return captured_in, replayed_work(spans, kernels, parent)
-
-
-def _as_stated(spans: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    stated = kernels.filter(pl.col("captured_in_row").is_not_null()).select("at", "captured_in_row")
-    place = places(spans["row"].to_numpy(), stated["captured_in_row"].to_numpy())
-    return stated.with_columns(pl.Series("place", place)).filter(pl.col("place") >= 0)
 
 
 def replayed_work(spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints) -> Bools:

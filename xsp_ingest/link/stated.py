@@ -1,21 +1,27 @@
-"""Callers of operators that a file itself names: they go before what times suggest."""
+"""Relations between spans that a file itself states: they go before what times suggest."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from xsp_model import Level
 from xsp_model.arrays import places
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from xsp_model.arrays import Ints
 
-__all__ = ["with_callers"]
+__all__ = ["placed", "with_callers"]
+
+
+def placed(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The facts in which `column` names a span by its row, with `place`, that span's position."""
+    stated = facts.filter(pl.col(column).is_not_null())
+    place = places(spans["row"].to_numpy(), stated[column].to_numpy())
+    return stated.with_columns(pl.Series("place", place)).filter(pl.col("place") >= 0)
 
 
 def with_callers(spans: pl.DataFrame, operators: pl.DataFrame, parent: Ints) -> Ints:
