@@ -130,7 +130,7 @@ def _ledger(summary: Summary) -> Iterator[tuple[str, str]]:
             clean(f"{finding['severity']}: {finding['detail']} ({count(finding['count'])})"),
         )
     if not summary.findings:
-        yield "ledger", "nothing was lost"
+        yield "ledger", "nothing else to report"
 
 
 def _or_dash(value: object) -> object:

@@ -84,7 +84,8 @@ def skew(forests: Sequence[Forest], origins: Sequence[int]) -> list[Finding]:
         both = ends[0].join(other, on=["name", "nth"])
         if both.height and both.height >= _ALIKE * max(ends[0].height, other.height):
             median = float(np.median((both["end_ns_right"] - both["end_ns"]).to_numpy()))
-            detail = f"its clock is ahead of the first run's by {median:.0f} ns, judged by collectives; not corrected"
+            way = "ahead of" if median >= 0 else "behind"
+            detail = f"its clock is {way} the first run's by {abs(median):.0f} ns, judged by collectives; not corrected"
             findings.append(Finding("clock_skew", detail, both.height, Severity.INFO, run_id=run))
     return findings
 
