@@ -66,6 +66,7 @@ class Analysis:
     function: Callable[[View], pl.LazyFrame]
     figure: FigureSpec | None = None
     by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
+    read: str = ""  # how to read its figure and table, in one sentence; empty: the columns say all
 
     @property
     def doc(self) -> str:
@@ -81,11 +82,12 @@ def analysis(
     columns: Sequence[Column],
     figure: FigureSpec | None = None,
     by_step: bool = True,
+    read: str = "",
 ) -> Callable[[Callable[[View], pl.LazyFrame]], Analysis]:
     """Turns `name(view) -> LazyFrame` into an Analysis."""
 
     def wrap(function: Callable[[View], pl.LazyFrame]) -> Analysis:
-        return Analysis(id, title, needs, columns, function, figure, by_step)
+        return Analysis(id, title, needs, columns, function, figure, by_step, read)
 
     return wrap
 

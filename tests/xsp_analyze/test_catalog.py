@@ -37,3 +37,14 @@ def test_every_analysis_describes_itself(analysis: object) -> None:
     if found.figure is not None:
         shown = {found.figure.x, *found.figure.y, found.figure.color or found.figure.x}
         assert shown <= set(names)
+
+
+_TOLD = [*(f"A{n:02}" for n in range(1, 16)), "B01", "B02", "B03", "B06"]
+
+
+@pytest.mark.parametrize("identity", _TOLD)
+def test_every_analysis_says_in_one_sentence_how_to_read_it(identity: str) -> None:
+    read = find(identity).read
+    assert len(read) > 40
+    assert read.endswith(".")
+    assert ". " not in read

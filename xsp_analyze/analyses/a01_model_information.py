@@ -22,6 +22,10 @@ __all__ = ["model_information"]
     "A01",
     "model information",
     needs=("spans",),
+    read=(
+        "Latency of a step and, where the batch size is known, inputs per second; over several batch sizes, look "
+        "for the one after which throughput stops growing."
+    ),
     columns=(
         STEP,
         BATCH_SIZE,

@@ -21,6 +21,10 @@ __all__ = ["layer_information"]
     "A02",
     "layer information",
     needs=("layer",),
+    read=(
+        "Sort by latency to see which layers matter, and look at the interval before you trust a difference "
+        "between two of them."
+    ),
     columns=(
         STEP,
         LAYER_INDEX,

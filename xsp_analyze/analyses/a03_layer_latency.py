@@ -25,6 +25,10 @@ def _spread(name: str, what: str) -> Column:
     "A03",
     "layer latency",
     needs=("layer",),
+    read=(
+        "Tall bars are the layers to work on; a wide gap between minimum and maximum says that a layer's time "
+        "changes from step to step."
+    ),
     columns=(
         STEP,
         LAYER_INDEX,

@@ -19,6 +19,10 @@ __all__ = ["layer_memory"]
     "A04",
     "layer memory",
     needs=("layer",),
+    read=(
+        "Tall bars are the layers whose activations fill the memory; they are the candidates for checkpointing or "
+        "for a smaller batch."
+    ),
     columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, ALLOCATED),
     figure=FigureSpec(
         "bars", x="layer_index", y=("allocated_bytes",), title="Memory allocated by layer", color="layer_type"

@@ -20,6 +20,7 @@ __all__ = ["layer_type_distribution"]
     "A05",
     "layer type distribution",
     needs=("layer",),
+    read="How often each type of layer occurs; compare with A06, as a frequent type need not be an expensive one.",
     columns=(
         STEP,
         TYPE_KEY,

@@ -31,6 +31,10 @@ def _shape(what: str) -> Column:
     "A08",
     "kernel information",
     needs=("kernel",),
+    read=(
+        "Every piece of device work with its layer and launch configuration; search for a layer or a kernel to "
+        "see what ran in it and in which order."
+    ),
     columns=(
         STEP,
         EXECUTION,

@@ -23,6 +23,10 @@ __all__ = ["kernel_roofline"]
     "A09",
     "kernel roofline",
     needs=("kernel", "metrics"),
+    read=(
+        "Points far below the roof leave speed unused; points left of the ridge are limited by memory bandwidth, "
+        "points right of it by arithmetic."
+    ),
     columns=(
         STEP,
         replace(EXECUTION, doc="The kernel's row in A08."),

@@ -20,6 +20,10 @@ __all__ = ["kernel_by_name"]
     "A10",
     "kernels by name",
     needs=("kernel",),
+    read=(
+        "The first rows are where device time is; many calls of a short kernel point to launches, few calls of a "
+        "long one to the kernel itself."
+    ),
     columns=(STEP, KERNEL_NAME, KIND, COUNT, DURATION, MODEL_SHARE, *COUNTER_COLUMNS),
     figure=FigureSpec(
         "bars", x="kernel_name", y=("duration_ns",), title="Device time by kernel name", color="kind", top=20

@@ -31,6 +31,7 @@ __all__ = ["kernel_by_layer"]
     "A11",
     "kernels by layer",
     needs=("layer", "kernel"),
+    read="Where kernel duration is much less than the layer's latency, the device waited in that layer.",
     columns=(
         STEP,
         LAYER_INDEX,

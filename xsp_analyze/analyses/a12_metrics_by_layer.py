@@ -20,6 +20,7 @@ __all__ = ["metrics_by_layer"]
     "A12",
     "metrics by layer",
     needs=("layer", "kernel", "metrics"),
+    read="Compare flops with bytes: a layer with much traffic and few flops is bound by memory.",
     columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *COUNTER_COLUMNS[:4]),
     figure=FigureSpec(
         "bars",

@@ -20,6 +20,7 @@ __all__ = ["gpu_share_by_layer"]
     "A13",
     "GPU and non-GPU latency by layer",
     needs=("layer", "kernel"),
+    read="A layer whose GPU share is small spends its time elsewhere: in launches, in synchronisation or in Python.",
     columns=(
         STEP,
         LAYER_INDEX,

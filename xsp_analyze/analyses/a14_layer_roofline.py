@@ -23,6 +23,10 @@ __all__ = ["layer_roofline"]
     "A14",
     "layer roofline",
     needs=("layer", "kernel", "metrics"),
+    read=(
+        "Layers left of the ridge gain from fusion and smaller types, layers right of it from tensor cores and "
+        "better kernels."
+    ),
     columns=(STEP, LAYER_INDEX, LAYER_NAME, PRECISION, LAYER_TYPE, KERNEL_DURATION, *ROOF_COLUMNS),
     figure=FigureSpec(
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Layers under the roof", color="precision"

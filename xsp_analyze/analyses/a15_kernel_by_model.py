@@ -29,6 +29,10 @@ _NAMES = tuple(c.name for c in _ROOF)
     "A15",
     "kernels by model",
     needs=("kernel",),
+    read=(
+        "GPU share near 1 says that the device bounds the model, near 0 that something else does; the point shows "
+        "the model under its roof."
+    ),
     columns=(
         STEP,
         BATCH_SIZE,

@@ -20,6 +20,7 @@ __all__ = ["ledger"]
     "B01",
     "ledger",
     needs=(),
+    read="Read it first: it says where each nanosecond of device time went, and what the other tables do not cover.",
     columns=(
         STEP,
         Column("run_id", pl.Int64(), "The run it concerns; null: all.", role=Role.KEY),

@@ -33,6 +33,9 @@ _SCHEMA = {
     "B02",
     "profiling overhead",
     needs=("leveled",),
+    read=(
+        "What profiling itself added at each level; distrust a layer's time where its overhead is as large as the time."
+    ),
     columns=(
         Column(
             "level",

@@ -24,6 +24,7 @@ def _time(name: str, doc: str) -> Column:
     "B03",
     "timeline breakdown",
     needs=("kernel",),
+    read="Idle time is the device waiting; exposed communication is what would vanish if it ran beside compute.",
     columns=(
         STEP,
         Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),

@@ -29,6 +29,10 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
     "B06",
     "module tree",
     needs=("module",),
+    read=(
+        "Open the module with the largest device sum, and go down while one child holds most of it; what is left "
+        "is its own work."
+    ),
     columns=(
         STEP,
         Column("module_instance", pl.String(), "The module, as the profiler names it: `Linear_3`.", role=Role.KEY),
