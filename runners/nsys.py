@@ -1,0 +1,158 @@
+"""Runs a program under NVIDIA Nsight Systems and leaves a file that XSP reads.
+
+    python -m runners.nsys --out runs/nsys -- python train.py
+
+`profile_command` gives the command alone, for whoever starts processes himself; `record` runs it and exports what it
+left to SQLite.
+On a machine without a GPU, `--device cpu` records NVTX ranges and calls of the operating system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ in (None, ""):  # started as a file, from a copy of this folder alone
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
+from runners.run_folder import RunnerError
+from runners.tool import program_of, run, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["ASSUMED", "NAME", "Nsys", "Recorded", "export_command", "exported", "main", "profile_command", "record"]
+
+_FAILED = 1
+_USER_ERROR = 2
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recording left: the file for XSP (None: none that it reads yet) with its format, and a sentence on it."""
+
+    path: Path | None
+    format: str | None
+    note: str
+
+
+def exported(out: Path, *, nsys: Nsys) -> Recorded:
+    """What XSP is to read of the recording in the folder `out`, exported where that can be done.
+
+    RunnerError where nsys left nothing.
+    """
+    report, stream = out / f"{NAME}.nsys-rep", out / f"{NAME}.qdstrm"
+    if not report.is_file():
+        if not stream.is_file():
+            raise RunnerError(f"nsys left no recording in {out}: its own messages say why")
+        return Recorded(
+            None,
+            None,
+            f"this nsys has no importer, so {stream.name} is what it recorded: open it with an nsys that has one "
+            "(QdstrmImporter -i), which makes the .nsys-rep that XSP reads",
+        )
+    status, text = said(export_command(report, nsys=nsys), seconds=3600)
+    database = report.with_suffix(".sqlite")
+    if status or not database.is_file():
+        last = next(iter(text.strip().splitlines()[-1:]), "no reason given")
+        note = f"{report.name} could not be exported to SQLite ({last}); XSP reads it where an nsys can export it"
+        return Recorded(report, "nsys_report", note)
+    return Recorded(database, "nsys_sqlite", f"{database.name} is exported from {report.name}")
+
+
+def record(
+    target: Sequence[str],
+    out: Path,
+    *,
+    nsys: Nsys,
+    start: Callable[[list[str]], int] = run,
+    on_gpu: bool = True,
+    graph: str = "node",
+    memory: bool = False,
+    capture: str = "none",
+    operators: bool = False,
+) -> Recorded:
+    """Runs `target` under nsys into the folder `out` and exports; RunnerError where the program failed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for suffix in (".nsys-rep", ".qdstrm", ".sqlite"):  # so that an earlier run's is not taken for this one's
+            (out / f"{NAME}{suffix}").unlink(missing_ok=True)
+    except OSError as error:
+        raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
+    command = profile_command(
+        target, out, nsys=nsys, on_gpu=on_gpu, graph=graph, memory=memory, capture=capture, operators=operators
+    )
+    status = start(command)
+    if status:
+        raise RunnerError(f"the program under nsys ended with status {status}")
+    return exported(out, nsys=nsys)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "nsys", description="Runs a program under Nsight Systems and exports what it recorded.", epilog=_EPILOG
+    )
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: NVTX ranges and system calls only"
+    )
+    parser.add_argument("--graph", choices=GRAPHS, default="node", help="record a CUDA graph's kernels, or its launch")
+    parser.add_argument("--memory", action="store_true", help="record allocations of device memory")
+    parser.add_argument("--capture", choices=CAPTURES, default="none", help="record between its start and stop only")
+    parser.add_argument("--operators", action="store_true", help="let nsys annotate PyTorch's operators")
+    parser.add_argument("--nsys", help=f"the nsys to use; else ${VARIABLE}, else the first on the PATH")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the recording")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    return parser
+
+
+_EPILOG = "Exit status: 0 recorded and readable by XSP, 1 recorded but not exported, 2 not recorded."
+
+
+def _main(args: argparse.Namespace) -> int:
+    target = program_of(args.program)
+    what = {
+        "on_gpu": args.device == "cuda",
+        "graph": args.graph,
+        "memory": args.memory,
+        "capture": args.capture,
+        "operators": args.operators,
+    }
+    if args.dry_run:
+        nsys = _found_or_assumed(args.nsys)
+        print(shlex.join(profile_command(target, args.out, nsys=nsys, **what)))
+        print(shlex.join(export_command(args.out / f"{NAME}.nsys-rep", nsys=nsys)))
+        return 0
+    recorded = record(target, args.out, nsys=Nsys.found(args.nsys), **what)
+    print(recorded.note if recorded.path is None else recorded.path)
+    return 0 if recorded.path is not None and recorded.format == "nsys_sqlite" else _FAILED
+
+
+def _found_or_assumed(wanted: str | None) -> Nsys:
+    """The nsys at hand; a dry run goes without one."""
+    try:
+        return Nsys.found(wanted)
+    except RunnerError as error:
+        print(f"nsys: {error}; the commands are for one of 2022 or later", file=sys.stderr)
+        return ASSUMED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; 0 recorded, 1 recorded but not exported, 2 after a sentence on stderr."""
+    args = _parser().parse_args(arguments)
+    try:
+        return _main(args)
+    except RunnerError as error:
+        print(f"nsys: {error}", file=sys.stderr)
+        return _USER_ERROR
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT, as shells have it
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Finds a profiler's binary, asks it what it can, and runs it; the tools themselves are NVIDIA's, not ours to bring."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from runners.run_folder import RunnerError
+
+__all__ = ["find_tool", "program_of", "run", "said", "version_of"]
+
+_VERSION = re.compile(r"(?<![\d.])(\d{4})\.(\d+)(?:\.(\d+))?")
+
+
+def find_tool(name: str, *, variable: str, wanted: str | None = None) -> str:
+    """The path of the tool: `wanted`, or what the environment variable says, or the first on PATH.
+
+    RunnerError where there is none.
+    """
+    asked = wanted or os.environ.get(variable) or name
+    found = shutil.which(asked)
+    if found is None:
+        where = f"at {asked}" if asked != name else "on the PATH"
+        raise RunnerError(f"{name} is not {where}: install it, or say where it is with ${variable}")
+    return found
+
+
+def said(command: list[str], *, seconds: float = 120) -> tuple[int, str]:
+    """Exit status and all that a tool printed; RunnerError where it cannot be started or does not come back."""
+    try:
+        done = subprocess.run(  # noqa: S603 (a tool that the user named, no shell)
+            command, check=False, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise RunnerError(f"{command[0]} cannot be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise RunnerError(f"{command[0]} did not answer within {seconds:.0f} s") from error
+    return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
+
+
+def run(command: list[str]) -> int:
+    """Runs the command to its end, its output being the user's to see; its exit status."""
+    try:
+        return subprocess.run(command, check=False).returncode  # noqa: S603 (the user's own command, no shell)
+    except OSError as error:
+        raise RunnerError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+def version_of(text: str) -> tuple[int, ...] | None:
+    """The first version in what a tool printed, as in `2023.4.4`; None where there is none."""
+    found = _VERSION.search(text)
+    return tuple(int(part) for part in found.groups() if part) if found else None
+
+
+def program_of(words: list[str]) -> list[str]:
+    """The program to profile with its arguments, without the `--` in front; RunnerError where there is none."""
+    program = words[1:] if words[:1] == ["--"] else words
+    if not program:
+        raise RunnerError("what should run? Give the program after --, as in: -- python train.py")
+    if shutil.which(program[0]) is None and not Path(program[0]).is_file():
+        raise RunnerError(f"the program {program[0]!r} is not there")
+    return program

@@ -1,0 +1,240 @@
+"""The nsys runner: its commands, what it makes of nsys' answers, and real recordings on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from runners import nsys as runner
+from runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
+from runners.run_folder import RunnerError
+from runners.tool import version_of
+from tests.nsys_tool import nsys as real_nsys
+from tests.runners.fake_tool import write_tool
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+_OLD = Nsys("nsys", (2020, 3), frozenset({"--trace", "--capture-range"}), frozenset({"cuda", "nvtx", "osrt"}))
+_NEW = Nsys("nsys", (2025, 1), ASSUMED.switches, frozenset(), frozenset({"autograd-nvtx", "autograd-shapes-nvtx"}))
+_HELP = """usage: nsys profile
+\\t-t, --trace=
+
+\\t   Possible values are 'cuda', 'nvtx',
+\\t   'osrt' or 'none'.
+\\t   Select the APIs.
+\\t--pytorch=
+
+\\t   Possible values are 'none', 'autograd-nvtx' or 'functions-trace'.
+"""
+
+
+def test_the_command_records_the_device_and_neither_samples_nor_context_switches() -> None:
+    assert profile_command(["python", "train.py"], Path("out")) == [
+        "nsys",
+        "profile",
+        "--trace=cuda,nvtx,cudnn,cublas,osrt",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--cuda-graph-trace=node",
+        "--force-overwrite=true",
+        "--output=out/trace",
+        "python",
+        "train.py",
+    ]
+
+
+def test_on_the_cpu_nothing_of_cuda_is_asked_for() -> None:
+    command = profile_command(["true"], Path("out"), on_gpu=False, memory=True)
+    assert "--trace=nvtx,osrt" in command
+    assert not [word for word in command if "cuda" in word]
+
+
+def test_an_old_nsys_gets_only_what_it_has() -> None:
+    command = profile_command(["true"], Path("out"), nsys=_OLD, memory=True, capture="cudaProfilerApi")
+    assert "--trace=cuda,nvtx,osrt" in command
+    assert "--capture-range=cudaProfilerApi" in command
+    assert not [word for word in command if word.startswith(("--cuda-", "--capture-range-end"))]
+
+
+def test_a_captured_range_does_not_end_the_program() -> None:
+    assert "--capture-range-end=stop" in profile_command(["true"], Path("out"), capture="cudaProfilerApi")
+
+
+def test_operators_are_annotated_with_shapes_where_nsys_can() -> None:
+    assert "--pytorch=autograd-shapes-nvtx" in profile_command(["true"], Path("out"), nsys=_NEW, operators=True)
+    with pytest.raises(RunnerError, match=r"nsys 2024\.5 or newer"):
+        profile_command(["true"], Path("out"), operators=True)
+
+
+def test_a_per_cent_sign_in_the_folder_is_not_a_pattern() -> None:
+    assert "--output=50%%/trace" in profile_command(["true"], Path("50%"))
+
+
+def test_versions() -> None:
+    assert version_of("NVIDIA Nsight Systems version 2023.4.4.54-234433681190v0") == (2023, 4, 4)
+    assert version_of("no idea") is None
+
+
+def test_what_nsys_can_is_read_from_its_help(tmp_path: Path) -> None:
+    body = f"print({_HELP!r}.replace('\\\\t', '\\t') if '--help' in arguments else 'version 2025.3.1')"
+    found = Nsys.found(write_tool(tmp_path / "nsys", body))
+    assert found.version == (2025, 3, 1)
+    assert found.traces == {"cuda", "nvtx", "osrt", "none"}
+    assert found.pytorch == {"none", "autograd-nvtx", "functions-trace"}
+    assert {"--trace", "--pytorch"} <= found.switches
+
+
+def test_another_program_is_not_taken_for_nsys(tmp_path: Path) -> None:
+    with pytest.raises(RunnerError, match="does not answer as nsys does"):
+        Nsys.found(write_tool(tmp_path / "nsys", "print('hello')"))
+
+
+def test_without_nsys_the_sentence_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("XSP_NSYS", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert runner.main(["-o", str(tmp_path / "out"), "--", sys.executable, "-V"]) == 2
+    assert "nsys: nsys is not on the PATH: install it, or say where it is with $XSP_NSYS\n" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert runner.main(["--dry-run", "-o", "out", "--", sys.executable, "-V"]) == 0
+    assert capsys.readouterr().out.startswith("nsys profile --trace=cuda,nvtx,cudnn,cublas,osrt ")
+
+
+def test_a_program_that_is_not_there_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main(["-o", str(tmp_path), "--", "no-such-program"]) == 2
+    assert runner.main(["-o", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "the program 'no-such-program' is not there" in err
+    assert "what should run?" in err
+
+
+def _recorded(folder: Path, files: dict[str, bytes], *, export: int = 0) -> runner.Recorded:
+    """What `record` says when nsys leaves these files, and `nsys export` ends with this status."""
+
+    def start(command: list[str]) -> int:
+        assert command[1] == "profile"
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        return 0
+
+    body = (
+        f"print('Export failed')\nif {export}: sys.exit({export})\n"
+        "pathlib.Path(next(a for a in arguments if a.startswith('--output=')).partition('=')[2]).write_bytes(b'x')"
+    )
+    nsys = Nsys(write_tool(folder / "nsys", body), None, frozenset(), frozenset())
+    return runner.record(["true"], folder, nsys=nsys, start=start)
+
+
+def test_a_report_is_exported_and_kept(tmp_path: Path) -> None:
+    found = _recorded(tmp_path, {"trace.nsys-rep": b"report"})
+    assert (found.path, found.format) == (tmp_path / "trace.sqlite", "nsys_sqlite")
+    assert (tmp_path / "trace.nsys-rep").read_bytes() == b"report"
+
+
+def test_a_report_that_cannot_be_exported_is_kept_and_said(tmp_path: Path) -> None:
+    found = _recorded(tmp_path, {"trace.nsys-rep": b"report"}, export=1)
+    assert (found.path, found.format) == (tmp_path / "trace.nsys-rep", "nsys_report")
+    assert "could not be exported to SQLite (Export failed)" in found.note
+
+
+def test_what_an_nsys_without_importer_leaves_is_kept_and_said(tmp_path: Path) -> None:
+    found = _recorded(tmp_path, {"trace.qdstrm": b"stream"})
+    assert found.path is None
+    assert "this nsys has no importer, so trace.qdstrm is what it recorded" in found.note
+
+
+def test_an_earlier_recording_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    (tmp_path / "trace.nsys-rep").write_bytes(b"of yesterday")
+    with pytest.raises(RunnerError, match="nsys left no recording"):
+        _recorded(tmp_path, {})
+
+
+def test_a_program_that_fails_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RunnerError, match="ended with status 3"):
+        runner.record(["true"], tmp_path, nsys=ASSUMED, start=lambda _: 3)
+
+
+def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
+    shutil.copytree(Path(runner.__file__).parent, tmp_path / "runners", ignore=shutil.ignore_patterns("__pycache__"))
+    for program in (["runners/nsys.py"], ["-m", "runners.nsys"]):
+        done = subprocess.run(
+            [sys.executable, "-I" if program[0] != "-m" else "-E", *program, "--help"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Exit status: 0 recorded" in done.stdout
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize(
+    ("on_gpu", "graph", "memory", "capture"),
+    [(True, *rest) for rest in itertools.product(("node", "graph"), (False, True), ("none", "cudaProfilerApi"))]
+    + [(False, "node", False, "none")],
+)
+def test_the_real_nsys_takes_every_variant(
+    tmp_path: Path, *, on_gpu: bool, graph: str, memory: bool, capture: str
+) -> None:
+    nsys = Nsys.found(real_nsys())
+    command = profile_command(
+        [shutil.which("true") or "true"],
+        tmp_path,
+        nsys=nsys,
+        on_gpu=on_gpu,
+        graph=graph,
+        memory=memory,
+        capture=capture,
+    )
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert not [word for word in ("unrecognised", "Illegal", "usage:") if word in said]
+
+
+@pytest.mark.nsys
+def test_the_real_nsys_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    """So that the test above can fail."""
+    command = profile_command(["true"], tmp_path, nsys=Nsys.found(real_nsys()), graph="leaf")
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "Illegal --cuda-graph-trace argument" in done.stdout + done.stderr
+
+
+@pytest.mark.nsys
+def test_a_program_on_the_cpu_from_recording_to_layers(tmp_path: Path) -> None:
+    pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
+    out = tmp_path / "run"
+    program = [sys.executable, "-m", "tests.runners.nvtx_program", str(tmp_path / "durations")]
+    assert runner.main(["--device", "cpu", "--nsys", real_nsys(), "-o", str(out), "--", *program]) == 0
+
+    trace = convert([out / "trace.sqlite"], Options(model_ranges=[r"^iteration"], layer_ranges=["^embed", "^attent"]))
+    spans = trace.frame("spans").with_columns(pl.col("name", "level").cast(pl.String))
+    steps = spans.filter(pl.col("level") == "model").sort("start_ns")
+    own = [int(line) for line in (tmp_path / "durations").read_text().splitlines()]
+    assert steps["name"].to_list() == ["iteration0", "iteration1", "iteration2"]
+    assert steps["duration_ns"].to_list() == pytest.approx(own, abs=3_000_000)
+    layers = spans.filter(pl.col("level") == "layer").sort("start_ns")
+    assert layers["name"].to_list() == ["embedding", "attention"] * 3
+    assert (layers["duration_ns"] >= pl.Series([2_000_000, 4_000_000] * 3)).all()
+    assert layers["parent_id"].to_list() == [n for n in steps["span_id"] for _ in range(2)]
+
+
+@pytest.mark.nsys
+def test_the_export_command_is_nsys_own(tmp_path: Path) -> None:
+    done = subprocess.run(
+        export_command(tmp_path / "none.nsys-rep", nsys=Nsys.found(real_nsys())),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "none.nsys-rep" in done.stdout + done.stderr
+    assert "unrecognised" not in done.stdout + done.stderr
