@@ -15,8 +15,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.run_folder import ERROR, RUN, SCHEMA_VERSION, RunnerError, clear, error_of, is_complete, put_json
-from runners.torch_levels import LEVELS, add_options, checked, options_of
+if not __package__:  # run as a file: Python looks beside it then, not where the package is
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from runners.level_process import LEVELS, add_options, checked, flags_of, options_of
+from runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_LEVEL_PROCESSES = {"torch": "torch_levels.py", "tensorflow": "tf_profiler.py", "jax": "jax_profiler.py"}
 _FAILED = 1
 _USER_ERROR = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -37,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 all runs are there, 1 some failed (see their error.json), 2 wrong arguments.",
     )
     parser.add_argument("--levels", default="M,ML,MLG", help=f"of {', '.join(LEVELS)}, in the order to run them")
+    parser.add_argument("--framework", choices=tuple(_LEVEL_PROCESSES), default="torch")
     add_options(parser)
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")
@@ -54,9 +59,9 @@ def _levels(text: str) -> list[str]:
 
 
 def _command(args: argparse.Namespace, level: str) -> list[str]:
-    options = [part for name, value in options_of(args).items() for part in (f"--{name}", str(value))]
+    script = Path(__file__).resolve().parent / _LEVEL_PROCESSES[args.framework]
     folder = str(_folder(args, level))
-    return [sys.executable, "-m", "runners.torch_levels", "--level", level, *options, "--out", folder]
+    return [sys.executable, str(script), "--level", level, "--out", folder, *flags_of(options_of(args))]
 
 
 def _folder(args: argparse.Namespace, level: str) -> Path:
@@ -83,7 +88,7 @@ def _collected(args: argparse.Namespace, level: str, start: Callable[[Sequence[s
     sentence = error_of(folder)
     if sentence is None:
         sentence = f"the run was ended by signal {-status}" if status < 0 else f"the run ended with status {status}"
-        put_json(folder / ERROR, {"schema_version": SCHEMA_VERSION, "level": level, "error": sentence})
+        put_error(folder, level, sentence, batch_size=args.batch_size, options=options_of(args))
     print(f"collect: {level} failed: {sentence}", file=sys.stderr, flush=True)
     return False
 

@@ -9,13 +9,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ERROR", "RUN", "SCHEMA_VERSION", "RunnerError", "clear", "error_of", "is_complete", "put", "put_json"]
+__all__ = [
+    "ERROR",
+    "LEVEL",
+    "RUN",
+    "SCHEMA_VERSION",
+    "RunnerError",
+    "clear",
+    "error_of",
+    "is_complete",
+    "put",
+    "put_error",
+    "put_json",
+    "read_json",
+]
 
 SCHEMA_VERSION = 1
 """The version of run.json that runners write."""
 
 RUN = "run.json"
 ERROR = "error.json"
+LEVEL = "level.json"
+"""What a level process tells of a run that a tool around it records: run.json once the tool's files are there."""
 
 
 class RunnerError(Exception):
@@ -41,10 +56,33 @@ def put_json(path: Path, content: Mapping[str, object]) -> None:
     put(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
+def put_error(
+    folder: Path,
+    level: str,
+    sentence: str,
+    *,
+    status: str = "failed",
+    batch_size: int | None = None,
+    options: Mapping[str, object] | None = None,
+) -> None:
+    """Puts on record that the run failed; `status` is `failed` or `out_of_memory`."""
+    known = {"batch_size": batch_size, "options": dict(options) if options else None}
+    put_json(
+        folder / ERROR,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "level": level,
+            "status": status,
+            "error": sentence,
+            **{key: value for key, value in known.items() if value is not None},
+        },
+    )
+
+
 def clear(folder: Path) -> None:
     """Takes away what an earlier attempt said of itself, before its files are written over."""
     try:
-        for name in (RUN, ERROR):
+        for name in (RUN, ERROR, LEVEL):
             (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise RunnerError(f"the run cannot be written to {folder}: {error.strerror}") from error
@@ -52,7 +90,7 @@ def clear(folder: Path) -> None:
 
 def is_complete(folder: Path, level: str, options: Mapping[str, object]) -> bool:
     """Whether the folder holds a finished run of this level, made with these options, and all its files."""
-    facts = _read(folder / RUN)
+    facts = read_json(folder / RUN)
     files = facts.get("files")
     return (
         (facts.get("schema_version"), facts.get("runner_level")) == (SCHEMA_VERSION, level)
@@ -64,11 +102,12 @@ def is_complete(folder: Path, level: str, options: Mapping[str, object]) -> bool
 
 def error_of(folder: Path) -> str | None:
     """The sentence that a failed run left."""
-    sentence = _read(folder / ERROR).get("error")
+    sentence = read_json(folder / ERROR).get("error")
     return sentence if isinstance(sentence, str) else None
 
 
-def _read(path: Path) -> dict[str, object]:
+def read_json(path: Path) -> dict[str, object]:
+    """The object in the file; empty where there is none, whole or at all."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):

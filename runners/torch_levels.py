@@ -1,6 +1,6 @@
 """Runs one level of a leveled set on a PyTorch workload, in this process, and leaves a run.
 
-    python -m runners.torch_levels --level ML --workload convnet --steps 10 --out runs/convnet/ml
+    python runners/torch_levels.py --level ML --workload zoo:convnet --steps 10 --out runs/convnet/ml
 
 M has no profiler. ML records modules, with the device synchronised after each where there is a GPU. MLG adds shapes,
 memory and, on a GPU, kernels. All time their steps in the same way, with the same weights, inputs and settings.
@@ -9,29 +9,32 @@ memory and, on a GPU, kernels. All time their steps in the same way, with the sa
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-import traceback
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import ERROR, RUN, SCHEMA_VERSION, RunnerError, clear, put_json
-from runners.torch_profiler import TRACE, Session, write_trace
-from runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, own_work, serialise, zoo_work
+if not __package__:  # run as a file: Python looks beside it then, not where the package is
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from runners import level_process
+from runners.own_workload import run_script, zoo_name
+from runners.run_folder import RunnerError
+from runners.steps import AllStepsDone
+from runners.torch_profiler import TRACE, Ranges, Session, write_trace
+from runners.torch_ranges import ranges
+from runners.torch_workload import ZOO, device_of, import_torch, own_work, serialise, zoo_work
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
 
     from runners.torch_workload import Work
 
-__all__ = ["LEVELS", "add_options", "checked", "main", "options_of"]
+__all__ = ["main", "measure"]
 
-_OPTIONS = ("workload", "mode", "batch", "steps", "warmup", "device", "dtype", "threads", "seed")
-_FAILED = 2
-_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may choose another algorithm in every run
 
 
@@ -45,88 +48,119 @@ class _Level:
     blocking: bool = False  # each launch waits for its kernel
 
 
-LEVELS = {
+_LEVELS = {
     "M": _Level("M"),
     "ML": _Level("ML", profiled=True),
     "MLG": _Level("MLG", profiled=True, detailed=True),
     "MLG-serialised": _Level("MLG", profiled=True, detailed=True, blocking=True),
 }
-"""Levels by the names that command lines take."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that every run of a set has in common."""
-    parser.add_argument("--workload", default="convnet", help=f"{', '.join(ZOO)}, or your own as module:function")
-    parser.add_argument("--mode", choices=MODES, default="inference", help="of our own models")
-    parser.add_argument("--batch", type=int, default=8, help="inputs per step")
-    parser.add_argument("--steps", type=int, default=10, help="steps recorded")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them, not recorded")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--dtype", choices=tuple(DTYPES), default="fp32", help="of our own models")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads of one operator; 0: as torch chooses")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
+@dataclass
+class _ScriptSteps:
+    """Steps that a script marks, timed by the session; warm-up is the first of them."""
+
+    session: Session
+    batch_size: int | None = None
+
+    def begin(self) -> None:
+        self.session.begin()
+
+    def end(self, batch_size: int | None) -> None:
+        self.batch_size = batch_size or self.batch_size
+        if self.session.close():
+            raise AllStepsDone
 
 
-def options_of(args: argparse.Namespace) -> dict[str, object]:
-    """The options that `add_options` added, by name."""
-    return {name: getattr(args, name) for name in _OPTIONS}
+@dataclass
+class _ProfilerSteps:
+    """The spans of steps in a torch.profiler trace: exactly what is timed, not what lies between two steps."""
+
+    _torch: Any
+    _warmup: int
+    _begun: int = 0
+    _span: Any = None
+
+    def open(self) -> None:
+        if self._begun >= self._warmup:
+            self._span = self._torch.profiler.record_function(f"ProfilerStep#{self._begun}")
+            self._span.__enter__()
+        self._begun += 1
+
+    def close(self) -> None:
+        if self._span is not None:
+            self._span.__exit__(None, None, None)
+            self._span = None
 
 
-def checked(args: argparse.Namespace) -> argparse.Namespace:
-    """The same arguments; RunnerError where a number cannot be meant."""
-    for name in ("batch", "steps", "warmup"):
-        if getattr(args, name) < 1:
-            raise RunnerError(f"--{name} must be at least 1")
-    if args.threads < 0:
-        raise RunnerError("--threads must be at least 0")
-    if args.workload not in ZOO and ":" not in args.workload:
-        raise RunnerError(f"{args.workload!r} is no workload: choose {', '.join(ZOO)} or give module:function")
-    return args
-
-
-def _measure(args: argparse.Namespace) -> None:
-    level = LEVELS[args.level]
+def measure(args: argparse.Namespace) -> dict[str, object]:
+    """Runs the level, writes its trace, and says what is known of the run."""
+    level = _LEVELS[args.level]
     os.environ.setdefault(_CUBLAS, ":4096:8")
     torch = import_torch()
-    device = device_of(torch, args.device)
-    on_gpu = device == "cuda"
-    if level.blocking:
-        if not on_gpu:
-            raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
-        serialise(torch)
-    settings = _fixed(torch, args)
-    work = _work(torch, args, device)
+    on_gpu = _prepared(torch, args, level)
+    settings = _fixed(torch, args, on_gpu=on_gpu)
+    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu")
+    own = level.profiled and args.recorder == "own"
     layers_wait = level.name == "ML" and on_gpu
-    profiler = _profiler(torch, args, on_gpu=on_gpu) if level.profiled else None
-    session = Session(
-        args.warmup, args.steps, profiler.step if profiler else _nothing, torch.cuda.synchronize if on_gpu else _nothing
-    )
-    with _waiting_layers(torch) if layers_wait else nullcontext(), profiler or nullcontext():
-        session.begin()
-        while not session.finished:
-            work.step()
-            session.step()
+    profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
+    with ExitStack() as around:
+        marks: Ranges | None = _ProfilerSteps(torch, args.warmup) if profiler else None
+        if args.annotate == "nvtx":
+            marks = around.enter_context(ranges(torch, args.warmup))
+        if layers_wait:
+            around.enter_context(_waiting_layers(torch))
+        if profiler:
+            around.enter_context(profiler)
+        session = Session(
+            args.warmup,
+            args.steps,
+            profiler.step if profiler else _nothing,
+            torch.cuda.synchronize if on_gpu else _nothing,
+            marks,
+        )
+        batch_size = _run(args, session, work)
     if profiler:
         write_trace(profiler, args.out)
-    facts = {
-        "schema_version": SCHEMA_VERSION,
-        "level": level.name,
-        "counters": [],
+    return {
         "serialized": layers_wait or level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
-        "model": {"name": work.name, "task": work.task},
+        "model": {"name": work.name, "task": work.task} if work else {"name": Path(args.script).stem, "task": ""},
         "framework": {"name": "pytorch", "version": str(torch.__version__)},
-        "batch_size": args.batch,
+        "batch_size": batch_size,
         "device": {"name": torch.cuda.get_device_name() if on_gpu else "cpu"},
-        "warmup_steps": args.warmup,
-        "steps": args.steps,
         "step_durations_ns": session.durations_ns,
         "files": [{"path": TRACE, "format": "torch_profiler"}] if profiler else [],
-        "runner_level": args.level,
         "deepest_level": _deepest(level, on_gpu=on_gpu),
         "settings": settings,
-        "options": options_of(args),
+        **(work.facts if work else {}),
+        **_memory(torch, on_gpu=on_gpu),
     }
-    put_json(args.out / RUN, facts)
+
+
+def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # noqa: ANN401
+    """Whether the run is on a GPU; RunnerError where the level, precision or execution cannot be had there."""
+    if level.blocking and args.device != "cpu":
+        serialise(torch)  # before anything asks CUDA for its devices
+    on_gpu = device_of(torch, args.device) == "cuda"
+    if level.blocking and not on_gpu:
+        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
+    if args.precision == "tf32" and not on_gpu:
+        raise RunnerError("tf32 is a precision of GPUs: choose --precision fp32 on the CPU")
+    return on_gpu
+
+
+def _run(args: argparse.Namespace, session: Session, work: Work | None) -> int | None:
+    """Runs all steps; the batch size as far as anyone told it."""
+    if work is None:
+        steps = _ScriptSteps(session)
+        run_script(args.script, args.script_args, steps)
+        return args.batch_size or steps.batch_size
+    session.begin()
+    while not session.finished:
+        work.step()
+        session.step()
+    batch: int = args.batch_size
+    return batch
 
 
 def _nothing() -> None:
@@ -140,10 +174,15 @@ def _deepest(level: _Level, *, on_gpu: bool) -> str:
     return "kernel" if level.detailed and on_gpu else "operator"
 
 
-def _fixed(torch: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+def _memory(torch: Any, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
+    return {"peak_memory_bytes": int(torch.cuda.max_memory_allocated())} if on_gpu else {}
+
+
+def _fixed(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
     """Takes away what would let two runs choose other kernels, and says how."""
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -151,6 +190,7 @@ def _fixed(torch: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: 
         "seed": args.seed,
         "cudnn_benchmark": False,
         "cudnn_deterministic": True,
+        "tf32": args.precision == "tf32" if on_gpu else None,
         "cublas_workspace_config": os.environ[_CUBLAS],
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "threads": torch.get_num_threads(),
@@ -158,21 +198,26 @@ def _fixed(torch: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: 
 
 
 def _work(torch: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN401
-    if args.workload not in ZOO:
-        return own_work(args.workload, batch=args.batch, device=device)
-    return zoo_work(torch, args.workload, mode=args.mode, batch=args.batch, device=device, dtype=args.dtype)
+    name = zoo_name(args.workload)
+    if name is None:
+        return own_work(args.workload, batch=args.batch_size, device=device)
+    if name not in ZOO:
+        raise RunnerError(f"the zoo has no {name}: choose of {', '.join(ZOO)} or give module:function")
+    return zoo_work(torch, name, mode=args.mode, batch=args.batch_size, device=device, dtype=args.precision)
 
 
 def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # noqa: ANN401
-    detailed = LEVELS[args.level].detailed
+    detailed = _LEVELS[args.level].detailed
     kinds = torch.profiler.ProfilerActivity
-    return torch.profiler.profile(
+    profiler = torch.profiler.profile(
         activities=[kinds.CPU, kinds.CUDA] if detailed and on_gpu else [kinds.CPU],
         schedule=torch.profiler.schedule(wait=args.warmup - 1, warmup=1, active=args.steps, repeat=1),
         record_shapes=detailed,
         profile_memory=detailed,
         with_stack=True,  # module rows exist only with stacks
     )
+    profiler.record_steps = False  # its own last from one call of step() to the next
+    return profiler
 
 
 @contextmanager
@@ -189,47 +234,9 @@ def _waiting_layers(torch: Any) -> Iterator[None]:  # noqa: ANN401
         hook.remove()
 
 
-def _sentence(error: BaseException) -> str:
-    """The error in one line that names nobody's folders."""
-    if isinstance(error, RunnerError):
-        return str(error)
-    first = next(iter(str(error).strip().splitlines()), "")
-    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m runners.torch_levels", description="Runs one level of a leveled set.")
-    parser.add_argument("--level", choices=tuple(LEVELS), required=True)
-    add_options(parser)
-    parser.add_argument("--out", type=Path, required=True, help="folder for run.json and the trace")
-    return parser
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 when the run was written, 2 after a sentence on stderr, which error.json has too."""
-    args = _parser().parse_args(arguments)
-    try:
-        checked(args)
-        clear(args.out)
-        _measure(args)
-    except Exception as error:  # noqa: BLE001 (a workload is the user's code: whatever it raises is recorded)
-        if not isinstance(error, RunnerError):
-            traceback.print_exc()
-        sentence = _sentence(error)
-        print(f"torch_levels: {sentence}", file=sys.stderr)
-        _record(args, sentence)
-        return _FAILED
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    return 0
-
-
-def _record(args: argparse.Namespace, sentence: str) -> None:
-    try:
-        put_json(args.out / ERROR, {"schema_version": SCHEMA_VERSION, "level": args.level, "error": sentence})
-    except RunnerError as error:
-        print(f"torch_levels: {error}", file=sys.stderr)
+    return level_process.main("torch_levels", measure, arguments)
 
 
 if __name__ == "__main__":

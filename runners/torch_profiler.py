@@ -23,7 +23,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runners.kineto_text import without_private_data
 from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
@@ -32,10 +32,20 @@ from runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["TRACE", "RunnerError", "Session", "capture", "main", "write_trace"]
+__all__ = ["TRACE", "Ranges", "RunnerError", "Session", "capture", "main", "write_trace"]
 
 TRACE = "trace.json.gz"
 """The file that holds the profiler's trace, beside run.json."""
+
+
+class Ranges(Protocol):
+    """Marks a step for a tool that records from outside."""
+
+    def open(self) -> None:
+        """A step begins."""
+
+    def close(self) -> None:
+        """The step ended."""
 
 
 @dataclass
@@ -46,9 +56,11 @@ class Session:
     steps: int
     _advance: Callable[[], None]
     _synchronize: Callable[[], None]
+    _ranges: Ranges | None = None
     durations_ns: list[int] = field(default_factory=list)
     _done: int = 0
     _begun_ns: int = 0
+    _open: bool = False
 
     @property
     def finished(self) -> bool:
@@ -56,21 +68,32 @@ class Session:
         return self._done >= self.warmup + self.steps
 
     def begin(self) -> None:
-        """Starts the clock of the first step."""
+        """Starts the clock of the step, anew where it was started before."""
         self._synchronize()
+        if self._ranges and not self._open:
+            self._ranges.open()
+            self._open = True
         self._begun_ns = time.perf_counter_ns()
 
-    def step(self) -> bool:
-        """Closes a step (waiting for the device) and opens the next; True once the capture has all it needs."""
+    def close(self) -> bool:
+        """Closes the step, waiting for the device; True once the capture has all it needs."""
         if self.finished:
             return True
         self._synchronize()
         now = time.perf_counter_ns()
+        if self._ranges and self._open:
+            self._ranges.close()
+            self._open = False
         if self._done >= self.warmup:
             self.durations_ns.append(now - self._begun_ns)
         self._done += 1
         self._advance()
-        self._begun_ns = time.perf_counter_ns()
+        return self.finished
+
+    def step(self) -> bool:
+        """Closes a step and opens the next; True once the capture has all it needs."""
+        if not self.close():
+            self.begin()
         return self.finished
 
 

@@ -1,26 +1,26 @@
-"""What a PyTorch runner runs: a small model of ours, or the user's own function; and the device it runs on.
+"""What a PyTorch runner runs: a model of the zoo or the user's own function; and the device it runs on.
 
 torch is imported when a run starts, so that this module can be read without it.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from runners.level_process import MODES
+from runners.own_workload import own_step
 from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["DTYPES", "MODES", "ZOO", "Work", "device_of", "import_torch", "own_work", "serialise", "zoo_work"]
 
-DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""Precisions by the names that command lines take, with torch's."""
+DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""Precisions by the names that command lines take, with torch's types of weights and inputs."""
 
-MODES = ("inference", "training")
 ZOO = ("mlp", "convnet", "transformer")
 """Our small models; `runners.torch_zoo` builds them."""
 
@@ -29,11 +29,12 @@ _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 @dataclass(frozen=True)
 class Work:
-    """A step to run again and again, with the name and task of its model."""
+    """A step to run again and again, with the name and task of its model and what else is known of it."""
 
     name: str
     task: str
     step: Callable[[], object]
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 def import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, so its types are not known here)
@@ -83,19 +84,7 @@ def zoo_work(
 
 def own_work(workload: str, *, batch: int, device: str) -> Work:
     """The step that the user's `module:function` returns when called with batch and device."""
-    module, _, function = workload.partition(":")
-    if not module or not function:
-        raise RunnerError(f"{workload!r} is no workload: choose {', '.join(ZOO)} or give module:function")
-    try:
-        build = getattr(importlib.import_module(module), function, None)
-    except ModuleNotFoundError as error:
-        raise RunnerError(f"the workload {workload} cannot be imported: {error}") from error
-    if not callable(build):
-        raise RunnerError(f"the workload's module {module} has no function {function}")
-    step = build(batch=batch, device=device)
-    if not callable(step):
-        raise RunnerError(f"the workload {workload} must return a function that runs one step")
-    return Work(workload, "", step)
+    return Work(workload, "", own_step(workload, batch=batch, device=device))
 
 
 def _inference(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401

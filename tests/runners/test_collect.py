@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runners import collect, run_folder, torch_levels
+from runners import collect, level_process, run_folder, torch_levels
 from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
@@ -27,17 +27,19 @@ class _Processes:
         self.started: list[str] = []
 
     def __call__(self, command: Sequence[str]) -> int:
-        assert list(command[:3]) == [sys.executable, "-m", "runners.torch_levels"]
-        args = torch_levels._parser().parse_args(command[3:])
+        assert list(command[:2]) == [sys.executable, str(_REPO / "runners" / "torch_levels.py")]
+        args = level_process.checked(level_process._parser("level").parse_args(command[2:]))
         self.started.append(args.level)
         if args.level in self.failing:
             return self.failing[args.level]
         facts = {"schema_version": 1, "runner_level": args.level, "files": []}
-        run_folder.put_json(args.out / "run.json", {**facts, "options": torch_levels.options_of(args)})
+        run_folder.put_json(args.out / "run.json", {**facts, "options": level_process.options_of(args)})
         return 0
 
 
 def _collect(out: Path, *options: str, processes: _Processes | None = None) -> int:
+    if "--workload" not in options and "--script" not in options:
+        options = ("--workload", "zoo:convnet", *options)
     return collect.main(["--out", str(out), *options], start=processes or _Processes())
 
 
@@ -102,8 +104,8 @@ def test_dry_run_prints_commands_and_runs_nothing(tmp_path: Path, capsys: pytest
     assert _collect(out, "--dry-run", "--steps", "7", "--workload", "mine:step", processes=processes) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert "-m runners.torch_levels --level M --workload mine:step" in lines[0]
-    assert lines[2].endswith(f"--steps 7 --warmup 3 --device auto --dtype fp32 --threads 0 --seed 0 --out '{out}/mlg'")
+    assert f"runners/torch_levels.py --level M --out '{out}/m' --workload mine:step" in lines[0]
+    assert lines[2].endswith("--precision fp32 --threads 0 --seed 0 --recorder own --annotate none")
     assert processes.started == []
     assert not out.exists()
 
@@ -113,9 +115,8 @@ def test_dry_run_prints_commands_and_runs_nothing(tmp_path: Path, capsys: pytest
     [
         (["--levels", "M,X"], "x is no level: choose of M, ML, MLG, MLG-serialised"),
         (["--levels", ","], "nothing is no level: choose of M, ML, MLG, MLG-serialised"),
-        (["--batch", "0"], "--batch must be at least 1"),
+        (["--batch", "0"], "--batch-size must be at least 1"),
         (["--threads", "-1"], "--threads must be at least 0"),
-        (["--workload", "vgg"], "'vgg' is no workload: choose mlp, convnet, transformer or give module:function"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(
@@ -130,7 +131,7 @@ def test_an_interrupt_ends_the_set(tmp_path: Path) -> None:
     def interrupted(_command: Sequence[str]) -> int:
         raise KeyboardInterrupt
 
-    assert collect.main(["--out", str(tmp_path)], start=interrupted) == 130
+    assert collect.main(["--workload", "zoo:mlp", "--out", str(tmp_path)], start=interrupted) == 130
     assert list(tmp_path.rglob("*.json")) == []
 
 
@@ -147,12 +148,24 @@ def test_no_torch_is_loaded_to_start_the_levels() -> None:
 
 def test_xsp_hands_over_to_the_runner(tmp_path: Path) -> None:
     program = "import sys; from xsp_cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "collect", "--levels", "ML", "--dry-run", "-o", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "collect",
+        "--workload",
+        "zoo:mlp",
+        "--levels",
+        "ML",
+        "--dry-run",
+        "-o",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=_REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stdout.count("runners.torch_levels --level ML") == 1
+    assert done.stdout.count("torch_levels.py --level ML") == 1
     refused = subprocess.run([*command, "--batch", "0"], cwd=_REPO, capture_output=True, text=True, check=False)
-    assert (refused.returncode, refused.stderr) == (2, "collect: --batch must be at least 1\n")
+    assert (refused.returncode, refused.stderr) == (2, "collect: --batch-size must be at least 1\n")
 
 
 @pytest.fixture(name="torch")
@@ -179,15 +192,12 @@ class TestLevel:
     )
     def test_a_workload_that_fails_leaves_its_sentence(self, tmp_path: Path, workload: str, sentence: str) -> None:
         assert _level(tmp_path, "M", "--workload", workload) == 2
-        assert json.loads((tmp_path / "error.json").read_text()) == {
-            "schema_version": 1,
-            "level": "M",
-            "error": sentence,
-        }
+        told = json.loads((tmp_path / "error.json").read_text())
+        assert (told["level"], told["status"], told["error"], told["batch_size"]) == ("M", "failed", sentence, 8)
         assert not (tmp_path / "run.json").exists()
 
     def test_a_failure_names_nobodys_folders(self) -> None:
-        assert torch_levels._sentence(OSError(f"{Path.home()}/data is gone\nmore")) == "OSError: ~/data is gone"
+        assert level_process.sentence_of(OSError(f"{Path.home()}/data is gone\nmore")) == "OSError: ~/data is gone"
 
     def test_a_serialised_level_needs_a_gpu(self, tmp_path: Path) -> None:
         assert _level(tmp_path, "MLG-serialised", "--workload", "mlp") == 2

@@ -1,0 +1,204 @@
+"""What all level processes share: the options they take, how they end, and the run.json they leave.
+
+A level process is a script that runs one level of a workload, in a fresh process, and leaves a run folder. One of a
+framework is a function `measure(args)` that runs the level, writes raw files into `args.out` and returns what it knows:
+
+    def measure(args: argparse.Namespace) -> dict[str, object]: ...
+
+    if __name__ == "__main__":
+        sys.exit(main("tf_profiler", measure))
+
+The facts it returns are keys of run.json: model, framework, device, serialized, step_durations_ns, files,
+deepest_level, settings, and whatever else is worth knowing. The rest is filled in here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runners.run_folder import LEVEL, RUN, SCHEMA_VERSION, RunnerError, clear, put_error, put_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "EXECUTIONS",
+    "LEVELS",
+    "MODES",
+    "PRECISIONS",
+    "add_options",
+    "checked",
+    "flags_of",
+    "main",
+    "options_of",
+]
+
+LEVELS = ("M", "ML", "MLG", "MLG-serialised")
+"""Levels by the names that command lines take."""
+
+MODES = ("inference", "training")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+EXECUTIONS = ("eager", "compile", "cudagraph")
+
+_OPTIONS = (
+    "workload",
+    "script",
+    "mode",
+    "execution",
+    "batch-size",
+    "steps",
+    "warmup",
+    "device",
+    "precision",
+    "threads",
+    "seed",
+    "recorder",
+    "annotate",
+)
+_FAILED = 2
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "resource_exhausted", "std::bad_alloc")
+_NO_MEMORY_TYPES = ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every run of a set has in common."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--workload", help="zoo:NAME, or your own as module:function")
+    what.add_argument("--script", help="a program whose steps stand in `with xsp_step():`; its arguments follow --")
+    parser.add_argument("--mode", choices=MODES, default="inference", help="of models of the zoo")
+    parser.add_argument("--execution", choices=EXECUTIONS, default="eager", help="of models of the zoo")
+    parser.add_argument(
+        "--batch-size", "--batch", type=int, help="inputs per step; 8 unless a script says otherwise", metavar="N"
+    )
+    parser.add_argument("--steps", type=int, default=10, help="steps recorded", metavar="N")
+    parser.add_argument("--warmup", type=int, default=3, help="steps before them, not recorded", metavar="N")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument(
+        "--precision", "--dtype", choices=PRECISIONS, default="fp32", help="of models of the zoo; tf32 on a GPU only"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, help="CPU threads of one operator; 0: as the framework chooses", metavar="N"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights and inputs", metavar="N")
+    parser.add_argument(
+        "--recorder",
+        choices=("own", "none"),
+        default="own",
+        help="none: a tool around this process records levels below M, not the framework's profiler",
+    )
+    parser.add_argument("--annotate", choices=("none", "nvtx"), default="none", help="ranges around steps and layers")
+    parser.add_argument("script_args", nargs="*", metavar="-- ARGS", help="arguments of the script")
+
+
+def options_of(args: argparse.Namespace) -> dict[str, object]:
+    """The options that `add_options` added, by the names of their flags; those left open are left out."""
+    given = {name: getattr(args, name.replace("-", "_")) for name in _OPTIONS}
+    known = {name: value for name, value in given.items() if value is not None}
+    return {**known, "script-args": list(args.script_args)} if args.script_args else known
+
+
+def flags_of(options: Mapping[str, object]) -> list[str]:
+    """The arguments that give a level process these options; a script's own come last, so nothing may follow."""
+    flags = [part for name, value in options.items() if name != "script-args" for part in (f"--{name}", str(value))]
+    own = options.get("script-args")
+    return [*flags, "--", *map(str, own)] if isinstance(own, list) else flags
+
+
+def checked(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments with the batch size settled; RunnerError where something cannot be meant."""
+    if not args.workload and not args.script:
+        raise RunnerError("what should run? Give --workload zoo:NAME, --workload module:function or --script FILE")
+    if args.script_args and not args.script:
+        raise RunnerError(f"{args.script_args[0]!r} is left over: arguments after -- belong to a --script")
+    if args.workload and args.batch_size is None:
+        args.batch_size = 8
+    for name in ("batch-size", "steps", "warmup"):
+        value = getattr(args, name.replace("-", "_"))
+        if value is not None and value < 1:
+            raise RunnerError(f"--{name} must be at least 1")
+    if args.threads < 0:
+        raise RunnerError("--threads must be at least 0")
+    return args
+
+
+def main(
+    name: str,
+    measure: Callable[[argparse.Namespace], Mapping[str, object]],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Runs the level that the command line names; 0 when the run was written, 2 after a sentence on stderr.
+
+    The sentence stands in error.json too, so that whoever started this process need not read its output.
+    """
+    args = _parser(name).parse_args(arguments)
+    try:
+        checked(args)
+        clear(args.out)
+        facts = measure(args)
+        put_json(args.out / (RUN if args.recorder == "own" else LEVEL), {**_common(args), **facts})
+    except Exception as error:  # noqa: BLE001 (a workload is the user's code: whatever it raises is recorded)
+        if not isinstance(error, RunnerError):
+            traceback.print_exc()
+        return _recorded(name, args, error)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(name, description="Runs one level of a leveled set, in this process.")
+    parser.add_argument("--level", choices=LEVELS, required=True)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for run.json and raw files")
+    add_options(parser)
+    return parser
+
+
+def _common(args: argparse.Namespace) -> dict[str, object]:
+    """What the command line says of the run; a level's own facts stand over it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "level": args.level.partition("-")[0],
+        "counters": [],
+        "batch_size": args.batch_size,
+        "warmup_steps": args.warmup,
+        "steps": args.steps,
+        "files": [],
+        "runner_level": args.level,
+        "precision": args.precision,
+        "mode": args.mode,
+        "execution": args.execution,
+        "options": options_of(args),
+    }
+
+
+def _recorded(name: str, args: argparse.Namespace, error: Exception) -> int:
+    sentence = sentence_of(error)
+    print(f"{name}: {sentence}", file=sys.stderr)
+    try:
+        put_error(
+            args.out, args.level, sentence, status=_status(error), batch_size=args.batch_size, options=options_of(args)
+        )
+    except RunnerError as unwritable:
+        print(f"{name}: {unwritable}", file=sys.stderr)
+    return _FAILED
+
+
+def sentence_of(error: BaseException) -> str:
+    """The error in one line that names nobody's folders."""
+    if isinstance(error, RunnerError):
+        return str(error)
+    first = next(iter(str(error).strip().splitlines()), "")
+    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
+
+
+def _status(error: Exception) -> str:
+    """`out_of_memory`, which ends a batch sweep, or `failed`."""
+    text = str(error).lower()
+    full = type(error).__name__ in _NO_MEMORY_TYPES or any(words in text for words in _NO_MEMORY)
+    return "out_of_memory" if full else "failed"
