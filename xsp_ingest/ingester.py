@@ -11,7 +11,7 @@ from xsp_ingest.known_others import refusal
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.raw import RawTrace
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ingester",
     "KnownLayout",
+    "LayerScope",
     "Options",
     "Probe",
     "SeveralFiles",
@@ -71,6 +72,15 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerScope:
+    """What is known of a layer beside the scope that its operators' names lie in; `place` among the model's layers."""
+
+    name: str
+    type: str = ""
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the user may say about reading; regexes are matched with `re.search` on a range's name."""
 
@@ -78,6 +88,7 @@ class Options:
     layer_ranges: Sequence[str] = ()
     layer_source: str = "auto"
     keep_private: bool = False
+    layer_scopes: Mapping[str, LayerScope] = field(default_factory=dict)  # where a file's operators name their scopes
     extra: dict[str, str] = field(default_factory=dict)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from xsp_ingest.given import Given
+from xsp_ingest.ingester import LayerScope
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ class _Device(msgspec.Struct, frozen=True):
     peaks: dict[str, _Rate] = {}  # e.g. fp32_flop_per_s, dram_byte_per_s; they override every other source
 
 
+class _Layer(msgspec.Struct, frozen=True):
+    scope: _Name  # what the names of its operators begin with, as `net/conv1`
+    name: str = ""  # the scope where left out
+    type: str = ""
+    place: _Count | None = None  # among the model's layers; by the first operator run where left out
+
+
 class _File(msgspec.Struct, frozen=True):
     path: _Name  # relative to run.json, inside the run set
     format: str | None = None  # a name that `xsp formats` lists; detected where left out
@@ -51,6 +59,7 @@ class RunDescription(msgspec.Struct, frozen=True):
     device: _Device
     steps: _Count
     files: list[_File] = []
+    layers: list[_Layer] = []  # where a profile has operators in scopes but no calls of layers
     counters: list[str] = []  # what a counter run collected; empty otherwise
     serialized: bool | None = None  # device synchronised after each layer
     warmup_steps: _Count = 0
@@ -72,6 +81,11 @@ class RunDescription(msgspec.Struct, frozen=True):
             peaks=self.device.peaks,
             step_durations_ns=tuple(self.step_durations_ns),
         )
+
+    @property
+    def layer_scopes(self) -> dict[str, LayerScope]:
+        """The layers by the scopes of their operators, as ingesters take them."""
+        return {each.scope: LayerScope(each.name or each.scope, each.type, each.place) for each in self.layers}
 
     @property
     def role(self) -> str:

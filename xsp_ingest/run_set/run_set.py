@@ -61,7 +61,8 @@ def read_run(
     files = _files(path, description, root or path.parent)
     if not files:
         return without_files(given, path)
-    return convert_run(files, options, given, progress=progress)
+    scoped = replace(options, layer_scopes=description.layer_scopes) if description.layers else options
+    return convert_run(files, scoped, given, progress=progress)
 
 
 def read_single(path: Path, role: str, options: Options, *, progress: Callable[[str], None] | None = None) -> Trace:

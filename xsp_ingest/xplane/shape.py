@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.link.ranges import level_of_range
 from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_ingest.xplane import device, hlo, host, operators
+from xsp_ingest.xplane import device, hlo, host, operators, scopes
 from xsp_ingest.xplane.facts import process_of, run_facts
 from xsp_ingest.xplane.host import Role
 from xsp_ingest.xplane.memory import allocations
@@ -60,18 +60,20 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     steps, inferred = step_rows(
         events, [plane for _, plane in gpus], operators.main_program(ops, work), options.model_ranges
     )
+    around = [operators.program_rows(events, ops), _ranges(events, options, steps)]
+    run = [_framework_rows(events), operators.operator_rows(ops)]
+    modules, loose = scopes.module_rows(pl.concat(run), pl.concat(around), steps, options.layer_scopes)
     parts = [
         steps,
-        operators.program_rows(events, ops),
-        _ranges(events, options, steps),
-        _framework_rows(events),
-        operators.operator_rows(ops),
+        *around,
+        modules,
+        *run,
         wide(_calls(events), Level.RUNTIME, Kind.CALL),
         _device_rows(parted),
     ]
     staged = tables(parts) | {"allocations": allocations(events), "devices": device.devices(gpus)}
     staged |= {name: frame_of(name) for name in RAW_TABLES if name not in staged}
-    findings = [*mended, *more, *host.left_out(events), *inferred, *_complaints(planes, gpus, damaged)]
+    findings = [*mended, *more, *host.left_out(events), *inferred, *loose, *_complaints(planes, gpus, damaged)]
     return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_summed(findings)))
 
 

@@ -15,12 +15,13 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["WIDE", "tables", "wide"]
+__all__ = ["WIDE", "is_backward", "tables", "wide"]
 
 _I, _S, _W = pl.Int64(), pl.String(), pl.Categorical()
 WIDE: Mapping[str, pl.DataType] = {
     **{name: kind for name, kind in RAW_TABLES["spans"].items() if name not in {"row", "issued_by_row"}},
-    "layer_type": _S,  # of an operator: its type in the framework
+    "layer_type": _S,  # of an operator or a layer: its type in the framework
+    "place": _I,  # of a layer: its place among the layers of the model
     "shape": _S,  # of an operator: its inputs as `(float32[8,16];int32[])`
     "is_backward": pl.Boolean(),
     "flops": pl.Float64(),  # of an operator, as XLA models it
@@ -54,7 +55,7 @@ def tables(parts: Iterable[pl.DataFrame]) -> dict[str, pl.DataFrame]:
     return {
         "spans": frame_of("spans", _issued(rows)),
         "operators": frame_of("operators", _operators(operators)),
-        "layers": frame_of("layers", operators.filter(pl.col("layer_type").is_not_null()).select("row", "layer_type")),
+        "layers": frame_of("layers", _layers(rows)),
         "ranges": frame_of("ranges", _ranges(rows)),
         "kernels": frame_of("kernels", kernel_facts(rows.filter(pl.col("kind") == str(Kind.KERNEL)))),
         "copies": frame_of("copies", copy_facts(rows.filter(pl.col("kind").is_in(["memcpy", "memset"])))),
@@ -69,6 +70,16 @@ def _issued(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.join(issuers, on="issued_by_key", how="left", maintain_order="left")
 
 
+def _layers(rows: pl.DataFrame) -> pl.DataFrame:
+    stated = pl.any_horizontal(pl.col("layer_type", "place").is_not_null())
+    return rows.filter(stated).select("row", "layer_type", pl.col("place").alias("sequence_index"))
+
+
+def is_backward() -> pl.Expr:
+    """Whether an operator is one of the backward pass: as its row says, else as its name does."""
+    return pl.col("is_backward").fill_null(pl.col("name").cast(pl.String).str.contains(_BACKWARD))
+
+
 def _operators(rows: pl.DataFrame) -> pl.DataFrame:
     """Shapes where recorded; an operator that the framework named as a gradient counts as backward."""
     texts = rows["shape"].drop_nulls().unique(maintain_order=True)
@@ -79,9 +90,8 @@ def _operators(rows: pl.DataFrame) -> pl.DataFrame:
         "input_dtypes": [json.dumps([dtype for dtype, _ in each]) for each in inputs],
     }
     shapes = pl.DataFrame(known, schema=dict.fromkeys(known, pl.String))
-    backward = pl.col("is_backward").fill_null(pl.col("name").cast(pl.String).str.contains(_BACKWARD))
     return rows.join(shapes, on="shape", how="left", maintain_order="left").select(
-        "row", "input_shapes", "input_dtypes", pl.when(backward).then(1).alias("forward_thread_id")
+        "row", "input_shapes", "input_dtypes", pl.when(is_backward()).then(1).alias("forward_thread_id")
     )
 
 
