@@ -15,6 +15,7 @@ from xsp_cli.collect import PASSED_ON, collect
 from xsp_cli.convert import convert
 from xsp_cli.devices import devices
 from xsp_cli.export import export
+from xsp_cli.findings import findings
 from xsp_cli.formats import formats
 from xsp_cli.info import info
 from xsp_cli.merge import merge
@@ -41,7 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (report, analyze, convert, export, merge, info, analyses, formats, devices):
+for _command in (report, findings, analyze, convert, export, merge, info, analyses, formats, devices):
     app.command()(_command)
 app.command(context_settings=PASSED_ON)(collect)
 

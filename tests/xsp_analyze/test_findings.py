@@ -1,0 +1,400 @@
+"""Each finding fires on its case, with the gain worked out by hand, and is silent on the opposite."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from tests.xsp_analyze.hand import Hand
+from xsp_analyze.findings import RULES, Advice, advise
+from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.pages import pages
+from xsp_analyze.findings.text import as_json, as_markdown, as_text
+from xsp_analyze.view import View
+from xsp_model import Trace, TraceBuilder
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+_STEP = 10_000  # ns
+_STEPS = 5
+
+
+def _trace(fill: Any, *, lengths: Sequence[int] = (_STEP,) * _STEPS, finish: Any = None, **run: Any) -> Trace:  # noqa: ANN401
+    hand = Hand()
+    hand.run(0, source_path="hand.json", layer_source="module", **run)
+    start = 0
+    for number, length in enumerate(lengths):
+        step = hand.step(number, start, length)
+        fill(hand, number, start, step)
+        start += length
+    if finish is not None:
+        finish(hand)
+    return hand.build()
+
+
+def _found(trace: Trace) -> dict[str, Advice]:
+    return {one.rule.id: one for one in advise(View(trace))}
+
+
+def _kernels(*works: tuple[str, int, int], **columns: Any) -> Any:  # noqa: ANN401
+    """Fills a step with device work: name, start within the step, duration."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        for name, at, duration in works:
+            hand.work(name, start + at, duration, launch=start + at - 10, parent=step, step=number, **columns)
+
+    return fill
+
+
+_BUSY = (("a", 20, 3_000), ("b", 3_020, 3_000), ("c", 6_020, 3_900))  # 9,900 of 10,000 ns, no kernel leads by much
+
+
+def _many(count: int, duration: int, launch_ns: int) -> Any:  # noqa: ANN401
+    """A step of many kernels, each launched by a call that takes so long."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        for i in range(count):
+            at = start + 100 + i * 150
+            columns: dict[str, Any] = {"step": number, "parent_id": step}
+            call = hand.span("runtime", "call", "cudaLaunchKernel", at - 60, launch_ns, **columns)
+            hand.span("kernel", "kernel", f"k{i % 7}", at, duration, device_id=0, stream_id=7,
+                      attribution="model_only", step=number, parent_id=call)  # fmt: skip
+
+    return fill
+
+
+def _sync(idle_ns: int) -> Any:  # noqa: ANN401
+    """Work up to 5,000; a wait until 5,000; work again after so much idle time, to the end of the step."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        hand.work("a", start + 20, 4_980, launch=start + 1, parent=step, step=number)
+        hand.span("runtime", "call", "cudaStreamSynchronize", start + 100, 4_900, parent_id=step, step=number)
+        again = start + 5_000 + idle_ns
+        hand.work("b", again, _STEP - 5_000 - idle_ns, launch=again - 6, parent=step, step=number)
+
+    return fill
+
+
+def _loader(idle_ns: int) -> Any:  # noqa: ANN401
+    """The next batch is fetched in the first 2,000 ns; devices are idle for the first so many."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        hand.span("operator", "operator", name, start, 2_000, parent_id=step, step=number)
+        hand.work("a", start + idle_ns, _STEP - idle_ns, launch=start + 1, parent=step, step=number)
+
+    return fill
+
+
+def _two_devices(second_ns: int) -> Any:  # noqa: ANN401
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        hand.work("a", start + 20, 9_000, launch=start + 5, parent=step, step=number, device_id=0)
+        hand.work("a", start + 20, second_ns, launch=start + 6, parent=step, step=number, device_id=1)
+
+    return fill
+
+
+def _copies(memory: str, alone_ns: int) -> Any:  # noqa: ANN401
+    """A copy of 1,000 ns, the last so many of it with nothing beside it."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        place: dict[str, Any] = {"launch": start + 1, "parent": step, "step": number}
+        span = hand.work("[CUDA memcpy Host-to-Device]", start + 20, 1_000, kind="memcpy", **place)
+        hand.work("a", start + 20, 1_000 - alone_ns, stream_id=8, **place) if alone_ns < 1_000 else None
+        hand.work("b", start + 1_020, 8_000, stream_id=8, **place)
+        hand.extra.setdefault("copies", []).append(
+            {"span_id": span, "bytes": 4096, "copy_kind": "Host-to-Device", "source_kind": memory,
+             "destination_kind": "Device"}
+        )  # fmt: skip
+
+    return fill
+
+
+def _with_peaks(hand: Hand) -> None:
+    device = {"run_id": 0, "device_id": 0, "name": "A device", "peak_source": "its data sheet"}
+    hand.extra["devices"].append({**device, "fp32_flop_per_s": 1e12, "dram_byte_per_s": 1e11})
+    peak = {
+        "run_id": 0,
+        "device_id": 0,
+        "quantity": "tf32",
+        "value": 4e12,
+        "unit": "flop/s",
+        "source": "its data sheet",
+    }
+    hand.extra.setdefault("peaks", []).append(peak)
+
+
+def _counted(bytes_read: float, flop: float) -> Any:  # noqa: ANN401
+    """One layer with a kernel of 8,000 ns a step, with counters; peak 1 TFLOP/s and 100 GB/s: ridge at 10."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        layer = hand.module("Linear_0", start + 5, 9_000, 0, parent_id=step, step=number)
+        at: dict[str, Any] = {"launch": start + 10, "parent": layer, "layer": layer, "step": number}
+        span = hand.work("gemm", start + 20, 8_000, grid=4, **at)
+        for metric, value in (("flop_count_sp", flop), ("dram_read_bytes", bytes_read), ("dram_write_bytes", 0.0)):
+            hand.metric(span, metric, value)
+
+    return fill
+
+
+def _phase(phase: str, count: int, duration: int) -> Any:  # noqa: ANN401
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        hand.work("a", start + 20, 4_000, launch=start + 1, parent=step, step=number, phase="forward")
+        for i in range(count):
+            at = start + 4_100 + i * 50
+            hand.work("x", at, duration, launch=at - 9, parent=step, step=number, phase=phase)
+
+    return fill
+
+
+def _operator_layers(source: str) -> Trace:
+    hand = Hand()
+    hand.run(0, layer_source=source)
+    hand.work("a", 10, 100, launch=1)
+    return hand.build()
+
+
+def _orphans(lost_ns: int) -> Trace:
+    return _trace(
+        _kernels(*_BUSY), finish=lambda hand: hand.work("early", 1, lost_ns, attribution="orphan_before_window")
+    )
+
+
+def _in_layer(attribution: str) -> Any:  # noqa: ANN401
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        layer = hand.module("Linear_0", start + 5, 9_000, 0, parent_id=step, step=number)
+        known: dict[str, Any] = {"layer": layer} if attribution == "layer" else {}
+        hand.work("a", start + 20, 8_000, launch=start + 10, parent=layer, step=number, **known)
+
+    return fill
+
+
+def _sweep(*latencies: tuple[int, int]) -> Trace:
+    """A run a batch size: batch size and duration of its steps."""
+    hand = Hand()
+    for run, (batch, length) in enumerate(latencies):
+        hand.run(run, batch_size=batch)
+        for number in range(3):
+            hand.step(number, number * length, length, run_id=run)
+    return hand.build()
+
+
+def _leveled(without_ns: int, with_ns: int) -> Trace:
+    hand = Hand()
+    for run, (role, length) in enumerate((("model", without_ns), ("layers", with_ns), ("kernels", with_ns))):
+        hand.run(run, role=role, source_path=f"{role}.json", layer_source="module")
+        for number in range(3):
+            start = number * length
+            step = hand.step(number, start, length, run_id=run)
+            if role == "model":
+                continue
+            layer = hand.module("Linear_0", start + 1, 500, 0, parent_id=step, run_id=run, step=number)
+            if role == "kernels":
+                hand.work("a", start + 20, 400, launch=start + 5, parent=layer, layer=layer, run_id=run, step=number)
+    return hand.build()
+
+
+def _matched(severity: str) -> Trace:
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 10, 100, launch=1)
+    row = {
+        "run_id": None,
+        "kind": "match_layers",
+        "severity": severity,
+        "count": 1,
+        "detail": "layers of a and b match",
+    }
+    hand.extra["ledger"] = [{**row, "advice": ""}]
+    return hand.build()
+
+
+_THREE = ("vectorized_elementwise_kernel<4>", "unrolled_elementwise_kernel<2>", "elementwise_kernel<128>")
+_CHAIN = ((_THREE[0], 20, 1_000), (_THREE[1], 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
+_BROKEN = ((_THREE[0], 20, 1_000), ("gemm", 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
+
+_CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]] = {
+    # rule: a trace on which it fires, one on which it is silent, the gain in ns a step
+    "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
+    "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
+    "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
+    "profiling-overhead": (lambda: _leveled(1_000, 1_100), lambda: _leveled(1_000, 1_090), None),
+    "few-steps": (
+        lambda: _trace(_kernels(*_BUSY), lengths=(_STEP, _STEP)),
+        lambda: _trace(_kernels(*_BUSY), lengths=(_STEP,) * 3),
+        None,
+    ),
+    "unmatched": (lambda: _matched("warning"), lambda: _matched("info"), None),
+    "gpu-idle": (lambda: _trace(_kernels(("a", 20, 7_000))), lambda: _trace(_kernels(*_BUSY)), 3_000),
+    # 60 kernels of 40 ns after launches of 50 ns: 3,000 ns of launches; the device is idle for 10,000 - 60 x 40
+    "launch-bound": (lambda: _trace(_many(60, 40, 50)), lambda: _trace(_many(60, 60, 50)), 3_000),
+    "host-sync": (lambda: _trace(_sync(400)), lambda: _trace(_sync(100)), 400),
+    "data-wait": (lambda: _trace(_loader(1_500)), lambda: _trace(_loader(300)), 1_500),
+    # trimmed mean of 9, 10, 10, 10, 11 thousand: 10,000; less the fastest
+    "uneven-steps": (
+        lambda: _trace(_kernels(*_BUSY), lengths=(9_000, 10_000, 10_000, 10_000, 11_000)),
+        lambda: _trace(_kernels(*_BUSY), lengths=(9_600, 10_000, 10_000, 10_000, 10_400)),
+        1_000,
+    ),
+    # 9,000 and 7,000: 9,000 less the mean of 8,000
+    "uneven-devices": (lambda: _trace(_two_devices(7_000)), lambda: _trace(_two_devices(8_000)), 1_000),
+    "exposed-communication": (
+        lambda: _trace(_kernels(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 600), ("a", 620, 9_000))),
+        lambda: _trace(_kernels(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 400), ("a", 420, 9_000))),
+        600,
+    ),
+    "copies-in-step": (lambda: _trace(_copies("Pinned", 600)), lambda: _trace(_copies("Pinned", 400)), 600),
+    "pageable-copies": (lambda: _trace(_copies("Pageable", 0)), lambda: _trace(_copies("Pinned", 0)), 1_000),
+    "dominant-kernel": (
+        lambda: _trace(_kernels(("a", 20, 3_000), ("b", 3_020, 2_000), ("c", 5_020, 2_000), ("d", 7_020, 2_000))),
+        lambda: _trace(_kernels(*((f"k{i}", 20 + i * 1_500, 1_500) for i in range(6)))),
+        None,
+    ),
+    # 80,000 bytes and 1.6 Mflop in 8 us: intensity 20, roof 1 TFLOP/s, reached 0.2: 80 % of 8,000 ns
+    "below-roof": (
+        lambda: _trace(_counted(80_000, 1.6e6), finish=_with_peaks),
+        lambda: _trace(_counted(80_000, 4.8e6), finish=_with_peaks),
+        6_400,
+    ),
+    # 600,000 bytes in 8 us are 75 GB/s of 100: a quarter of 8,000 ns is above the roof
+    "memory-bound": (
+        lambda: _trace(_counted(600_000, 0.6e6), finish=_with_peaks),
+        lambda: _trace(_counted(600_000, 7.2e6), finish=_with_peaks),
+        2_000,
+    ),
+    # FP32 1, TF32 4 TFLOP/s: three quarters of 2,000 ns
+    "fp32-products": (
+        lambda: _trace(_kernels(("ampere_sgemm_128x64_tn", 20, 2_000), ("a", 2_020, 7_000)), finish=_with_peaks),
+        lambda: _trace(
+            _kernels(("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n", 20, 2_000), ("a", 2_020, 7_000)), finish=_with_peaks
+        ),
+        1_500,
+    ),
+    # 1,000 + 3,000 + 500 less the longest
+    "unfused-chains": (lambda: _trace(_kernels(*_CHAIN)), lambda: _trace(_kernels(*_BROKEN)), 1_500),
+    "recompute": (
+        lambda: _trace(_phase("recompute", 10, 45)),
+        lambda: _trace(_phase("recompute", 8, 45)),
+        450,
+    ),
+    # 100 kernels of 20 ns less the longest, which has to remain
+    "optimizer-kernels": (
+        lambda: _trace(_phase("optimizer", 100, 20)),
+        lambda: _trace(_phase("optimizer", 99, 20)),
+        1_980,
+    ),
+    # 8 inputs in 10 us, then 16 in 18 us (+11 %) or in 19.5 us (+2.6 %)
+    "small-batch": (
+        lambda: _sweep((8, 10_000), (16, 18_000)),
+        lambda: _sweep((8, 10_000), (16, 19_500)),
+        None,
+    ),
+}
+
+
+def test_every_rule_has_a_case() -> None:
+    assert set(_CASES) == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize("identity", list(_CASES))
+def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str) -> None:
+    bad, _, gain = _CASES[identity]
+    one = _found(bad())[identity]
+    assert one.found.sentence.endswith(".")
+    assert one.gain_ns == (None if gain is None else pytest.approx(gain))
+    assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
+                                              "few-steps", "unmatched"})  # fmt: skip
+
+
+@pytest.mark.parametrize("identity", list(_CASES))
+def test_a_rule_is_silent_on_the_opposite(identity: str) -> None:
+    assert identity not in _found(_CASES[identity][1]())
+
+
+@pytest.mark.parametrize("identity", ["gpu-idle", "host-sync", "data-wait", "unfused-chains", "below-roof"])
+def test_findings_depend_on_neither_the_order_of_rows_nor_the_time_of_day(identity: str) -> None:
+    trace = _CASES[identity][0]()
+    builder = TraceBuilder()
+    for name in TABLES:
+        frame = trace.frame(name)
+        if name == "spans":
+            frame = frame.with_columns(pl.col("start_ns") + 12_345)
+        builder.add(name, frame.sample(fraction=1, shuffle=True, seed=1))
+    moved = _found(builder.build())
+    assert {k: (a.gain_ns, a.found) for k, a in moved.items()} == {
+        k: (a.gain_ns, a.found) for k, a in _found(trace).items()
+    }
+
+
+def test_doubts_come_first_then_what_promises_most_and_the_unknown_last() -> None:
+    found = advise(View(_trace(_sync(400), lengths=(_STEP, _STEP))))
+    assert [one.rule.id for one in found] == ["unattributed", "few-steps", "host-sync", "dominant-kernel"]
+
+
+def test_no_gain_exceeds_the_step() -> None:
+    for bad, good, _ in _CASES.values():
+        for trace in (bad(), good()):
+            assert all(one.gain_share is None or 0 <= one.gain_share <= 1 for one in advise(View(trace)))
+
+
+def test_an_empty_trace_has_no_findings() -> None:
+    builder = TraceBuilder()
+    builder.add("runs", pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]}))
+    assert advise(View(builder.build())) == []
+    assert as_text([]).startswith("No rule found anything")
+
+
+def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
+    text = as_text(advise(View(_CASES["host-sync"][0]())))
+    assert "The host waits for the device in the middle of a step (host-sync): at most 400.000 ns, 4.0 %" in text
+    assert "waited in cudaStreamSynchronize 4.900 us" in text
+    assert "To do: Find what waits" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_json_keeps_units_at_rest_and_null_for_unknown() -> None:
+    found = json.loads(as_json(advise(View(_CASES["dominant-kernel"][0]()))))
+    one = next(f for f in found if f["id"] == "dominant-kernel")
+    assert one["gain_ns"] is None
+    assert one["evidence"][0] == {"label": "its device time", "value": 3_000.0, "unit": "ns"}
+
+
+def test_a_hostile_name_breaks_no_table() -> None:
+    text = as_markdown(advise(View(_trace(_kernels(("a|b\n\x1b[31m", 20, 9_000))))))
+    assert "\x1b" not in text
+    assert all(line.count("|") - line.count("\\|") == 4 for line in text.splitlines())
+
+
+def test_every_rule_has_its_page_in_the_docs() -> None:
+    from pathlib import Path  # noqa: PLC0415
+
+    folder = Path(__file__).parents[2] / "docs" / "findings"
+    written = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.md")}
+    assert written == dict(pages()), "write them anew: python -m xsp_analyze.findings docs/findings"
+
+
+def test_every_threshold_says_why_it_is_this_one() -> None:
+    from pathlib import Path  # noqa: PLC0415
+
+    text = Path(str(least.__file__)).read_text(encoding="utf-8")
+    for name in least.__all__:
+        _, _, after = text.partition(f"\n{name} = ")
+        assert after.split("\n")[1].startswith('"""'), name
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["kineto/bert_small.h100.json.gz", "kineto/nccl_training.json.gz"])
+def test_real_traces_of_a_host_bound_step_say_so(real_dir: Path, name: str) -> None:
+    from xsp_ingest.convert import convert  # noqa: PLC0415
+    from xsp_ingest.ingester import Options  # noqa: PLC0415
+
+    view = View(convert([real_dir / name], Options()))
+    idle = _found(view.trace)["gpu-idle"]
+    assert idle.gain_share is not None
+    assert idle.gain_share > 0.5

@@ -1,0 +1,8 @@
+"""Findings: what in a trace is worth doing next, and what to doubt, each by a rule with a threshold."""
+
+from __future__ import annotations
+
+from xsp_analyze.findings.advice import Advice, Evidence, Found, Rule
+from xsp_analyze.findings.registry import RULES, advise
+
+__all__ = ["RULES", "Advice", "Evidence", "Found", "Rule", "advise"]

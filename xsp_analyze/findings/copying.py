@@ -1,0 +1,109 @@
+"""Rules on data that moves: copies over the bus, pageable memory, communication between devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.render.units import count, duration, share, size
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.findings.facts import Facts
+
+__all__ = ["copies_in_step", "exposed_communication", "pageable_copies"]
+
+_PAGEABLE = "Pageable"
+
+
+@rule(
+    "pageable-copies",
+    "Copies use pageable memory",
+    fires=f"Copies from or to pageable host memory take at least {least.PAGEABLE_SHARE:.0%} of a step.",
+    why="The driver copies pageable memory through a pinned buffer of its own: slower, and never beside other work, as"
+    " even an asynchronous call then waits.",
+    gain="Device time of these copies, on the device where it is most.",
+    do="Pin the host memory (pin_memory=True in PyTorch's DataLoader) and copy with non_blocking=True.",
+    source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
+    " Systems.",
+)
+def pageable_copies(facts: Facts) -> Iterator[Found]:
+    """Copies with a pageable end."""
+    ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == _PAGEABLE)
+    pageable = facts.view.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
+    rows = facts.work.join(pageable, on="span_id", how="inner")
+    time = facts.longest(rows)
+    if facts.share(time) < least.PAGEABLE_SHARE:
+        return
+    moved = facts.per_step(rows["bytes"])
+    number = rows.height / facts.step_count
+    yield Found(
+        f"{count(round(number, 1))} copies with pageable memory ({size(moved)}) take {duration(time)},"
+        f" {share(facts.share(time))} of the time.",
+        (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
+        time,
+        "A10",
+        "pageable",
+    )
+
+
+@rule(
+    "copies-in-step",
+    "The device copies while it could compute",
+    fires=f"Copies and fills that nothing else runs beside take at least {least.COPY_SHARE:.0%} of a step.",
+    why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
+    gain="Time of copies and fills in which the device neither computes nor communicates, on the device where it is"
+    " most.",
+    do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
+    " allocate without filling.",
+    source="Our choice.",
+)
+def copies_in_step(facts: Facts) -> Iterator[Found]:
+    """Exposed copies of B03."""
+    if facts.devices.is_empty():
+        return
+    time = float(facts.devices["exposed_memory_ns"].max() or 0)  # type: ignore[arg-type]
+    if facts.share(time) < least.COPY_SHARE:
+        return
+    kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
+    copies = facts.work.filter(pl.col("kind").cast(pl.String).is_in(kinds))
+    by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
+    yield Found(
+        f"Copies and fills run alone for {duration(time)}, {share(facts.share(time))} of the time.",
+        [Evidence(name, ns) for name, ns in by_name.head(3).iter_rows()],
+        time,
+        "A10",
+        "mem",
+    )
+
+
+@rule(
+    "exposed-communication",
+    "Communication is not hidden behind compute",
+    fires=f"Communication kernels run at least {least.EXPOSED_SHARE:.0%} of a step while nothing computes.",
+    why="Collectives can run beside the backward pass; where they do not, every device waits for the network.",
+    gain="Communication time in which nothing computes, on the device where it is most.",
+    do="Let gradients go out in buckets while the backward pass runs, prefetch sharded weights, use larger buckets for"
+    " many small collectives; look for a slow rank whom the others wait for.",
+    source="Our choice.",
+)
+def exposed_communication(facts: Facts) -> Iterator[Found]:
+    """Exposed communication of B03."""
+    if facts.devices.is_empty():
+        return
+    worst = facts.devices.sort("exposed_communication_ns", descending=True).row(0, named=True)
+    time = float(worst["exposed_communication_ns"])
+    if facts.share(time) < least.EXPOSED_SHARE:
+        return
+    yield Found(
+        f"Communication runs alone for {duration(time)}, {share(facts.share(time))} of the time, of"
+        f" {duration(worst['communication_ns'])} in all (run {worst['run_id']}, device {worst['device_id']}).",
+        (Evidence("communication", worst["communication_ns"]), Evidence("of it exposed", time)),
+        time,
+        "B03",
+    )

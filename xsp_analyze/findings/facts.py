@@ -1,0 +1,206 @@
+"""What rules ask of a trace, computed once: latency, device work, idle time, waits of the host."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.roles import Roles
+from xsp_model import Kind, Level, XspError
+from xsp_model.intervals import intersection, merge, union_length
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsp_analyze.core import Result
+    from xsp_analyze.view import View
+    from xsp_model.arrays import Ints
+
+__all__ = ["Facts"]
+
+SYNC_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Device|Stream|Event|Ctx)Synchronize"
+"""Calls in which the host waits for a device: of the CUDA runtime, the CUDA driver and HIP."""
+
+LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
+"""Calls that launch a kernel or a graph."""
+
+DATA_WAITS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
+"""Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
+
+_HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
+
+
+class Facts:
+    """A view's numbers as rules use them; all times are of one step of one process (of the trace, without steps)."""
+
+    def __init__(self, view: View, of: Callable[[str], Result | str] | None = None) -> None:
+        """`of` answers analyses by id over this view, where the caller keeps results; else each is run here."""
+        self.view = view
+        self._answered: dict[str, Result | str] = {}
+        self._of = of or self._run
+
+    def _run(self, identity: str) -> Result | str:
+        if identity not in self._answered:
+            try:
+                self._answered[identity] = run(find(identity), self.view)
+            except XspError as error:
+                self._answered[identity] = f"{error.what}."
+        return self._answered[identity]
+
+    def table(self, identity: str) -> pl.DataFrame | None:
+        """The analysis's table; None where the trace cannot answer it."""
+        found = self._of(identity)
+        return None if isinstance(found, str) or found.table.is_empty() else found.table
+
+    @cached_property
+    def latency_ns(self) -> float:
+        """Latency of the model; 0 where it is unknown."""
+        known = self.view.model_latency["latency_ns"].drop_nulls()
+        return float(known[0]) if len(known) else 0.0
+
+    @cached_property
+    def work(self) -> pl.DataFrame:
+        """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
+
+        `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
+        `even_ns` is the plain mean, for what has to be worked out step by step.
+        """
+        weight = "mean_ns" if self.view.averaged else "duration_ns"
+        steps = self.windows.group_by("run_id").agg(pl.len().alias("steps"))
+        return (
+            self.view.activities.join(steps, on="run_id", how="left", maintain_order="left")
+            .with_columns(pl.col(weight).cast(pl.Float64).alias("ns"), pl.col("duration_ns") / pl.col("steps"))
+            .rename({"duration_ns": "even_ns"})
+            .with_columns(self.view.activities["duration_ns"])
+        )
+
+    @cached_property
+    def device_ns(self) -> float:
+        """Device time of a step, summed over devices."""
+        return float(self.work["ns"].sum())
+
+    @cached_property
+    def step_count(self) -> int:
+        """Steps (of all runs with device work) that sums over the trace are divided by; 1 where it has none."""
+        return max(self.windows.height, 1)
+
+    def per_step(self, column: pl.Series) -> float:
+        """The sum over the steps chosen, as a mean over them."""
+        return float(column.sum() or 0) / self.step_count
+
+    def longest(self, rows: pl.DataFrame, column: str = "ns") -> float:
+        """The column's sum on the device where it is largest: devices work side by side, so a step saves no more."""
+        sums = rows.group_by("run_id", "device_id").agg(pl.col(column).sum())[column]
+        return float(sums.max() or 0) if len(sums) else 0.0  # type: ignore[arg-type]
+
+    @cached_property
+    def devices(self) -> pl.DataFrame:
+        """B03 per device, with `waiting_ns`: the step less busy time; without steps, the idle time of its window."""
+        table = self.table("B03")
+        if table is None:
+            return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
+        idle = pl.lit(self.latency_ns) - pl.col("busy_ns") if self.view.averaged else pl.col("idle_ns")
+        return table.with_columns(idle.clip(lower_bound=0).cast(pl.Float64).alias("waiting_ns"))
+
+    @cached_property
+    def idle_ns(self) -> float:
+        """Time in which even the busiest device has nothing to do."""
+        return float(self.devices["waiting_ns"].min() or 0) if self.devices.height else 0.0  # type: ignore[arg-type]
+
+    @cached_property
+    def windows(self) -> pl.DataFrame:
+        """run_id, start_ns, end_ns of every step chosen; without steps, of each run's device work."""
+        if self.view.averaged:
+            steps = Roles.of(self.view.steps, self.view.roles.kernels)
+            return steps.select("run_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+        ends = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+        return (
+            self.view.activities.select("run_id", "start_ns", ends)
+            .group_by("run_id", maintain_order=True)
+            .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        )
+
+    @cached_property
+    def gaps(self) -> dict[int, tuple[Ints, Ints]]:
+        """Of each run, the stretches inside its windows in which none of its devices worked."""
+        return {run_id: self._gaps(run_id) for run_id in self.windows["run_id"].unique().sort().to_list()}
+
+    def _gaps(self, run_id: int) -> tuple[Ints, Ints]:
+        rows = self.view.all_activities.filter(pl.col("run_id") == run_id)
+        start = rows["start_ns"].to_numpy()
+        busy = merge(start, start + rows["duration_ns"].to_numpy())
+        windows = self.windows.filter(pl.col("run_id") == run_id)
+        inside = merge(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+        if not len(busy[0]):
+            return inside
+        first = np.concatenate(([min(busy[0][0], inside[0].min(initial=busy[0][0]))], busy[1]))
+        last = np.concatenate((busy[0], [max(busy[1][-1], inside[1].max(initial=busy[1][-1]))]))
+        return intersection(merge(first, last), inside)
+
+    def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
+        """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
+        names = pl.col("name").cast(pl.String)
+        spans = (
+            self.view.trace.scan("spans")
+            .filter(
+                pl.col("level").cast(pl.String).is_in([str(level) for level in levels]),
+                pl.col("kind").cast(pl.String) != str(Kind.SYNC),
+                pl.col("run_id").is_in(list(self.view.roles.kernels)),
+                pl.col("duration_ns").is_not_null(),
+                names.str.contains(pattern),
+            )
+            .select("run_id", "step", names, "start_ns", "duration_ns")
+            .collect()
+        )
+        return self.view.chosen(spans) if self.view.averaged else spans
+
+    @cached_property
+    def syncs(self) -> pl.DataFrame:
+        """Calls in which the host waited for a device: run_id, step, name, start_ns, duration_ns."""
+        return self._host((Level.RUNTIME,), SYNC_CALLS)
+
+    @cached_property
+    def launches(self) -> pl.DataFrame:
+        """Calls that launched kernels or graphs, likewise."""
+        return self._host((Level.RUNTIME,), LAUNCH_CALLS)
+
+    @cached_property
+    def data_waits(self) -> pl.DataFrame:
+        """Spans in which the host fetched the next batch, likewise."""
+        return self._host(_HOST_LEVELS, DATA_WAITS)
+
+    def idle_within(self, spans: pl.DataFrame) -> float:
+        """Idle device time, per step, while one of these host spans was open."""
+        return sum(self._overlap(run_id, spans) for run_id in self.gaps) / self.step_count
+
+    def _overlap(self, run_id: int, spans: pl.DataFrame) -> int:
+        rows = spans.filter(pl.col("run_id") == run_id)
+        start = rows["start_ns"].to_numpy()
+        both = intersection(self.gaps[run_id], merge(start, start + rows["duration_ns"].to_numpy()))
+        return union_length(*both)
+
+    def idle_after(self, calls: pl.DataFrame) -> float:
+        """Idle device time, per step, from the end of such a call to the next device work."""
+        total = 0
+        for run_id, (first, last) in self.gaps.items():
+            rows = calls.filter(pl.col("run_id") == run_id)
+            ends = np.sort(rows["start_ns"].to_numpy() + rows["duration_ns"].to_numpy())
+            place = np.searchsorted(ends, first)  # the first call that ends within or after each gap
+            found = np.flatnonzero(place < len(ends))
+            end = ends[place[found]]
+            inside = end < last[found]
+            total += int((last[found][inside] - end[inside]).sum())
+        return total / self.step_count
+
+    def share(self, time_ns: float) -> float:
+        """The time as a share of model latency; 0 where that is unknown."""
+        return time_ns / self.latency_ns if self.latency_ns else 0.0
+
+    def device_share(self, time_ns: float) -> float:
+        """The time as a share of all device time."""
+        return time_ns / self.device_ns if self.device_ns else 0.0

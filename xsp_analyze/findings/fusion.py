@@ -1,0 +1,69 @@
+"""The rule on elementwise kernels that could be one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.render.units import count, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.findings.facts import Facts
+
+__all__ = ["unfused_chains"]
+
+_ELEMENTWISE = r"(?i)elementwise|EigenMetaKernel|mxnet_generic_kernel"
+"""Kernels that do one operation an element: PyTorch's, TensorFlow's (Eigen), MXNet's."""
+
+
+@rule(
+    "unfused-chains",
+    "Elementwise kernels run one after the other",
+    fires=f"Fusing each chain of neighbouring elementwise kernels would save at least {least.CHAIN_SHARE:.0%} of device"
+    " time.",
+    why="Each elementwise kernel reads and writes whole tensors. Fused, a chain reads and writes them once.",
+    gain="Of each chain of neighbours on a stream, its time less that of its longest kernel: one pass over the data has"
+    " to remain.",
+    do="torch.compile, or fused versions of the operator (GELU, dropout and add, LayerNorm, optimizers).",
+    source="Our choice; the names are those of PyTorch, TensorFlow (Eigen) and MXNet.",
+)
+def unfused_chains(facts: Facts) -> Iterator[Found]:
+    """Runs of elementwise kernels on one stream; a chain is at least two."""
+    chains = _chains(facts.work)
+    if chains.is_empty():
+        return
+    saved = facts.longest(chains)
+    if facts.device_share(float(chains["ns"].sum())) < least.CHAIN_SHARE:
+        return
+    number, length = chains.height / facts.step_count, float(chains["length"].sum()) / chains.height
+    yield Found(
+        f"{count(round(number, 1))} chains of {count(round(length, 1))} elementwise kernels on average take"
+        f" {duration(float(chains['all_ns'].sum()))} of device time.",
+        (Evidence("in chains", float(chains["all_ns"].sum())), Evidence("saved if fused", saved)),
+        saved,
+        "A10",
+        "elementwise",
+    )
+
+
+def _chains(work: pl.DataFrame) -> pl.DataFrame:
+    """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
+    place = ["run_id", "device_id", "stream_id", "step"]
+    is_one = pl.col("name").cast(pl.String).str.contains(_ELEMENTWISE)
+    rows = work.with_columns(is_one.alias("is_one")).sort(*place, "start_ns", nulls_last=True)
+    return (
+        rows.with_columns(pl.struct(*place, "is_one").rle_id().alias("chain"))
+        .filter("is_one")
+        .group_by("chain", "run_id", "device_id", maintain_order=True)
+        .agg(
+            pl.len().alias("length"),
+            pl.col("even_ns").sum().alias("all_ns"),
+            (pl.col("even_ns").sum() - pl.col("even_ns").max()).alias("ns"),
+        )
+        .filter(pl.col("length") > 1)
+    )

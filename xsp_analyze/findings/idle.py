@@ -1,0 +1,203 @@
+"""Rules on a device that has nothing to do: launches, waits of the host, input data, uneven devices and steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.words import times
+from xsp_analyze.render.units import count, duration, share
+from xsp_model import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.findings.facts import Facts
+
+__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound", "uneven_devices", "uneven_steps"]
+
+_MOST_EVIDENCE = 3
+
+
+@rule(
+    "gpu-idle",
+    "The device waits for the host",
+    fires=f"The busiest device has nothing to do for at least {least.IDLE_SHARE:.0%} of a step.",
+    why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
+    " many small operators, with reading data, or it waits for the device itself.",
+    gain="Latency of a step less the busy time of the busiest device: a step cannot be shorter than its device work.",
+    do="Look at the timeline for where the gaps are. Take synchronisation out of the step, use larger batches, CUDA"
+    " graphs or torch.compile, and prepare input in other processes.",
+    source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
+)
+def gpu_idle(facts: Facts) -> Iterator[Found]:
+    """Idle time of the busiest device."""
+    part = facts.share(facts.idle_ns)
+    if facts.devices.is_empty() or part < least.IDLE_SHARE:
+        return
+    yield Found(
+        f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
+        f" {duration(facts.latency_ns)}).",
+        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns)),
+        facts.idle_ns,
+        "B03",
+    )
+
+
+@rule(
+    "launch-bound",
+    "Kernels are shorter than their launches",
+    fires=f"A step has at least {least.MANY_KERNELS} kernels, at least {least.SHORT_SHARE:.0%} of them are shorter than"
+    f" an average launch call takes the host, and the device is idle for at least {least.IDLE_SHARE:.0%} of the step.",
+    why="Each launch costs the host a few microseconds. Where kernels are shorter than that, the device outruns the"
+    " host and waits for the next launch.",
+    gain="The lesser of the idle time of the busiest device and the time the host spends in launch calls.",
+    do="Launch less: CUDA graphs or torch.compile(mode='reduce-overhead') replay many kernels with one call, fusion"
+    " makes fewer and longer kernels, larger batches make longer ones.",
+    source="Our choice of shares; the length of a launch is measured in the trace itself.",
+)
+def launch_bound(facts: Facts) -> Iterator[Found]:
+    """Kernels shorter than the mean launch call of the same trace."""
+    kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
+    launches = facts.launches["duration_ns"]
+    number = kernels.height / facts.step_count
+    if launches.is_empty() or number < least.MANY_KERNELS or facts.share(facts.idle_ns) < least.IDLE_SHARE:
+        return
+    one = float(launches.sum() or 0) / len(launches)
+    short = kernels.filter(pl.col("duration_ns") < one).height / kernels.height
+    if short < least.SHORT_SHARE:
+        return
+    launching = facts.per_step(launches)
+    yield Found(
+        f"{share(short)} of {count(round(number))} kernels are shorter than the {duration(one)} that launching one"
+        " takes the host.",
+        (
+            Evidence("kernels", round(number), ""),
+            Evidence("time in launch calls", launching),
+            Evidence("a launch", one),
+        ),
+        min(facts.idle_ns, launching),
+        "A10",
+    )
+
+
+@rule(
+    "host-sync",
+    "The host waits for the device in the middle of a step",
+    fires=f"After calls that wait for the device, it stays idle for at least {least.SYNC_SHARE:.0%} of a step.",
+    why="While the host waits it launches nothing. When the wait ends the device has run dry, and stays so until the"
+    " next launch arrives.",
+    gain="Idle device time from the end of each wait to the next device work.",
+    do="Find what waits: .item(), .cpu(), printing a tensor, comparisons in Python, nonzero(), copies that are not"
+    " non_blocking. Keep such values on the device and read them once in many steps.",
+    source="Our choice; the calls are those of the rule cuda_api_sync of Nsight Systems, with events, driver and HIP.",
+)
+def host_sync(facts: Facts) -> Iterator[Found]:
+    """Idle time that follows synchronisation."""
+    lost = facts.idle_after(facts.syncs)
+    if facts.share(lost) < least.SYNC_SHARE:
+        return
+    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.view.averaged else ""
+    names = facts.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
+    evidence = [
+        Evidence(f"waited in {name}", time / facts.step_count)
+        for name, time in names.head(_MOST_EVIDENCE).select("name", "duration_ns").iter_rows()
+    ]
+    yield Found(
+        f"The host waits for the device {times(number)}{a_step}; after that it is idle for {duration(lost)},"
+        f" {share(facts.share(lost))} of the time.",
+        evidence,
+        lost,
+        "timeline",
+    )
+
+
+@rule(
+    "data-wait",
+    "The device waits for input",
+    fires=f"Devices are idle for at least {least.DATA_SHARE:.0%} of a step while the host fetches the next batch.",
+    why="Reading, decoding and collating input takes the host longer than the device needs for a batch.",
+    gain="Idle device time while a span of the data loader is open.",
+    do="More num_workers, persistent_workers and prefetch_factor for PyTorch's DataLoader, prefetch() in tf.data;"
+    " decode on the device or beforehand.",
+    source="Our choice.",
+)
+def data_wait(facts: Facts) -> Iterator[Found]:
+    """Idle time inside spans of data loaders."""
+    if facts.data_waits.is_empty():
+        return
+    lost = facts.idle_within(facts.data_waits)
+    if facts.share(lost) < least.DATA_SHARE:
+        return
+    fetching = facts.per_step(facts.data_waits["duration_ns"])
+    yield Found(
+        f"Devices are idle for {duration(lost)}, {share(facts.share(lost))} of the time, while the next batch is"
+        " fetched.",
+        (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
+        lost,
+        "timeline",
+    )
+
+
+@rule(
+    "uneven-steps",
+    "Steps differ in length",
+    fires=f"Of at least {least.FEW_STEPS} steps of a run, slowest and fastest differ by at least"
+    f" {least.STEP_SPREAD:.0%} of the median.",
+    why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
+    " another process, inputs of another shape.",
+    gain="Mean step less the fastest step.",
+    do="Compare a slow step with a fast one (xsp analyze --steps N); fix shapes and clocks, and move periodic work"
+    " out of the step.",
+    source="Our choice.",
+)
+def uneven_steps(facts: Facts) -> Iterator[Found]:
+    """Spread over the steps of the run where it is widest."""
+    widest = None
+    for durations in facts.view.run_latencies["durations"].to_list() if facts.view.averaged else []:
+        known = pl.Series(durations, dtype=pl.Float64)
+        if len(known) < least.FEW_STEPS:
+            continue
+        low, middle, high = (float(v) for v in (known.min(), known.median(), known.max()))  # type: ignore[arg-type]
+        spread = (high - low) / middle if middle else 0.0
+        if spread >= least.STEP_SPREAD and (widest is None or spread > widest[0]):
+            widest = (spread, low, middle, high)
+    if widest is None:
+        return
+    spread, low, middle, high = widest
+    yield Found(
+        f"Steps take between {duration(low)} and {duration(high)}: {share(spread)} of the median.",
+        (Evidence("fastest step", low), Evidence("median step", middle), Evidence("slowest step", high)),
+        max(facts.latency_ns - low, 0.0),
+        "A01",
+    )
+
+
+@rule(
+    "uneven-devices",
+    "Devices do unequal work",
+    fires="The device that computes longest computes at least"
+    f" {least.IMBALANCE:.0%} longer than devices do on average (only with several devices).",
+    why="Devices that train one model wait for the slowest at every collective.",
+    gain="Compute time of the busiest device less the mean over devices.",
+    do="Spread the work evenly: split by cost instead of by count, pad or sort sequences, balance pipeline stages"
+    " and experts; or look for a slow device.",
+    source="Our choice.",
+)
+def uneven_devices(facts: Facts) -> Iterator[Found]:
+    """Compute time over devices."""
+    times = facts.devices["compute_ns"].cast(pl.Float64)
+    if len(times) < 2:  # noqa: PLR2004 (several)
+        return
+    most, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
+    if not most or (most - mean) / most < least.IMBALANCE:
+        return
+    yield Found(
+        f"The busiest of {len(times)} devices computes for {duration(most)}, the average one for {duration(mean)}.",
+        (Evidence("busiest device", most), Evidence("mean over devices", mean)),
+        most - mean,
+        "B03",
+    )

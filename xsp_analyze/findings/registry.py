@@ -1,0 +1,70 @@
+"""Every rule, listed once, and what they find in a trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.findings import computing, copying, fusion, idle, roof, trust
+from xsp_analyze.findings.advice import Advice
+from xsp_analyze.findings.facts import Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from xsp_analyze.core import Result
+    from xsp_analyze.findings.advice import Found, Rule
+    from xsp_analyze.view import View
+
+__all__ = ["RULES", "advise"]
+
+RULES: tuple[Rule, ...] = (
+    trust.orphans,
+    trust.unattributed,
+    trust.no_modules,
+    trust.profiling_overhead,
+    trust.few_steps,
+    trust.unmatched,
+    idle.gpu_idle,
+    idle.launch_bound,
+    idle.host_sync,
+    idle.data_wait,
+    idle.uneven_steps,
+    idle.uneven_devices,
+    copying.exposed_communication,
+    copying.copies_in_step,
+    copying.pageable_copies,
+    computing.dominant_kernel,
+    roof.below_roof,
+    roof.memory_bound,
+    computing.fp32_products,
+    fusion.unfused_chains,
+    computing.recompute,
+    computing.many_optimizer_kernels,
+    computing.small_batch,
+)
+"""In the order in which findings of equal gain are told."""
+
+
+def advise(view: View, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
+    """What the rules find: doubts about the numbers first, then what promises most; unknown gains last.
+
+    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over this view.
+    """
+    facts = Facts(view, of)
+    found = [_advice(rule, one, facts) for rule, one in _fired(facts)]
+    return sorted(found, key=lambda a: (not a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
+
+
+def _fired(facts: Facts) -> Iterator[tuple[Rule, Found]]:
+    for rule in RULES:
+        for found in rule.find(facts):
+            yield rule, found
+
+
+def _advice(rule: Rule, found: Found, facts: Facts) -> Advice:
+    """The finding with its gain, which no step can exceed."""
+    gain = found.gain_ns
+    if gain is None or not facts.latency_ns:
+        return Advice(rule, found, gain, None)
+    gain = min(gain, facts.latency_ns)
+    return Advice(rule, found, gain, gain / facts.latency_ns)

@@ -1,0 +1,105 @@
+"""Rules that hold kernels and layers against their roof; they need hardware counters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.render.shown import short_name
+from xsp_analyze.render.units import share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.findings.facts import Facts
+
+__all__ = ["below_roof", "memory_bound", "unreached"]
+
+_MOST_EVIDENCE = 3
+
+
+def unreached(facts: Facts, which: pl.Expr) -> float | None:
+    """Time above what the roof allows, of A09's kernels; None where no roof is known."""
+    table = facts.table("A09")
+    rows = None if table is None else table.filter(which).drop_nulls("roof_share")
+    if rows is None or rows.is_empty():
+        return None
+    best = rows.sort("roof_share", descending=True).unique("execution", keep="first", maintain_order=True)
+    return float((best["duration_ns"] * (1 - best["roof_share"].clip(0, 1))).sum())
+
+
+@rule(
+    "below-roof",
+    "Kernels reach little of what the device can do",
+    fires=f"Kernels that reach less than {least.BELOW_ROOF:.0%} of their roof take at least"
+    f" {least.ROOF_TIME_SHARE:.0%} of device time (needs hardware counters).",
+    why="Neither arithmetic nor memory bandwidth limits such a kernel, but latency, too little parallel work, uneven"
+    " blocks or instructions that are no flops.",
+    gain="Sum over these kernels of time times (1 - share of the roof reached).",
+    do="Larger batches or problem sizes for more parallel work, another algorithm or tile size, fewer and larger"
+    " kernels; Nsight Compute says what stalls them.",
+    source="Our choice; roofline model of Williams, Waterman and Patterson (2009).",
+)
+def below_roof(facts: Facts) -> Iterator[Found]:
+    """Kernels of A09 far below their roof; of a kernel in several precisions its best counts."""
+    table = facts.table("A09")
+    if table is None:
+        return
+    best = (
+        table.drop_nulls("roof_share")
+        .sort("roof_share", descending=True)
+        .unique("execution", keep="first", maintain_order=True)
+    )
+    low = best.filter(pl.col("roof_share") < least.BELOW_ROOF)
+    time = float(low["duration_ns"].sum())
+    if facts.device_share(time) < least.ROOF_TIME_SHARE:
+        return
+    lost = pl.col("duration_ns") * (1 - pl.col("roof_share").clip(0, 1))
+    worst = low.group_by("kernel_name").agg(lost.sum().alias("lost")).sort(-pl.col("lost"), "kernel_name")
+    yield Found(
+        f"Kernels with {share(facts.device_share(time))} of device time reach less than {share(least.BELOW_ROOF)} of"
+        " their roof.",
+        [Evidence(short_name(name), value) for name, value in worst.head(_MOST_EVIDENCE).iter_rows()],
+        float(low.select(lost.sum()).item()),
+        "A09",
+    )
+
+
+@rule(
+    "memory-bound",
+    "Most layers are bound by memory bandwidth",
+    fires=f"Layers below the ridge of their roofline take at least {least.MEMORY_BOUND_SHARE:.0%} of device time"
+    " (needs hardware counters).",
+    why="These layers wait for device memory; a faster arithmetic unit would not help them.",
+    gain="Sum over these layers of time times (1 - share of the roof reached): what is left without less traffic."
+    " Fusion and smaller types lower the traffic itself, and can save more.",
+    do="Fuse neighbouring operators (torch.compile, fused kernels), use BF16 or FP8, avoid copies of layout, make"
+    " batches larger where weights are most of the traffic.",
+    source="Most of device time; the ridge is the device's peak over its bandwidth.",
+)
+def memory_bound(facts: Facts) -> Iterator[Found]:
+    """Memory bound layers of A14, each in the precision that it does most in."""
+    table = facts.table("A14")
+    if table is None:
+        return
+    main = (
+        table.drop_nulls("bound")
+        .sort("flop_count", descending=True, nulls_last=True)
+        .unique("layer_index", keep="first", maintain_order=True)
+    )
+    bound = main.filter(pl.col("bound") == "memory")
+    time = float(bound["kernel_duration_ns"].sum())
+    if facts.device_share(time) < least.MEMORY_BOUND_SHARE:
+        return
+    left = pl.col("kernel_duration_ns") * (1 - pl.col("roof_share").fill_null(1).clip(0, 1))
+    worst = bound.sort("kernel_duration_ns", descending=True).head(_MOST_EVIDENCE)
+    yield Found(
+        f"{bound.height} of {main.height} layers are memory bound; they take {share(facts.device_share(time))} of"
+        " device time.",
+        [Evidence(str(n), t) for n, t in worst.select("layer_name", "kernel_duration_ns").iter_rows()],
+        float(bound.select(left.sum()).item()),
+        "A14",
+    )

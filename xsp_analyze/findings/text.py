@@ -1,0 +1,94 @@
+"""Findings as text, Markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from typing import TYPE_CHECKING
+
+from xsp_analyze.render.json_text import plain
+from xsp_analyze.render.shown import clean
+from xsp_analyze.render.units import duration, quantity, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xsp_analyze.findings.advice import Advice, Evidence
+
+__all__ = ["as_json", "as_markdown", "as_text", "gain_of", "value_of"]
+
+_NOTHING = "No rule found anything: no device waits much, and no kernel stands out."
+_INDENT = "    "
+_WITH_UNIT = re.compile(r"(?<=\d) (%|[num]?s|B|[KMG]iB)(?=[ ,;.)]|$)")
+_NO_UNIT = 10.0  # from there on a plain count is shown without decimals
+
+
+def value_of(evidence: Evidence) -> str:
+    """The number as people read it."""
+    if evidence.value is None:
+        return "-"
+    if evidence.unit == "share":
+        return share(evidence.value)
+    if evidence.unit:
+        return quantity(evidence.value, evidence.unit)
+    return f"{evidence.value:,.0f}" if evidence.value >= _NO_UNIT else f"{evidence.value:,.3g}"
+
+
+def gain_of(advice: Advice) -> str:
+    """What is to be gained, as a phrase; empty for doubts."""
+    if advice.rule.on_trust:
+        return ""
+    if advice.gain_ns is None:
+        return "gain unknown"
+    of_step = f", {share(advice.gain_share)}" if advice.gain_share is not None else ""
+    return f"at most {duration(advice.gain_ns)}{of_step}"
+
+
+def as_text(found: Sequence[Advice], width: int = 100) -> str:
+    """For a terminal: a heading a finding, then what was found, the evidence, and what to do."""
+    if not found:
+        return _NOTHING + "\n"
+    return "\n\n".join("\n".join(_lines(number, one, width)) for number, one in enumerate(found, 1)) + "\n"
+
+
+def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
+    note = "how far to trust the numbers" if one.rule.on_trust else gain_of(one)
+    yield f"{number:>2}. {one.rule.title} ({one.rule.id}): {note}"
+    evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in one.found.evidence)
+    texts = [clean(one.found.sentence), f"Evidence: {evidence}." if evidence else "", f"To do: {one.rule.do}"]
+    for text in filter(None, texts):
+        kept = _WITH_UNIT.sub("\u00a0\\1", text)  # a number and its unit stay on one line
+        yield textwrap.fill(kept, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT).replace(
+            "\u00a0", " "
+        )
+
+
+def as_markdown(found: Sequence[Advice]) -> str:
+    """A table, for a pull request or an issue."""
+    rows = ["| finding | at most | what was found |", "|---|---:|---|"]
+    rows += [f"| {one.rule.title} (`{one.rule.id}`) | {gain_of(one)} | {_cell(one.found.sentence)} |" for one in found]
+    return "\n".join(rows if found else [_NOTHING]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return clean(text).replace("|", "\\|")
+
+
+def as_json(found: Sequence[Advice]) -> str:
+    """An array in the order of the text; times in ns, shares 0..1, null unknown."""
+    rows = [
+        {
+            "id": one.rule.id,
+            "title": one.rule.title,
+            "on_trust": one.rule.on_trust,
+            "sentence": one.found.sentence,
+            "gain_ns": one.gain_ns,
+            "gain_share": one.gain_share,
+            "evidence": [{"label": e.label, "value": e.value, "unit": e.unit} for e in one.found.evidence],
+            "rows": one.found.rows,
+            "do": one.rule.do,
+        }
+        for one in found
+    ]
+    return json.dumps(plain(rows), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

@@ -1,0 +1,164 @@
+"""Rules that doubt the numbers: lost launches, work outside of layers, profiling's own cost, too few steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.render.units import count, duration, share
+from xsp_model import Attribution, LayerSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.findings.facts import Facts
+
+__all__ = ["few_steps", "no_modules", "orphans", "profiling_overhead", "unattributed", "unmatched"]
+
+_MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a profile's runs
+
+
+def _attributed(facts: Facts) -> dict[str, float]:
+    """Device time of the whole trace by attribution."""
+    rows = facts.view.all_activities.group_by(pl.col("attribution").cast(pl.String)).agg(pl.col("duration_ns").sum())
+    return {name: float(time) for name, time in rows.iter_rows()}
+
+
+@rule(
+    "orphans",
+    "Device work without a launch",
+    fires=f"At least {least.ORPHAN_SHARE:.0%} of device time has no launch in the trace.",
+    why="Such work stands in no layer and no operator; tables over them miss it.",
+    gain="None: this is about the numbers.",
+    do="Start the profiler a step earlier and synchronise before it starts; record runtime and driver calls over the"
+    " whole window.",
+    source="Our choice: more than a trace's edges.",
+    on_trust=True,
+)
+def orphans(facts: Facts) -> Iterator[Found]:
+    """Device time of the three kinds of orphans, over the whole trace."""
+    times = _attributed(facts)
+    lost = {a: times.get(str(a), 0.0) for a in Attribution if str(a).startswith("orphan")}
+    total = sum(times.values())
+    part = sum(lost.values()) / total if total else 0.0
+    if part < least.ORPHAN_SHARE:
+        return
+    yield Found(
+        f"{share(part)} of device time has no launch in the trace.",
+        [Evidence(str(a).replace("_", " "), time) for a, time in lost.items() if time],
+        None,
+        "ledger",
+    )
+
+
+@rule(
+    "unattributed",
+    "Most device time is outside of every layer",
+    fires=f"Less than {least.ATTRIBUTED_SHARE:.0%} of device time is in a layer.",
+    why="Tables over layers then show the smaller part of the model.",
+    gain="None: this is about the numbers.",
+    do="Record modules (with_stack=True), or name ranges that are layers with --layer-range.",
+    source="Below it, most of the work stands in no table over layers.",
+    on_trust=True,
+)
+def unattributed(facts: Facts) -> Iterator[Found]:
+    """Coverage of layers, over the whole trace."""
+    times = _attributed(facts)
+    total = sum(times.values())
+    part = times.get(str(Attribution.LAYER), 0.0) / total if total else 1.0
+    if part >= least.ATTRIBUTED_SHARE:
+        return
+    others = [Evidence(name.replace("_", " "), time) for name, time in sorted(times.items()) if name != "layer"]
+    sentence = f"Only {share(part)} of device time is in a layer." if part else "No device time is in a layer."
+    yield Found(sentence, others, None, "ledger")
+
+
+@rule(
+    "no-modules",
+    "Operators stand in for layers",
+    fires="The trace has device work and records neither modules nor ranges, so its layers are outermost operators.",
+    why="An operator says what ran, not which part of the model it was.",
+    gain="None: this is about the numbers.",
+    do="Record with_stack=True in torch.profiler, or mark layers with NVTX ranges (emit_nvtx, or the framework's own).",
+    source="No threshold.",
+    on_trust=True,
+)
+def no_modules(facts: Facts) -> Iterator[Found]:
+    """Layer source of the runs that layers are taken from."""
+    runs = facts.view.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.view.roles.layers)))
+    sources = set(runs["layer_source"].drop_nulls())
+    if facts.view.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
+        return
+    yield Found("The trace records neither modules nor ranges, so each outermost operator counts as a layer.")
+
+
+@rule(
+    "profiling-overhead",
+    "Profiling changed what it measured",
+    fires=f"Profiling made a step at least {least.OVERHEAD_SHARE:.0%} longer (leveled runs only: a single trace cannot"
+    " know).",
+    why="Times of kernels stay good, but gaps between them and times of layers contain the profiler's own work.",
+    gain="None: this is about the numbers.",
+    do="Take latency from the run without a profiler, as this report does; record less (no stacks, no shapes) where"
+    " times of layers matter.",
+    source="Our choice.",
+    on_trust=True,
+)
+def profiling_overhead(facts: Facts) -> Iterator[Found]:
+    """The total of B02, or the last level it knows."""
+    table = facts.table("B02")
+    rows = None if table is None else table.filter(pl.col("scope") == "model").drop_nulls("overhead_share")
+    if rows is None or rows.is_empty():
+        return
+    row = rows.sort("overhead_share", descending=True).row(0, named=True)
+    if row["overhead_share"] < least.OVERHEAD_SHARE:
+        return
+    yield Found(
+        f"Profiling made a step {share(row['overhead_share'])} longer, {duration(row['overhead_ns'])}.",
+        (Evidence("without", row["baseline_ns"]), Evidence("with", row["measured_ns"])),
+        None,
+        "B02",
+    )
+
+
+@rule(
+    "few-steps",
+    "Too few steps for an interval",
+    fires=f"Numbers are means over fewer than {least.FEW_STEPS} steps, or the trace marks no steps.",
+    why="Of one or two steps nobody can tell how far a third would differ.",
+    gain="None: this is about the numbers.",
+    do="Record at least five steps after warm-up, with profiler.step() or a range around each.",
+    source="A01 gives no interval below it.",
+    on_trust=True,
+)
+def few_steps(facts: Facts) -> Iterator[Found]:
+    """Steps of the run that model latency is from."""
+    if facts.view.all_steps.is_empty():
+        if facts.latency_ns:
+            yield Found("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
+        return
+    most = max((len(d) for d in facts.view.run_latencies["durations"].to_list()), default=0)
+    if 0 < most < least.FEW_STEPS:
+        yield Found(f"Numbers are from {count(most)} step{'s' if most > 1 else ''}.", (), None, "A01")
+
+
+@rule(
+    "unmatched",
+    "The runs of the profile differ",
+    fires="Layers or kernels of a profile's runs match at less than 1.",
+    why="Numbers of what does not match are from one run only, and may stand beside the wrong row of another.",
+    gain="None: this is about the numbers.",
+    do="Take the runs with autotuning off, the same inputs and the same number of steps.",
+    source="No threshold: each mismatch counts.",
+    on_trust=True,
+)
+def unmatched(facts: Facts) -> Iterator[Found]:
+    """Rows on match rates in the trace's ledger that are no mere information."""
+    ledger = facts.view.trace.frame("ledger")
+    rows = ledger.filter(pl.col("kind").str.starts_with(_MATCHED), pl.col("severity") != "info")
+    for row in rows.iter_rows(named=True):
+        detail = row["detail"]
+        yield Found(f"{detail[:1].upper()}{detail[1:].rstrip('.')}.", (), None, "ledger")

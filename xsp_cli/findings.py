@@ -1,0 +1,85 @@
+"""`xsp findings`: what in a trace is worth doing next."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, print_text, write_file
+from xsp_cli.progress import Progress
+
+__all__ = ["findings"]
+
+_WIDEST = 120
+
+
+class FindingFormats(StrEnum):
+    """How findings are written."""
+
+    TEXT = "text"
+    MD = "md"
+    JSON = "json"
+
+
+def findings(
+    inputs: Inputs,
+    *,
+    output_format: Annotated[
+        FindingFormats, typer.Option("-f", "--output-format", help="How findings are written.")
+    ] = FindingFormats.TEXT,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file to write instead of the terminal.", show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=0, help="Most findings to tell; 0: all.")] = 0,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
+) -> None:
+    """Say what is worth doing next: each finding with its evidence and the most it can gain.
+
+    Doubts about the numbers come first, then what promises most. Example: xsp findings trace.json.gz --top 5
+    """
+    if output is not None:
+        check_writable(output)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+    )
+    with Progress() as progress:
+        trace = load(inputs, reading, progress.note)
+        from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
+        from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
+        from xsp_analyze.view import View  # noqa: PLC0415
+
+        found = advise(View(trace))
+    found = found[:top] if top else found
+    write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
+    text = write(found) if write else as_text(found, _width())
+    if output is None:
+        print_text(text.removesuffix("\n"))
+    else:
+        write_file(output, text.encode())
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDEST
