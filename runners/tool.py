@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runners.run_folder import RunnerError
 
-__all__ = ["find_tool", "program_of", "run", "said", "version_of"]
+__all__ = ["find_gpu", "find_tool", "program_of", "run", "said", "version_of"]
 
 _VERSION = re.compile(r"(?<![\d.])(\d{4})\.(\d+)(?:\.(\d+))?")
 
@@ -63,3 +63,17 @@ def program_of(words: list[str]) -> list[str]:
     if shutil.which(program[0]) is None and not Path(program[0]).is_file():
         raise RunnerError(f"the program {program[0]!r} is not there")
     return program
+
+
+def find_gpu() -> tuple[str | None, str | None]:
+    """Name and compute capability of the first GPU, as nvidia-smi tells them; RunnerError where there is none."""
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        raise RunnerError("no GPU is known here, as nvidia-smi is not there: name the chip (--chip)")
+    for fields in ("name,compute_cap", "name"):  # drivers before 2021 do not tell the capability
+        status, text = said([smi, f"--query-gpu={fields}", "--format=csv,noheader"])
+        first = next(iter(text.strip().splitlines()), "")
+        if status == 0 and first:
+            name, _, capability = (part.strip() for part in first.partition(","))
+            return name, capability or None
+    raise RunnerError("nvidia-smi names no GPU here: name the chip (--chip)")

@@ -1,0 +1,170 @@
+"""Runs a program under NVIDIA Nsight Compute, once for each group of counters, and leaves CSV files that XSP reads.
+
+    python -m runners.ncu --out runs/counters --range step -- python train.py
+
+leaves runs/counters/roofline/counters.csv and so on; `xsp merge --counters` ties them to a run with kernels. The
+counters are those that `runners/data/ncu_metrics.toml` lists for the chip, and ncu is asked first whether it has them.
+The program must do the same work every time. Kernels are replayed one by one, so that times in these files are no
+latencies, and XSP takes none from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ in (None, ""):  # started as a file, from a copy of this folder alone
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
+from runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
+from runners.run_folder import RunnerError
+from runners.tool import find_gpu, program_of, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["LOG", "Plan", "checked_plan", "counted", "main", "plan", "profile_command"]
+
+LOG = "counters.csv"
+"""The file that a group leaves in its folder."""
+
+_USER_ERROR = 2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is counted on which chip: counters by group."""
+
+    architecture: Architecture
+    groups: Mapping[str, tuple[str, ...]]
+
+    @property
+    def passes(self) -> int | None:
+        """Times that a kernel is replayed in all; None where that is not known of every group."""
+        known = [self.architecture.passes.get(name) for name in self.groups]
+        return None if None in known else sum(filter(None, known))
+
+
+def plan(*, chip: str | None = None, groups: Sequence[str] = ()) -> Plan:
+    """The plan for a chip (`GH100`) or device name (`H100`), else for the GPU of this machine; RunnerError without."""
+    name, capability = (chip, None) if chip else find_gpu()
+    architecture = architecture_of(device=name, capability=capability)
+    return Plan(architecture, groups_of(architecture, groups))
+
+
+def checked_plan(ncu: Ncu, wanted: Plan) -> Plan:
+    """The same plan; RunnerError where this ncu lacks one of its counters."""
+    every = [metric for metrics in wanted.groups.values() for metric in metrics]
+    if unknown := ncu.unknown(every, wanted.architecture):
+        raise RunnerError(f"this ncu has no {', '.join(unknown)} for {wanted.architecture.chips[0]}")
+    return wanted
+
+
+def counted(log: Path, status: int, target: Sequence[str]) -> Path:
+    """The file with counters that ncu left; RunnerError with its reason where it left none."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    rows = any(line.startswith('"0",') for line in text.splitlines())
+    problem = problem_in(text)
+    if problem and not rows:
+        raise RunnerError(f"{problem}; it ended with status {status}" if status else problem)
+    if status:
+        raise RunnerError(f"{target[0]} under ncu ended with status {status}")
+    if not rows:
+        raise RunnerError(f"ncu left no counters in {log}")
+    return log
+
+
+def record(
+    target: Sequence[str],
+    out: Path,
+    wanted: Plan,
+    *,
+    ncu: str,
+    ranges: Sequence[str] = (),
+    capture: str = "none",
+    start: Callable[[list[str]], int] = run,
+) -> list[Path]:
+    """Runs `target` once for each group; the files with counters. RunnerError where one could not be counted."""
+    logs = []
+    for name, metrics in wanted.groups.items():
+        log = out / name / LOG
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunnerError(f"the run cannot be written to {log.parent}: {error.strerror}") from error
+        command = profile_command(target, log, metrics, ncu=ncu, ranges=ranges, capture=capture)
+        logs.append(counted(log, start(command), target))
+    return logs
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "ncu",
+        description="Counts what the kernels of a program do, in one run of it for each group of counters.",
+        epilog="Exit status: 0 all groups were counted, 2 not.",
+    )
+    parser.add_argument("--groups", default="", help=f"comma-separated; default {','.join(default_groups())}")
+    parser.add_argument("--chip", help="chip or GPU, as GH100 or H100; default: the GPU of this machine")
+    parser.add_argument("--range", action="append", default=[], help="count kernels in NVTX ranges of this name only")
+    parser.add_argument(
+        "--capture", choices=("none", "cudaProfilerApi"), default="none", help="count between its calls"
+    )
+    parser.add_argument("--ncu", help=f"the ncu to use; else ${VARIABLE}, else the first on the PATH")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; each group gets a folder in it")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    return parser
+
+
+def _dry_run(args: argparse.Namespace, target: Sequence[str], wanted: Plan) -> int:
+    ncu = "ncu"
+    try:
+        found = Ncu.found(args.ncu)
+        ncu = found.path
+        checked_plan(found, wanted)
+    except RunnerError as error:
+        print(f"ncu: {error}; the counters were not checked", file=sys.stderr)
+    for name, metrics in wanted.groups.items():
+        log = args.out / name / LOG
+        print(shlex.join(profile_command(target, log, metrics, ncu=ncu, ranges=args.range, capture=args.capture)))
+    return 0
+
+
+def _main(args: argparse.Namespace) -> int:
+    target = program_of(args.program)
+    groups = [name.strip() for name in args.groups.split(",") if name.strip()]
+    wanted = plan(chip=args.chip, groups=groups)
+    if args.dry_run:
+        return _dry_run(args, target, wanted)
+    ncu = Ncu.found(args.ncu)
+    checked_plan(ncu, wanted)
+    passes = f"each kernel is replayed {wanted.passes} times" if wanted.passes else "each kernel is replayed"
+    print(f"{wanted.architecture.name}: {len(wanted.groups)} runs, {passes}", flush=True)
+    for log in record(target, args.out, wanted, ncu=ncu.path, ranges=args.range, capture=args.capture):
+        print(log)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; 0 when every group was counted, 2 after a sentence on stderr."""
+    args = _parser().parse_args(arguments)
+    try:
+        return _main(args)
+    except RunnerError as error:
+        print(f"ncu: {error}", file=sys.stderr)
+        return _USER_ERROR
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT, as shells have it
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""What an ncu knows, the command that makes it count, and what its messages mean for the user."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runners.run_folder import RunnerError
+from runners.tool import find_tool, said, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from runners.ncu_metrics import Architecture
+
+__all__ = ["NO_PERMISSION", "VARIABLE", "Ncu", "problem_in", "profile_command"]
+
+VARIABLE = "XSP_NCU"
+"""The environment variable that names the ncu to use."""
+
+NO_PERMISSION = (
+    "the driver lets only administrators read hardware counters (ERR_NVGPUCTRPERM): run as root, or let everybody by "
+    "the line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d and a reboot; a "
+    "container needs --cap-add=SYS_ADMIN"
+)
+"""What to do where counters may not be read."""
+
+_METRIC = re.compile(r"(?m)^([a-z][A-Za-z0-9]*__\w+)\s")
+_LISTED_CHIPS = re.compile(r"\b[a-z]{2}\d{2,3}[a-z0-9]\b")
+_PROBLEMS = (
+    (re.compile(r"ERR_NVGPUCTRPERM|does not have permission to access NVIDIA GPU Performance Counters"), NO_PERMISSION),
+    (re.compile(r"failed to connect to the CUDA driver|no CUDA-capable device"), "ncu finds no CUDA driver and no GPU"),
+    (
+        re.compile(r"[Dd]river resource was unavailable|ERR_NVGPUCTRBUSY"),
+        "another program holds the GPU's counters: end other profilers, and pause dcgm (`dcgmi profiling --pause`)",
+    ),
+    (re.compile(r"==ERROR== (Failed to find metric [^\n]*|.*[Ii]nvalid metric[^\n]*)"), None),
+    (
+        re.compile(r"==ERROR== (unrecognised option[^\n]*|the argument for option[^\n]*|Invalid configuration[^\n]*)"),
+        None,
+    ),
+    (re.compile(r"No kernels were profiled"), "ncu saw no kernel in the ranges asked for"),
+    (re.compile(r"==ERROR== ([^\n]*)"), None),
+)
+
+
+@dataclass(frozen=True)
+class Ncu:
+    """An ncu and the chips that it knows."""
+
+    path: str
+    version: tuple[int, ...] | None
+    chips: frozenset[str]
+
+    @classmethod
+    def found(cls, wanted: str | None = None) -> Ncu:
+        """The ncu that is `wanted`, or of $XSP_NCU, or of the PATH; RunnerError where there is none that answers."""
+        path = find_tool("ncu", variable=VARIABLE, wanted=wanted)
+        status, text = said([path, "--list-chips"])
+        chips = frozenset(chip.upper() for chip in _LISTED_CHIPS.findall(text))
+        if status or not chips:
+            raise RunnerError(f"{path} does not answer as ncu does (ncu --list-chips)")
+        return cls(path, version_of(said([path, "--version"])[1]), chips)
+
+    def unknown(self, metrics: Sequence[str], architecture: Architecture) -> list[str]:
+        """Those of the metrics that this ncu does not have for the chips; RunnerError where it knows none of them."""
+        chip = next((chip for chip in architecture.chips if chip in self.chips), None)
+        if chip is None:
+            raise RunnerError(
+                f"this ncu is too old for {architecture.chips[0]}: it knows {', '.join(sorted(self.chips))}"
+            )
+        status, text = said([self.path, "--query-metrics", "--chips", chip.lower()])
+        names = set(_METRIC.findall(text))
+        if status or not names:
+            raise RunnerError(f"this ncu does not say which metrics {chip} has (ncu --query-metrics --chips)")
+        return [metric for metric in metrics if metric.partition(".")[0] not in names]
+
+
+def profile_command(
+    target: Sequence[str],
+    log: Path,
+    metrics: Sequence[str],
+    *,
+    ncu: str = "ncu",
+    ranges: Sequence[str] = (),
+    capture: str = "none",
+) -> list[str]:
+    """The command that counts `metrics` of every kernel `target` runs, and leaves the raw page as CSV in `log`.
+
+    `ranges`: names of NVTX push/pop ranges around the kernels to count (`regex:` before a regular expression); none:
+    every kernel. `capture` is `cudaProfilerApi` where only what runs between its start and stop counts. Clocks and
+    caches are left as the program has them: only so do counts hold for the run without ncu.
+    """
+    switches = ["--target-processes", "all", "--clock-control", "none", "--cache-control", "none"]
+    switches += ["--graph-profiling", "node", "--nvtx"]
+    switches += [part for name in ranges for part in ("--nvtx-include", f"{name}/")]
+    switches += ["--profile-from-start", "off"] if capture != "none" else []
+    page = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), "--log-file", str(log)]
+    return [ncu, *switches, *page, *target]
+
+
+def problem_in(text: str) -> str | None:
+    """What ncu's messages say went wrong, as a sentence for the user; None where nothing did."""
+    for pattern, sentence in _PROBLEMS:
+        if found := pattern.search(text):
+            return sentence or f"ncu says: {found[1].strip()}"
+    return None
