@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link import layer_table
+from xsp_ingest.link.backward import is_backward
 from xsp_ingest.link.forest import Forest
 from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
@@ -79,6 +80,7 @@ def _forest(trace: Trace) -> Forest:
         operators=operators,
         parent=parent,
         ambiguous=spans["ambiguous"].fill_null(value=False).to_numpy(),
+        backward=is_backward(spans, operators),
         twin=_scattered(spans.height, operators.select("at", "forward_id")),
         captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
         replayed=replayed_work(spans, kernels, parent),

@@ -35,6 +35,8 @@ def _place(text: str, domain: str | None = None, options: Options | None = None)
         ("ThnnConv2DBackward, stashed seq = 4", None, ("operator", "operator")),
         ("FlashAttnFunc, seq = 47575, op_id = 999172", None, ("operator", "operator")),
         ("flash_attn::_flash_attn_forward", None, ("operator", "operator")),
+        ("Optimizer.step#SGD.step, op_id = 3", None, ("application", "range")),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__, op_id = 3", None, ("application", "range")),
         ("nccl:all_reduce, op_id = 3", None, ("library", "range")),
         ("ncclAllReduce", "NCCL", ("library", "range")),
         ("MPI_Send", "MPI", ("library", "range")),

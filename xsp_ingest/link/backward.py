@@ -14,7 +14,7 @@ from xsp_model import Level
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["is_backward", "twins"]
+__all__ = ["is_backward", "twins", "with_engine"]
 
 _ENGINE = "^autograd::engine::evaluate_function"
 
@@ -26,13 +26,22 @@ def is_backward(spans: pl.DataFrame, operators: pl.DataFrame) -> Bools:
     return out
 
 
-def twins(spans: pl.DataFrame, operators: pl.DataFrame, flows: pl.DataFrame) -> Ints:
+def twins(spans: pl.DataFrame, operators: pl.DataFrame, flows: pl.DataFrame, backward: Bools) -> Ints:
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
     out = np.full(spans.height, -1, dtype=np.int64)
-    backward = is_backward(spans, operators)
     stated = placed(spans, operators, "forward_row").select(backward_at="at", forward_at="place")
     for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, flows), stated):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
+    return out
+
+
+def with_engine(spans: pl.DataFrame, parent: Ints, twin: Ints) -> Ints:
+    """Twins in which the engine's own operator around a node has the node's: emit_nvtx writes no number on it."""
+    engine = matches(spans["name"], _ENGINE) & (spans["level"] == str(Level.OPERATOR)).to_numpy() & (twin < 0)
+    inside = np.flatnonzero((twin >= 0) & (parent >= 0))
+    inside = inside[engine[parent[inside]]]
+    out = twin.copy()
+    out[parent[inside[::-1]]] = twin[inside[::-1]]  # the first of several
     return out
 
 

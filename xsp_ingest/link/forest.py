@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link import graphs, steps
-from xsp_ingest.link.backward import twins
+from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
 from xsp_ingest.link.nest import Nesting, nest
 from xsp_ingest.link.stated import with_callers
@@ -29,7 +29,8 @@ class Forest:
     """Spans of one run; every array has one entry a span, positions in `spans`, -1 for none.
 
     `ambiguous`: another parent was possible.
-    `twin`: forward twin of a backward operator; `captured_in`: where a replayed kernel's graph node was captured.
+    `backward`: an operator that the autograd engine ran; `twin`: the forward twin of such.
+    `captured_in`: where a replayed kernel's graph node was captured.
     `allocations`: changes of memory in use, each with the span that held it (`owner`, -1: none).
     """
 
@@ -37,6 +38,7 @@ class Forest:
     operators: pl.DataFrame  # raw operators, `row` replaced by the position `at`
     parent: Ints
     ambiguous: Bools
+    backward: Bools
     twin: Ints
     captured_in: Ints
     replayed: Bools  # device work that a graph launch issued
@@ -65,12 +67,14 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     numbered, parent = steps.number(spans, parent)
     owner = nesting.parent[height:]
     captured_in, replayed = graphs.captures(spans, at_spans(spans, raw.tables["kernels"]), parent, moments, owner)
+    backward = is_backward(spans, operators)
     forest = Forest(
         numbered,
         operators,
         parent,
         nesting.ambiguous[:height],
-        twins(spans, operators, raw.tables["flows"]),
+        backward,
+        with_engine(spans, parent, twins(spans, operators, raw.tables["flows"], backward)),
         captured_in,
         replayed,
         launches.orphans,

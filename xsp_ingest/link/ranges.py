@@ -11,7 +11,16 @@ from xsp_model import Level
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["level_of_range", "one_of"]
+__all__ = ["FRAMEWORK_RANGES", "level_of_range", "one_of"]
+
+FRAMEWORK_RANGES = (
+    r"^Optimizer\.",
+    r"^enumerate\(DataLoader\)",
+    r"^PyTorch Profiler",
+    r"^DistributedDataParallel\.",
+    r"^\[pl\]",
+)
+"""What PyTorch and Lightning annotate by themselves: no layers, whichever profiler recorded them."""
 
 
 def one_of(patterns: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.link.ranges import FRAMEWORK_RANGES, one_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ RULES: tuple[Rule, ...] = (
         name=r"(?i)^((train(ing)?|val(idation)?|eval(uation)?|test|infer(ence)?|profiler?|global|warm[ _-]?up)"
         r"[ _:.-]*)?(step|iter|iteration|batch|mini[ _-]?batch)([ _:#=.-]*\(?\d+\)?( ?(/|of) ?\d+)?)?$",
     ),
+    # emit_nvtx numbers these like operators, which they are not.
+    Rule(Level.APPLICATION, Kind.RANGE, name=one_of(FRAMEWORK_RANGES)),
     # An operator of PyTorch under its namespace, as emit_nvtx and --pytorch=autograd-nvtx write it.
     Rule(Level.OPERATOR, Kind.OPERATOR, name=r"^(aten|prim|torch|torchvision|torchaudio|c10d|quantized|autograd)::"),
     # Nodes that run in the backward pass: AddmmBackward0, torch::autograd::AccumulateGrad.

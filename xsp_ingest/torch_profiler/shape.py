@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link.ranges import level_of_range, one_of
+from xsp_ingest.link.ranges import FRAMEWORK_RANGES, level_of_range, one_of
 from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.torch_profiler import categories as cat
 from xsp_ingest.torch_profiler.facts import devices, facts
@@ -26,13 +26,6 @@ __all__ = ["shape"]
 
 _STEP = r"^ProfilerStep#\d+$"
 _LIBRARY_RANGES = (r"^(nccl|gloo|mpi|ucc|rccl):",)
-_FRAMEWORK_RANGES = (  # what PyTorch annotates by itself: not layers
-    r"^Optimizer\.",
-    r"^enumerate\(DataLoader\)",
-    r"^PyTorch Profiler",
-    r"^DistributedDataParallel\.",
-    r"^\[pl\]",
-)
 _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
 _ROCM_COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
 _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoD": "Array-to-Device"} | {
@@ -129,7 +122,7 @@ def _annotations(parts: _Parts, options: Options) -> pl.DataFrame:
         is_library=text.str.contains(one_of(_LIBRARY_RANGES)),
         model_ranges=options.model_ranges or (_STEP,),
         layer_ranges=options.layer_ranges,
-        other_ranges=_FRAMEWORK_RANGES,
+        other_ranges=FRAMEWORK_RANGES,
     )
     kind = pl.when(pl.col("level") == Level.MODEL).then(pl.lit(str(Kind.STEP))).otherwise(pl.lit(str(Kind.RANGE)))
     return ranges.select(*_COMMON, level.alias("level")).with_columns(kind=kind)
