@@ -22,7 +22,13 @@ from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
 from xsp_analyze.analyses.b01_ledger import ledger
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.analyses.b03_timeline import timeline
+from xsp_analyze.analyses.b04_launch import launch
+from xsp_analyze.analyses.b05_library import library_calls
 from xsp_analyze.analyses.b06_module_tree import module_tree
+from xsp_analyze.analyses.b07_copies import copies
+from xsp_analyze.analyses.b09_memory import memory
+from xsp_analyze.analyses.b11_modelled_work import modelled_work
+from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
@@ -51,7 +57,13 @@ ANALYSES: tuple[Analysis, ...] = (
     ledger,
     profiling_overhead,
     timeline,
+    launch,
+    library_calls,
     module_tree,
+    copies,
+    memory,
+    modelled_work,
+    energy,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _Product = tuple[int, tuple[int, ...]]  # the length of the sums, and the shape of the output
 
-__all__ = ["NOTHING", "Tensor", "Work", "modelled", "tensors"]
+__all__ = ["KNOWN", "NOTHING", "Tensor", "Work", "modelled", "tensors"]
 
 _BYTES = {
     "float": 4,
@@ -191,3 +191,6 @@ _PRODUCTS: Mapping[str, Callable[[Sequence[Tensor | None], Tensor | None], _Prod
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _matrices(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _matrices(1)),
 }
+
+KNOWN = frozenset(_PRODUCTS) | _ELEMENTWISE | _NORMALISING | _VIEWS
+"""The operators whose work can be modelled, where their shapes allow it."""

@@ -119,6 +119,16 @@ class View:
         return aligned(with_shapes(self.trace, self.all_activities), self.steps)
 
     @cached_property
+    def work(self) -> pl.DataFrame:
+        """The activities chosen with `work_ns` and `work_count`, whose sums over any group are what a step holds.
+
+        Of whole steps they are the duration and 1; of a mean step `mean_ns` and one over the steps of the run.
+        """
+        one = (1 / pl.col("step_count")) if self.averaged else pl.lit(1, pl.Int64)
+        duration = pl.col("mean_ns") if self.averaged else pl.col("duration_ns")
+        return self.activities.with_columns(duration.alias("work_ns"), one.alias("work_count"))
+
+    @cached_property
     def executions(self) -> pl.DataFrame:
         """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from."""
         return executions(self.activities, averaged=self.averaged)

@@ -29,6 +29,8 @@ QUANTITIES: Mapping[str, str] = {
     "fp8_tensor": "flop/s",
     "int8_tensor": "op/s",
     "dram": "byte/s",
+    "pcie": "byte/s",  # one way, as is NVLink's, all links together
+    "nvlink": "byte/s",
 }
 """What a device may have a peak of, in the order in which tables list them."""
 

@@ -237,7 +237,7 @@ _PEAKS = TableSpec(
         _key("run_id", "The run that used the device."),
         _key("device_id", "The device's number, as in `devices`."),
         ColumnSpec("process_id", _INT, "The process for which this number holds; null: for all."),
-        _key("quantity", "fp64, fp64_tensor, fp32, fp16, tf32, fp16_tensor, ..., int8_tensor or dram.", _WORD),
+        _key("quantity", "fp64, fp32, fp16, tf32, fp16_tensor, ..., int8_tensor, dram, pcie or nvlink.", _WORD),
         ColumnSpec("value", pa.float64(), "The peak rate.", nullable=False),
         _key("unit", "flop/s, op/s or byte/s.", _WORD),
         _key("source", "Who says so: the user, the profiler's file, a data sheet.", _TEXT),

@@ -20,7 +20,7 @@ def test_the_table_lists_every_device_with_its_ideal_intensity(capfd: pytest.Cap
     assert len(lines) == 2 + len(device_table())
     (line,) = [line for line in lines if line.startswith("V100 SXM2")]
     assert line.split()[2:] == [
-        *("7.8", "-", "15.7", "31.4", "-", "125", "-", "-", "-", "900", "17.44"),
+        *("7.8", "-", "15.7", "31.4", "-", "125", "-", "-", "-", "900", "15.8", "150", "17.44"),
         *("NVIDIA", "V100", "data", "sheet"),
     ]
 

@@ -87,9 +87,7 @@ def _host(view: View, tree: ModuleTree) -> pl.DataFrame:
 
 def _device(view: View, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
-    one = (1 / pl.col("step_count")) if view.averaged else pl.lit(1, pl.Int64)
-    duration = pl.col("mean_ns") if view.averaged else pl.col("duration_ns")
-    work = module_work(tree, view.activities.with_columns(duration.alias("work_ns"), one.alias("work_count")))
+    work = module_work(tree, view.work)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 
 

@@ -1,0 +1,65 @@
+"""B14: joules by the trapezoidal rule, for steps and layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.xsp_analyze.hand import Hand
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.energy import Energy
+from xsp_analyze.view import View
+from xsp_model import XspError
+
+_SECOND = 1_000_000_000
+
+
+def _powered(*samples: tuple[int, float]) -> Hand:
+    """100 W, doubling over the 2nd second: two steps of a second, one layer's kernel in each."""
+    hand = Hand()
+    hand.run(0)
+    for number, start in ((1, 0), (2, _SECOND)):
+        step = hand.step(number, start, _SECOND)
+        layer = hand.module("Linear_0", start, 1000, 0, parent_id=step, step=number)
+        at = start + _SECOND // 2
+        hand.work("k", at, _SECOND // 4, launch=start + 5, parent=layer, layer=layer, step=number)
+    shared = {"run_id": 0, "device_id": 0, "counter": "power", "unit": "W"}
+    hand.extra["counters"] = [{**shared, "time_ns": time, "value": value} for time, value in samples]
+    return hand
+
+
+def test_energy_of_steps_and_layers() -> None:
+    # Step 1: 100 W for 1 s. Step 2: 100 to 200 W: 150 J, a quarter of it at even 150 W between the two samples.
+    hand = _powered((0, 100.0), (_SECOND, 100.0), (2 * _SECOND, 200.0))
+    table = run(find("B14"), View(hand.build())).table
+    columns = ["scope", "layer_name", "energy_j", "mean_power_w", "covered_share"]
+    assert table.select(columns).rows() == [
+        ("model", None, pytest.approx(125.0), pytest.approx(125.0), 1.0),
+        ("layer", "Linear_0", pytest.approx((25 + 37.5) / 2), pytest.approx(125.0), 1.0),
+    ]
+
+
+def test_what_samples_do_not_cover_is_said() -> None:
+    hand = _powered((0, 100.0), (_SECOND // 2, 100.0))
+    row = run(find("B14"), View(hand.build(), "1")).table.row(0, named=True)
+    assert (row["energy_j"], row["mean_power_w"], row["covered_share"]) == (pytest.approx(50), pytest.approx(100), 0.5)
+
+
+def test_without_power_it_says_how_to_record_it() -> None:
+    with pytest.raises(XspError, match=r"needs samples of power"):
+        run(find("B14"), View(_powered((0, 100.0)).build()))
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 1000)), min_size=2), st.lists(st.integers(0, 10**9)))
+def test_energy_is_conserved_wherever_time_is_cut(samples: list[tuple[int, float]], cuts: list[int]) -> None:
+    steps, power = zip(*samples, strict=True)
+    time = np.cumsum(np.array(steps, dtype=np.int64))
+    used = Energy(time, np.array(power))
+    edges = np.array(sorted({0, int(time[-1]) + 5, *cuts}), dtype=np.int64)
+    edges = edges[edges <= time[-1] + 5]
+    whole = used.between(edges[:1], edges[-1:])[0]
+    assert used.between(edges[:-1], edges[1:]).sum() == pytest.approx(whole)
+    assert whole == pytest.approx(np.trapezoid(power, time) / 1e9)

@@ -1,0 +1,103 @@
+"""B04: how long device work waits after its launch, and where the device waits for a launch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
+from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.launches import calls_of, with_queue
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["launch"]
+
+_KEYS = ("kernel_name", "kind")
+_SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting", "starved", "starved_ns")
+
+
+@analysis(
+    "B04",
+    "launch",
+    needs=("kernel", "runtime"),
+    read=(
+        "A high launch-bound share says that the host is too slow for these kernels: fuse them, enlarge the batch or "
+        "replay a graph; a long queue says that the host is far ahead."
+    ),
+    columns=(
+        STEP,
+        KERNEL_NAME,
+        KIND,
+        COUNT,
+        Column("launched", pl.Float64(), "Of these, the ones whose launch is in the trace: what the means are over."),
+        Column("call_ns", pl.Float64(), "Mean duration of the call that launched it.", "ns"),
+        Column("latency_ns", pl.Float64(), "Mean time from the start of its call to its own start.", "ns"),
+        Column(
+            "queued_ns", pl.Float64(), "Mean part of that in which earlier work of its stream was yet to end.", "ns"
+        ),
+        Column("queue_length", pl.Float64(), "Mean number of activities before it on its stream, launched, not done."),
+        Column(
+            "launch_bound_share",
+            pl.Float64(),
+            "Share of those that follow others on their stream whose call ended after these had: the stream ran dry.",
+        ),
+        Column("starved_ns", pl.Float64(), "Time in which its stream stood empty for want of its launch.", "ns"),
+    ),
+    figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
+)
+def launch(view: View) -> pl.LazyFrame:
+    """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
+
+    Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
+    """
+    found = _rows(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    means = (_ratio(column, "launched") for column in ("call_ns", "latency_ns", "queued_ns"))
+    return (
+        found.lazy()
+        .with_columns(
+            *means,
+            _ratio("waiting", "launched").alias("queue_length"),
+            _ratio("starved", "followers").alias("launch_bound_share"),
+        )
+        .sort(*view.by, -pl.col("starved_ns"), *_KEYS)
+    )
+
+
+def _rows(view: View) -> pl.DataFrame:
+    """One row an activity of the steps chosen: its keys, and what it adds to each sum of a step."""
+    known = pl.col("call_start_ns").is_not_null()
+    late = known & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
+    queued = pl.min_horizontal("start_ns", "previous_end_ns") - pl.col("call_end_ns")
+    gap = (pl.col("start_ns") - pl.col("previous_end_ns")).clip(lower_bound=0)
+    sums = {
+        "count": pl.lit(1, pl.Int64),
+        "launched": known,
+        "followers": known & pl.col("previous_end_ns").is_not_null(),
+        "call_ns": pl.col("call_end_ns") - pl.col("call_start_ns"),
+        "latency_ns": pl.col("start_ns") - pl.col("call_start_ns"),
+        "queued_ns": pl.when(pl.col("previous_end_ns").is_not_null()).then(queued.clip(lower_bound=0)),
+        "waiting": pl.col("waiting"),
+        "starved": late,
+        "starved_ns": pl.when(late).then(gap).otherwise(0),
+    }
+    # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
+    queues = with_queue(calls_of(view.trace, view.all_activities))
+    found = queues.select("span_id", *(value.cast(pl.Int64).alias(name) for name, value in sums.items()))
+    return (
+        view.work.select(
+            "span_id",
+            *view.by,
+            pl.col("name").cast(pl.String).alias("kernel_name"),
+            pl.col("kind").cast(pl.String),
+            "work_count",
+        )
+        .join(found, on="span_id", how="left", maintain_order="left")
+        .with_columns(pl.col(name) * pl.col("work_count") for name in sums)
+    )
+
+
+def _ratio(column: str, count: str) -> pl.Expr:
+    return pl.when(pl.col(count) > 0).then(pl.col(column) / pl.col(count)).alias(column)

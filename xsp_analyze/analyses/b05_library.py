@@ -1,0 +1,136 @@
+"""B05: the calls of libraries (cuDNN, cuBLAS, NCCL, ...) between layers and the runtime, and the work they launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.roles import Roles
+from xsp_model import Level
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model.arrays import Ints
+
+__all__ = ["library_calls"]
+
+_KEYS = ("library", "call_name")
+_HOST = ("count", "host_ns", "self_host_ns")
+_DEVICE = ("device_sum_ns", "activity_count")
+# Where no NVTX domain says whose call it is, its own name does.
+_BY_NAME = (
+    (r"(?i)^cudnn", "cuDNN"),
+    (r"(?i)^cublas", "cuBLAS"),
+    (r"(?i)^cusparse", "cuSPARSE"),
+    (r"(?i)^cufft", "cuFFT"),
+    (r"(?i)^cusolver", "cuSOLVER"),
+    (r"(?i)^nccl", "NCCL"),
+    (r"(?i)^rccl", "RCCL"),
+    (r"(?i)^(gloo|ucc):", "Gloo or UCC"),
+    (r"(?i)^mpi[_:]", "MPI"),
+    (r"(?i)^miopen", "MIOpen"),
+    (r"(?i)^(roc|hip)blas", "rocBLAS"),
+    (r"^I?(Builder|Runtime|CudaEngine|ExecutionContext|Refitter|Network\w*)::", "TensorRT"),
+)
+
+
+@analysis(
+    "B05",
+    "library calls",
+    needs=("library",),
+    read=(
+        "Device time stands with the innermost library call around its launch: a row with much host time and little "
+        "device time is a library that keeps the host busy."
+    ),
+    columns=(
+        STEP,
+        Column(
+            "library", pl.String(), "Whose call it is: its NVTX domain, or by its name; null: unknown.", role=Role.KEY
+        ),
+        Column("call_name", pl.String(), "The call, or the range around it.", role=Role.KEY),
+        Column("count", pl.Float64(), "Calls; in a mean step, per step on average."),
+        Column("host_ns", pl.Float64(), "Duration of the calls on the host, calls inside them included.", "ns"),
+        Column("self_host_ns", pl.Float64(), "Of that, outside the library calls inside them.", "ns"),
+        Column("device_sum_ns", pl.Float64(), "Sum of the device work that they launched themselves.", "ns"),
+        Column("activity_count", pl.Float64(), "Device activities that it sums."),
+    ),
+    figure=FigureSpec("bars", x="call_name", y=("device_sum_ns",), title="Device time by library call", top=20),
+)
+def library_calls(view: View) -> pl.LazyFrame:
+    """One row a library and call, by device time, then host time, longest first, then by name."""
+    calls, work = _calls(view), _work(view)
+    keys = [*view.by, *_KEYS]
+    return (
+        view.combine(_per_step(calls, _HOST), _KEYS, _HOST)
+        .lazy()
+        .join(work.lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
+        .with_columns(pl.col(*_HOST, *_DEVICE).fill_null(0))
+        .sort(*view.by, -pl.col("device_sum_ns"), -pl.col("host_ns"), *_KEYS, nulls_last=True)
+    )
+
+
+def _per_step(rows: pl.DataFrame, measures: tuple[str, ...]) -> pl.DataFrame:
+    return rows.group_by("run_id", "step", *_KEYS, maintain_order=True).agg(pl.col(measures).sum())
+
+
+def _enclosing(view: View) -> Ints:
+    """For each span its nearest library call, itself if it is one, or -1."""
+    spans = view.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.LIBRARY)).collect()
+    parents = spans["parent_id"].fill_null(-1).to_numpy()
+    return innermost(parents, spans["level"].to_numpy())
+
+
+def _named(view: View) -> pl.LazyFrame:
+    """Every library call: span_id, run, step, parent and duration, library and call_name."""
+    name = pl.col("name").cast(pl.String)
+    library = pl.col("domain").cast(pl.String)
+    for pattern, whose in _BY_NAME:
+        library = pl.coalesce(library, pl.when(name.str.contains(pattern)).then(pl.lit(whose)))
+    domains = view.trace.scan("ranges").select("span_id", "domain")
+    return (
+        view.trace.scan("spans")
+        .filter(pl.col("level") == str(Level.LIBRARY))
+        .select("span_id", "parent_id", "run_id", "step", "name", pl.col("duration_ns").fill_null(0))
+        .join(domains, on="span_id", how="left", maintain_order="left")
+        .with_columns(library.alias("library"), name.alias("call_name"))
+    )
+
+
+def _calls(view: View) -> pl.DataFrame:
+    """One row a library call of the runs that kernels are taken from, or else of those that layers are."""
+    calls = _named(view).collect()
+    outer = _enclosing_parents(view, calls)
+    inside = calls.select(pl.Series("span_id", outer), "duration_ns").filter(pl.col("span_id") >= 0)
+    children = inside.group_by("span_id").agg(pl.col("duration_ns").sum().alias("children_ns"))
+    one = pl.lit(1, pl.Int64).alias("count")
+    own = (pl.col("duration_ns") - pl.col("children_ns").fill_null(0)).alias("self_host_ns")
+    found = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
+        one, own, pl.col("duration_ns").alias("host_ns")
+    )
+    kernels_run = Roles.of(found, view.roles.kernels)
+    return Roles.of(found, view.roles.layers) if kernels_run.is_empty() else kernels_run
+
+
+def _enclosing_parents(view: View, calls: pl.DataFrame) -> Ints:
+    """For each call the library call that it ran in, or -1."""
+    enclosing = pl.Series(_enclosing(view))
+    return enclosing.gather(calls["parent_id"]).fill_null(-1).to_numpy()
+
+
+def _work(view: View) -> pl.DataFrame:
+    """The device work that each call launched."""
+    calls = pl.Series("call_id", _enclosing(view)).gather(view.work["span_id"])
+    names = _named(view).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()
+    return (
+        view.work.select(
+            *view.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count")
+        )
+        .with_columns(calls)
+        .join(names, on="call_id", how="inner", maintain_order="left")
+        .group_by(*view.by, *_KEYS, maintain_order=True)
+        .agg(pl.col(_DEVICE).sum())
+    )

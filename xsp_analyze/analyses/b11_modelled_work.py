@@ -1,0 +1,61 @@
+"""B11: what operators must do at least, from the shapes of their inputs, beside what counters measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.operator_work import operator_work
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+
+__all__ = ["modelled_work"]
+
+_NS_PER_S = 1e9
+
+
+@analysis(
+    "B11",
+    "modelled work",
+    needs=("operators", "kernel"),
+    read=(
+        "Modelled flop over device time, held against the device's peak, says how far an operator is from what its "
+        "shapes ask for; measured far above modelled is work that the algorithm added."
+    ),
+    columns=(
+        STEP,
+        Column(
+            "operator", pl.String(), "The outermost operator whose work is modelled, or the outermost.", role=Role.KEY
+        ),
+        Column("count", pl.Float64(), "Its calls; in a mean step, per step on average."),
+        Column("modelled_count", pl.Float64(), "Of these, the ones whose shapes gave a number: what is summed below."),
+        Column("modelled_flop", pl.Float64(), "Two for each multiply-add of products; null: none modelled.", "flop"),
+        Column(
+            "modelled_bytes", pl.Float64(), "Inputs read and output written once each; null: none modelled.", "byte"
+        ),
+        Column("modelled_intensity", pl.Float64(), "Modelled flop per modelled byte.", "flop/byte"),
+        Column("device_sum_ns", pl.Float64(), "Device time of all its calls.", "ns"),
+        Column("modelled_share", pl.Float64(), "Part of the device time that is of modelled calls."),
+        Column("modelled_flop_per_s", pl.Float64(), "Modelled flop over the device time of modelled calls.", "flop/s"),
+        Column("measured_flop", pl.Float64(), "FP32 operations by counters; null: not measured.", "flop"),
+        Column("dram_bytes", pl.Float64(), "DRAM traffic by counters; null: not measured.", "byte"),
+    ),
+    figure=FigureSpec("bars", x="operator", y=("modelled_flop_per_s",), title="Modelled throughput", top=20),
+)
+def modelled_work(view: View) -> pl.LazyFrame:
+    """One row an operator's name, by device time, longest first, then by name; work of no operator has none."""
+    found = operator_work(view)
+    flop, moved, busy = pl.col("modelled_flop"), pl.col("modelled_bytes"), pl.col("modelled_device_ns")
+    return (
+        found.lazy()
+        .with_columns(
+            pl.when(moved > 0).then(flop / moved).alias("modelled_intensity"),
+            pl.when(pl.col("device_sum_ns") > 0).then(busy / pl.col("device_sum_ns")).alias("modelled_share"),
+            pl.when(busy > 0).then(flop * _NS_PER_S / busy).alias("modelled_flop_per_s"),
+        )
+        .sort(*view.by, -pl.col("device_sum_ns"), "operator", nulls_last=True)
+    )

@@ -1,0 +1,132 @@
+"""B14: joules per step and per layer, from samples of the devices' power."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.energy import power_series
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.steps import StepMode
+from xsp_model import XspError
+from xsp_model.intervals import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsp_analyze.energy import Energy
+    from xsp_analyze.view import View
+
+__all__ = ["energy"]
+
+_SUMS = ("energy_j", "covered_ns", "time_ns")
+_KEYS = ("scope", *LAYER_KEY)
+_INTERVALS = ("run_id", "step", "device_id", "start_ns", "end_ns")
+_NS_PER_S = 1e9
+
+
+@analysis(
+    "B14",
+    "energy",
+    needs=("counters",),
+    read=(
+        "A layer's energy is the power of the device while the layer's kernels ran; compare it with its share of time "
+        "to see which layers draw more than the mean."
+    ),
+    columns=(
+        STEP,
+        Column(
+            "scope", pl.String(), "model: the steps (or the trace) as a whole; layer: kernels of it.", role=Role.KEY
+        ),
+        Column("layer_index", pl.Int64(), "The layer; null for the model, and for work of no layer.", role=Role.KEY),
+        Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL),
+        Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL),
+        Column("energy_j", pl.Float64(), "Energy that the devices used in that time, as far as sampled.", "J"),
+        Column(
+            "time_ns",
+            pl.Float64(),
+            "The time: of steps, or in which the layer's kernels ran, summed over devices.",
+            "ns",
+        ),
+        Column("mean_power_w", pl.Float64(), "Energy over the time that samples cover.", "W"),
+        Column("covered_share", pl.Float64(), "Part of the time between the first and the last sample of power."),
+    ),
+    figure=FigureSpec("bars", x="layer_index", y=("energy_j",), title="Energy by layer"),
+)
+def energy(view: View) -> pl.LazyFrame:
+    """One row for the model, then one a layer in order, and last the work of no layer.
+
+    Kernels of one layer that run side by side count their time once; where kernels of two layers do, the device's
+    power counts for both, so that layers may sum to more than the model.
+    """
+    series = power_series(view.trace.frame("counters"))
+    if not series:
+        raise XspError(
+            "B14 (energy) needs samples of power, which this trace does not hold",
+            advice="Record them beside the run (the nvml runner), and name the file in the run's run.json",
+        )
+    rows = pl.concat([_of_model(view, series), _of_layers(view, series)], how="diagonal")
+    covered = pl.col("covered_ns")
+    return (
+        view.combine(rows, _KEYS, _SUMS)
+        .lazy()
+        .with_columns(
+            pl.when(covered > 0).then(pl.col("energy_j") * _NS_PER_S / covered).alias("mean_power_w"),
+            pl.when(pl.col("time_ns") > 0).then(covered / pl.col("time_ns")).alias("covered_share"),
+        )
+        .sort(*view.by, pl.col("scope") != "model", *LAYER_KEY, nulls_last=True)
+    )
+
+
+def _of_model(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+    """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
+    if view.choice.mode is StepMode.ALL:
+        end = (pl.col("start_ns") + pl.col("duration_ns")).max()
+        whole = view.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
+        times = whole.with_columns(pl.lit(None, pl.Int64).alias("step"))
+    else:
+        times = view.steps.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+    devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")
+    used = _used(times.join(devices, on="run_id").select(_INTERVALS), series)
+    return used.group_by("run_id", "step", maintain_order=True).agg(
+        pl.lit("model").alias("scope"), *(pl.col(c).sum() for c in _SUMS)
+    )
+
+
+def _of_layers(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+    """One row a run, step and layer: the energy of the devices while its kernels ran."""
+    keys = ["run_id", "step", "device_id", *LAYER_KEY]
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    groups = view.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
+    merged = [merge(row["start_ns"].to_numpy(), row["end_ns"].to_numpy()) for row in _lists(groups)]
+    unions = groups.select(keys).with_columns(
+        pl.Series("start_ns", [m[0] for m in merged], pl.List(pl.Int64)),
+        pl.Series("end_ns", [m[1] for m in merged], pl.List(pl.Int64)),
+    )
+    used = _used(unions.explode("start_ns", "end_ns"), series)
+    return used.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(
+        pl.lit("layer").alias("scope"), *(pl.col(c).sum() for c in _SUMS)
+    )
+
+
+def _lists(groups: pl.DataFrame) -> list[dict[str, pl.Series]]:
+    return [{c: groups[c][i] for c in ("start_ns", "end_ns")} for i in range(groups.height)]
+
+
+def _used(intervals: pl.DataFrame, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+    """The intervals of sampled devices with energy_j, covered_ns and time_ns."""
+    found = []
+    for (run, device), known in series.items():
+        rows = intervals.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
+        start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+        found.append(
+            rows.with_columns(
+                pl.Series("energy_j", known.between(start, end), pl.Float64),
+                pl.Series("covered_ns", known.covered(start, end), pl.Int64),
+                (pl.col("end_ns") - pl.col("start_ns")).alias("time_ns"),
+            )
+        )
+    return pl.concat(found)

@@ -1,0 +1,117 @@
+"""The operators that work is counted by: their modelled work, and the device work that they launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.formulas import known_sum
+from xsp_analyze.modelled import KNOWN, modelled, tensors
+from xsp_analyze.roles import Roles
+from xsp_model import Level
+from xsp_model.tree import outermost
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+    from xsp_model.arrays import Ints
+
+__all__ = ["operator_work"]
+
+_SHAPES = ("input_shapes", "input_dtypes")
+_CALL = ("name", *_SHAPES, "next_input_shapes", "next_input_dtypes")
+_HOST = ("count", "modelled_count", "modelled_flop", "modelled_bytes")
+_NO_TENSOR = r"^\s*\[\s*(\[\s*\]|\])"  # the first input is a scalar, or there is none
+
+
+def operator_work(view: View) -> pl.DataFrame:
+    """One row an operator's name (and step, where each is answered): its calls, modelled and measured work.
+
+    A call counts if no operator around it has a name that can be modelled; below such a one nothing else counts.
+    """
+    unit = _units(view.trace)
+    calls = _calls(view.trace, unit)
+    device = _device_work(view, unit, calls)
+    host = view.combine(_per_step(Roles.of(calls, view.roles.kernels)), ["operator"], _HOST)
+    return host.join(
+        device, on=[*view.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
+    ).with_columns(pl.col("device_sum_ns", "modelled_device_ns").fill_null(0))
+
+
+def _per_step(calls: pl.DataFrame) -> pl.DataFrame:
+    known = pl.col("modelled_flop").is_not_null()
+    return calls.group_by("run_id", "step", "operator", maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("count"),
+        known.sum().cast(pl.Int64).alias("modelled_count"),
+        known_sum(pl.col("modelled_flop")),
+        known_sum(pl.col("modelled_bytes")),
+    )
+
+
+def _units(trace: Trace) -> Ints:
+    """For each span the operator that it counts for, or -1: the outermost of a known name, else the outermost."""
+    spans = trace.scan("spans").select(
+        "parent_id",
+        (pl.col("level") == str(Level.OPERATOR)).alias("operator"),
+        pl.col("name").cast(pl.String).is_in(list(KNOWN)).alias("known"),
+    ).collect()  # fmt: skip
+    parents, operator = spans["parent_id"].fill_null(-1).to_numpy(), spans["operator"].to_numpy()
+    known = outermost(parents, operator & spans["known"].to_numpy())
+    return np.where(known >= 0, known, outermost(parents, operator))
+
+
+def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
+    """The calls that count, in order of start, with what is modelled of them."""
+    takes_tensor = pl.col("input_dtypes").is_not_null() & ~pl.col("input_shapes").str.contains(_NO_TENSOR)
+    following = (
+        pl.when(takes_tensor).then(c).shift(-1).backward_fill().over("run_id", "process_id", "thread_id")
+        .alias(f"next_{c}")
+        for c in _SHAPES
+    )  # fmt: skip
+    counted = pl.DataFrame({"span_id": np.unique(unit[unit >= 0])}, schema={"span_id": pl.Int64})
+    calls = (
+        counted.lazy()
+        .join(trace.scan("spans"), on="span_id", how="left")
+        .join(trace.scan("operators").select("span_id", *_SHAPES), on="span_id", how="left")
+        .sort("start_ns", "span_id")
+        .with_columns(pl.col("name").cast(pl.String), *following)
+        .select("span_id", "run_id", "step", *_CALL)
+        .collect()
+    )
+    works = _modelled(calls.select(_CALL).unique(maintain_order=True))
+    return calls.join(works, on=_CALL, how="left", nulls_equal=True, maintain_order="left").select(
+        "span_id", "run_id", "step", pl.col("name").alias("operator"), "modelled_flop", "modelled_bytes"
+    )
+
+
+def _modelled(calls: pl.DataFrame) -> pl.DataFrame:
+    """The distinct calls with their flops and bytes; elementwise work has bytes and no flop to speak of."""
+    flops, moved = [], []
+    for name, shapes, dtypes, next_shapes, next_dtypes in calls.iter_rows():
+        following = tensors(next_shapes, next_dtypes)
+        work = modelled(name, tensors(shapes, dtypes), following[0] if following else None)
+        whole = work.input_bytes is not None and work.output_bytes is not None
+        flops.append(work.flop)
+        moved.append((work.input_bytes or 0) + (work.output_bytes or 0) if whole else None)
+    columns = {"modelled_flop": flops, "modelled_bytes": moved}
+    return calls.with_columns(pl.Series(name, values, pl.Float64) for name, values in columns.items())
+
+
+def _device_work(view: View, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
+    """One row a name of operators that launched device work, by themselves or by others: time and counters."""
+    work = view.work
+    operators = calls.select(pl.col("span_id").alias("operator_id"), "operator", "modelled_flop")
+    moved = (pl.col("dram_read_bytes") + pl.col("dram_write_bytes")) * pl.col("work_count")
+    return (
+        work.with_columns(pl.Series("operator_id", unit[work["span_id"].to_numpy()]))
+        .join(operators, on="operator_id", how="inner", maintain_order="left")
+        .group_by(*view.by, "operator", maintain_order=True)
+        .agg(
+            pl.col("work_ns").sum().alias("device_sum_ns"),
+            pl.col("work_ns").filter(pl.col("modelled_flop").is_not_null()).sum().alias("modelled_device_ns"),
+            known_sum(pl.col("flop_count") * pl.col("work_count")).alias("measured_flop"),
+            known_sum(moved).alias("dram_bytes"),
+        )
+    )
