@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["NvtxCalls", "nvtx_calls"]
+__all__ = ["NvtxCalls", "nvtx_calls", "providing"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,26 @@ class NvtxCalls:
     pop: Callable[[], object]
 
 
+_providers: list[NvtxCalls] = []
+
+
+@contextmanager
+def providing(calls: NvtxCalls) -> Iterator[None]:
+    """Ranges of programs that run inside are told to these calls: a recorder in the process needs no NVTX."""
+    _providers.append(calls)
+    try:
+        yield
+    finally:
+        _providers.pop()
+
+
 def nvtx_calls() -> NvtxCalls:
-    """The calls of the package nvtx, else of torch, whose CPU builds have none; RunnerError where there are none."""
+    """The calls of a recorder in this process, of the package nvtx, or of torch, whose CPU builds have none.
+
+    RunnerError where there are none.
+    """
+    if _providers:
+        return _providers[-1]
     try:
         import nvtx  # noqa: PLC0415 (installed only where ranges are wanted)
     except ImportError:

@@ -1,0 +1,355 @@
+"""The CUPTI runner against a stand-in for the package, its dumps read by XSP; field names against the real package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from runners import cupti as runner
+from runners.cupti_dump import FIELDS, field_of
+from runners.cupti_recorder import record
+from runners.run_folder import RunnerError
+from tests.runners.fake_cupti import ActivityKind, FakeCupti, Result
+from xsp_ingest.convert import convert
+from xsp_ingest.cupti_dump.fields import KINDS
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_model import Trace
+
+_REPO = Path(__file__).resolve().parents[2]
+_GEMM = "_Z4gemmPKfS0_Pf"
+
+
+def _activity(kind: ActivityKind, **fields: object) -> SimpleNamespace:
+    return SimpleNamespace(kind=int(kind), **fields)
+
+
+def _launch(start: int, correlation: int, *, thread: int | None = None) -> list[SimpleNamespace]:
+    """A runtime call that launches a kernel 50 us later, which runs for 20 us, and its driver call within."""
+    ids = {"process_id": os.getpid(), "thread_id": thread or threading.get_native_id(), "correlation_id": correlation}
+    place = {"device_id": 0, "context_id": 1, "stream_id": 7, "correlation_id": correlation}
+    sizes = {f"{what}_{axis}": n for what, n in (("grid", 64), ("block", 256)) for axis in "xyz"}
+    kernel = {"name": _GEMM, "registers_per_thread": 32, "static_shared_memory": 0, "dynamic_shared_memory": 1024}
+    graph = {"graph_id": 0, "graph_node_id": 0}
+    times = {"start": start + 50_000, "end": start + 70_000}
+    return [
+        _activity(ActivityKind.RUNTIME, start=start, end=start + 5_000, cbid=211, return_value=0, **ids),
+        _activity(ActivityKind.DRIVER, start=start + 1_000, end=start + 4_000, cbid=307, return_value=0, **ids),
+        _activity(ActivityKind.CONCURRENT_KERNEL, **times, **place, **sizes, **kernel, **graph),
+    ]
+
+
+def _others(at: int) -> list[SimpleNamespace]:
+    place = {"device_id": 0, "context_id": 1, "stream_id": 7}
+    graph = {"graph_id": 0, "graph_node_id": 0}
+    copied = {"bytes": 4096, "copy_kind": 1, "src_kind": 1, "dst_kind": 3}
+    device = {"compute_capability_major": 9, "compute_capability_minor": 0, "num_multiprocessors": 132}
+    rates = {"core_clock_rate": 1_980_000, "global_memory_bandwidth": 4_800_000_000, "global_memory_size": 1 << 37}
+    return [
+        _activity(ActivityKind.MEMCPY, start=at, end=at + 500, correlation_id=8, **copied, **place, **graph),
+        _activity(
+            ActivityKind.MEMSET,
+            start=at + 600,
+            end=at + 700,
+            correlation_id=9,
+            bytes=64,
+            memory_kind=3,
+            **place,
+            **graph,
+        ),
+        _activity(ActivityKind.OVERHEAD, start=at, end=at + 100, overhead_kind=131072),
+        _activity(ActivityKind.DEVICE, id=0, name="Made-up GPU", **device, **rates),
+        SimpleNamespace(kind=46),  # MODULE or the like: not asked for, and not written
+    ]
+
+
+def _trace(folder: Path) -> Trace:
+    return convert([next(iter(folder.glob("cupti.*")))], Options())
+
+
+def _rows(trace: Trace, level: str) -> list[dict[str, Any]]:
+    spans = trace.frame("spans").with_columns(pl.col("name", "level", "kind").cast(pl.String))
+    return spans.filter(pl.col("level") == level).sort("start_ns").to_dicts()
+
+
+@contextmanager
+def _without_pyarrow() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pyarrow", None)
+        yield
+
+
+def _recorded(out: Path, cupti: FakeCupti) -> None:
+    """A step of two layers, the second of which launches a kernel."""
+    with record(out) as recorder, recorder.range("step", "model"):
+        with recorder.range("Embedding_0"):
+            cupti.stream += _others(time.time_ns())
+        with recorder.range("Linear_0"):
+            cupti.stream += _launch(time.time_ns(), 7)
+            time.sleep(0.001)
+
+
+@pytest.mark.parametrize("parquet", [True, False])
+def test_a_recording_is_a_trace_with_layers_and_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, parquet: bool
+) -> None:
+    cupti = FakeCupti().install(monkeypatch)
+    with nullcontext() if parquet else _without_pyarrow():
+        _recorded(tmp_path, cupti)
+    assert [path.name for path in tmp_path.iterdir()] == ["cupti.parquet" if parquet else "cupti.jsonl"]
+
+    trace = _trace(tmp_path)
+    (step,) = _rows(trace, "model")
+    layers = _rows(trace, "layer")
+    assert (step["name"], [row["name"] for row in layers]) == ("step", ["Embedding_0", "Linear_0"])
+    work = _rows(trace, "kernel")
+    assert sorted((row["name"], row["kind"], row["duration_ns"]) for row in work if row["kind"] == "kernel") == [
+        ("gemm(float const*, float const*, float*)", "kernel", 20_000)
+    ]
+    (gemm,) = [row for row in work if row["kind"] == "kernel"]
+    assert gemm["layer_id"] == layers[1]["span_id"]
+    assert [row["name"] for row in _rows(trace, "runtime")][:1] == ["cudaLaunchKernel_v7000"]
+    run = trace.frame("runs").to_dicts()[0]
+    assert run["epoch_ns"] == pytest.approx(time.time_ns(), abs=60e9)
+    device = trace.frame("devices").to_dicts()[0]
+    assert (device["name"], device["multiprocessor_count"], device["compute_capability"]) == ("Made-up GPU", 132, "9.0")
+    assert not [row for row in trace.frame("ledger").to_dicts() if row["kind"] in ("no_end", "unknown_record")]
+
+
+def test_every_kind_wanted_is_turned_on_and_off_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    with record(tmp_path):
+        pass
+    on = [what for how, what in cupti.log if how == "enable"]
+    assert sorted(map(str, on)) == sorted(set(FIELDS) - {"GRAPH_TRACE"})
+    assert [what for how, what in cupti.log if how == "disable"] == on
+    assert [what for how, what in cupti.log if how == "clock"] == [time.time_ns]
+    assert ("thread ids", 1) in cupti.log
+    assert cupti.log[-1] == ("unsubscribe", 77)
+
+
+def test_graphs_as_a_whole_are_recorded_where_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    with record(tmp_path, graph="graph"):
+        pass
+    assert ("enable", "GRAPH_TRACE") in cupti.log
+
+
+def test_the_clock_of_cupti_keeps_its_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    with _without_pyarrow(), record(tmp_path, clock="cupti"):
+        pass
+    header = json.loads((tmp_path / "cupti.jsonl").read_text().splitlines()[0])
+    assert header["clock"] == "CUPTI"
+    assert header["epoch_ns"] == pytest.approx(time.time_ns() - 1_000, abs=60e9)
+    assert not [what for how, what in cupti.log if how == "clock"]
+
+
+def test_kinds_that_are_not_to_be_had_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FakeCupti(_launch(1_000, 7), refused=(ActivityKind.OVERHEAD,)).install(monkeypatch)
+    with record(tmp_path):
+        pass
+    assert capsys.readouterr().err == "cupti: no records of OVERHEAD here\n"
+
+
+def test_dropped_records_reach_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeCupti(_launch(1_000, 7), dropped=12).install(monkeypatch)
+    with record(tmp_path):
+        pass
+    dropped = _trace(tmp_path).frame("ledger").filter(pl.col("kind").cast(pl.String) == "dropped_records")
+    assert dropped["count"].to_list() == [12]
+
+
+@pytest.mark.parametrize("taken", [Result.ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, Result.ERROR_MAX_LIMIT_REACHED])
+def test_a_second_user_of_cupti_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: Result) -> None:
+    FakeCupti(taken=taken).install(monkeypatch)
+    with pytest.raises(RunnerError, match="another user of CUPTI is in this process, which can have one only"):
+        record(tmp_path / "out").__enter__()
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_refusal_keeps_cuptis_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeCupti(taken=Result.ERROR_NOT_SUPPORTED).install(monkeypatch)
+    with pytest.raises(RunnerError, match="CUPTI cannot be used here: ERROR_NOT_SUPPORTED"):
+        record(tmp_path).__enter__()
+
+
+def test_without_driver_or_package_the_runner_ends_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("raise SystemExit('it was started')")
+    FakeCupti(driver=False).install(monkeypatch)
+    assert runner.main(["-o", str(tmp_path / "out"), "--", str(program)]) == 2
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    assert runner.main(["-o", str(tmp_path / "out"), "--", str(program)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "cupti: CUPTI cannot be used here: CUDA driver is not found (libcuda.so.1: cannot open shared object file)",
+        "cupti: cupti-python is not installed: pip install cupti-python",
+    ]
+    assert not (tmp_path / "out").exists()
+    assert runner.main(["-o", str(tmp_path / "out"), "--", "nowhere.py"]) == 2
+    assert runner.main(["-o", str(tmp_path / "out")]) == 2
+
+
+_PROGRAM = """
+import sys
+from runners.nvtx_calls import nvtx_calls
+calls = nvtx_calls()
+for name in ("warmup", "step", "step"):
+    calls.push(name)
+    calls.push("Linear_0")
+    calls.pop()
+    calls.pop()
+print(sys.argv[1:])
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_program_marks_its_steps_and_layers_without_nvtx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    FakeCupti(_launch(time.time_ns(), 7)).install(monkeypatch)
+    with pytest.raises(SystemExit) as ended:
+        runner.main(["-o", str(tmp_path / "out"), "--", str(program), str(status), "--option"])
+    assert ended.value.code == status
+    assert capsys.readouterr().out == f"['{status}', '--option']\n"
+    trace = _trace(tmp_path / "out")
+    assert [row["name"] for row in _rows(trace, "model")] == ["step", "step"]
+    assert [row["name"] for row in _rows(trace, "layer")] == ["Linear_0", "Linear_0"]
+
+
+def test_ranges_of_threads_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    with _without_pyarrow(), record(tmp_path) as recorder:
+        recorder.push("outer")
+        other = threading.Thread(target=recorder.range("there")(int))
+        other.start()
+        other.join()
+        recorder.push("inner")
+        recorder.pop()
+        recorder.pop()
+    rows = [json.loads(line) for line in (tmp_path / "cupti.jsonl").read_text().splitlines()]
+    ranges = [row for row in rows if row.get("kind") == "FRAMEWORK_OPERATOR"]
+    assert [row["name"] for row in ranges] == ["there", "inner", "outer"]
+    assert ranges[0]["threadId"] != ranges[1]["threadId"] == ranges[2]["threadId"]
+    assert len({row["externalId"] for row in ranges}) == 3
+
+
+def test_a_recording_that_is_stopped_leaves_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a process that was killed: records without the closing one."""
+    cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    with _without_pyarrow(), record(tmp_path):
+        cupti.activity_flush_all(1)
+    path = tmp_path / "cupti.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    trace = _trace(tmp_path)
+    assert len(_rows(trace, "kernel")) == 1
+    assert "no_end" in trace.frame("ledger")["kind"].cast(pl.String).to_list()
+
+
+def test_the_command_of_a_level_process_is_wrapped() -> None:
+    command = runner.wrapped_command(["python3", "runners/torch_levels.py", "--level", "MLG"], Path("out"))
+    assert command[0] == "python3"
+    assert Path(command[1]).name == "cupti.py"
+    assert command[2:] == [
+        *("--graph", "node", "--clock", "realtime", "--out", "out", "--", "runners/torch_levels.py", "--level", "MLG")
+    ]
+
+
+def test_what_is_written_is_what_xsp_reads() -> None:
+    for kind, fields in FIELDS.items():
+        assert set(fields) <= set(KINDS[kind])
+        assert set(KINDS[kind]) - set(fields) <= {"processId", "name"}  # CUPTI has no process of device work
+
+
+_CLASSES = {
+    "CONCURRENT_KERNEL": "ActivityKernel9",
+    "MEMCPY": "ActivityMemcpy5",
+    "MEMCPY2": "ActivityMemcpyPtoP4",
+    "MEMSET": "ActivityMemset4",
+    "GRAPH_TRACE": "ActivityGraphTrace2",
+    "RUNTIME": "ActivityAPI",
+    "DRIVER": "ActivityAPI",
+    "SYNCHRONIZATION": "ActivitySynchronization",
+    "EXTERNAL_CORRELATION": "ActivityExternalCorrelation",
+    "OVERHEAD": "ActivityOverhead3",
+    "DEVICE": "ActivityDevice5",
+}
+_PROBE = """
+import json, sys
+from cupti import cupti
+sys.path.insert(0, sys.argv[1])
+from runners.cupti_dump import FIELDS, record_of
+found = {}
+for kind, name in json.loads(sys.argv[2]).items():
+    activity = getattr(cupti, name)()
+    for field, value in (("correlation_id", 7), ("start", 1000), ("grid_x", 64), ("bytes", 4096)):
+        if hasattr(activity, field):
+            setattr(activity, field, value)
+    found[kind] = record_of(kind, activity)
+kinds = {name: int(cupti.ActivityKind[name]) for name in FIELDS}
+words = [hasattr(cupti, word) for word in json.loads(sys.argv[3])]
+print(json.dumps([found, kinds, words]))
+"""
+_CALLS = [
+    name for name in vars(FakeCupti) if name.startswith(("activity_", "get_", "set_", "subscribe", "unsubscribe"))
+]
+
+
+@pytest.fixture(scope="module")
+def cupti_python() -> str:
+    """A Python with cupti-python, as $XSP_CUPTI_PYTHON names it."""
+    python = os.environ.get("XSP_CUPTI_PYTHON")
+    if not python:
+        pytest.skip("no Python with cupti-python: set XSP_CUPTI_PYTHON")
+    return python
+
+
+def test_the_fields_are_those_of_the_real_package(cupti_python: str) -> None:
+    names = ["cuptiError", "Result", "CallbackDomain", "ExternalCorrelationKind", "ActivityThreadIdType", *_CALLS]
+    done = subprocess.run(
+        [cupti_python, "-c", _PROBE, str(_REPO), json.dumps(_CLASSES), json.dumps(names)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    found, kinds, words = json.loads(done.stdout)
+    for kind, written in found.items():
+        missing = {field for field in FIELDS[kind] if field not in written}
+        assert missing == set(), f"{kind}: {[field_of(field) for field in missing]}"
+    assert (found["RUNTIME"]["correlationId"], found["CONCURRENT_KERNEL"]["gridX"]) == (7, 64)
+    assert kinds == {kind.name: int(kind) for kind in ActivityKind}
+    assert all(words)
+
+
+def test_the_real_package_refuses_cleanly_without_a_driver(cupti_python: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('started')")
+    command = [cupti_python, str(_REPO / "runners" / "cupti.py"), "-o", str(tmp_path / "out"), "--", str(program)]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    if done.returncode == 0:
+        pytest.skip("there is a driver here")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cupti: CUPTI cannot be used here: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
