@@ -35,6 +35,8 @@ __all__ = [
     "flags_of",
     "main",
     "options_of",
+    "sentence_of",
+    "shape_of",
 ]
 
 LEVELS = ("M", "ML", "MLG", "MLG-serialised")
@@ -50,6 +52,7 @@ _OPTIONS = (
     "mode",
     "execution",
     "batch-size",
+    "input-shape",
     "steps",
     "warmup",
     "device",
@@ -74,6 +77,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--execution", choices=EXECUTIONS, default="eager", help="of models of the zoo")
     parser.add_argument(
         "--batch-size", "--batch", type=int, help="inputs per step; 8 unless a script says otherwise", metavar="N"
+    )
+    parser.add_argument(
+        "--input-shape", help="of one input of a model of the zoo, such as 3x224x224 or 128 (tokens)", metavar="SHAPE"
     )
     parser.add_argument("--steps", type=int, default=10, help="steps recorded", metavar="N")
     parser.add_argument("--warmup", type=int, default=3, help="steps before them, not recorded", metavar="N")
@@ -121,9 +127,20 @@ def checked(args: argparse.Namespace) -> argparse.Namespace:
         value = getattr(args, name.replace("-", "_"))
         if value is not None and value < 1:
             raise RunnerError(f"--{name} must be at least 1")
+    shape_of(args.input_shape)
     if args.threads < 0:
         raise RunnerError("--threads must be at least 0")
     return args
+
+
+def shape_of(text: str | None) -> tuple[int, ...] | None:
+    """The sizes in `3x224x224`; RunnerError where the text is no shape."""
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise RunnerError(f"--input-shape {text!r} is no shape: give sizes such as 3x224x224, or 128 for tokens")
+    return tuple(int(part) for part in parts)
 
 
 def main(

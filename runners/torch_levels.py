@@ -20,12 +20,13 @@ if not __package__:  # run as a file: Python looks beside it then, not where the
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from runners import level_process
+from runners.level_process import shape_of
 from runners.own_workload import run_script, zoo_name
 from runners.run_folder import RunnerError
 from runners.steps import AllStepsDone
 from runners.torch_profiler import TRACE, Ranges, Session, write_trace
 from runners.torch_ranges import ranges
-from runners.torch_workload import ZOO, device_of, import_torch, own_work, serialise, zoo_work
+from runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
 
 if TYPE_CHECKING:
     import argparse
@@ -102,7 +103,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     settings = _fixed(torch, args, on_gpu=on_gpu)
     work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu")
     own = level.profiled and args.recorder == "own"
-    layers_wait = level.name == "ML" and on_gpu
+    layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
     profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
     with ExitStack() as around:
         marks: Ranges | None = _ProfilerSteps(torch, args.warmup) if profiler else None
@@ -144,6 +145,8 @@ def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # n
     on_gpu = device_of(torch, args.device) == "cuda"
     if level.blocking and not on_gpu:
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
+    if args.execution == "cudagraph" and level.name == "ML":
+        raise RunnerError("a replayed CUDA graph calls no modules, so that level ML holds no layers: choose M and MLG")
     if args.precision == "tf32" and not on_gpu:
         raise RunnerError("tf32 is a precision of GPUs: choose --precision fp32 on the CPU")
     return on_gpu
@@ -201,9 +204,16 @@ def _work(torch: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: A
     name = zoo_name(args.workload)
     if name is None:
         return own_work(args.workload, batch=args.batch_size, device=device)
-    if name not in ZOO:
-        raise RunnerError(f"the zoo has no {name}: choose of {', '.join(ZOO)} or give module:function")
-    return zoo_work(torch, name, mode=args.mode, batch=args.batch_size, device=device, dtype=args.precision)
+    return zoo_work(
+        torch,
+        name,
+        mode=args.mode,
+        batch=args.batch_size,
+        device=device,
+        precision=args.precision,
+        execution=args.execution,
+        shape=shape_of(args.input_shape),
+    )
 
 
 def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # noqa: ANN401

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from runners.kineto_text import without_private_data
 from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
-from runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, zoo_work
+from runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -180,7 +180,7 @@ def _run_workload(args: argparse.Namespace) -> None:
         serialise(torch)
     device = device_of(torch, args.device)
     torch.manual_seed(0)
-    work = zoo_work(
+    work = small_work(
         torch,
         args.workload,
         mode=args.mode,

@@ -12,11 +12,26 @@ from typing import TYPE_CHECKING, Any
 from runners.level_process import MODES
 from runners.own_workload import own_step
 from runners.run_folder import RunnerError
+from runners.torch_inputs import Inputs, Loss, random_inputs
+from runners.torch_sources import build
+from runners.torch_steps import inference_step, prepared, training_step
+from runners.zoo import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DTYPES", "MODES", "ZOO", "Work", "device_of", "import_torch", "own_work", "serialise", "zoo_work"]
+__all__ = [
+    "DTYPES",
+    "MODES",
+    "ZOO",
+    "Work",
+    "device_of",
+    "import_torch",
+    "own_work",
+    "serialise",
+    "small_work",
+    "zoo_work",
+]
 
 DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """Precisions by the names that command lines take, with torch's types of weights and inputs."""
@@ -66,6 +81,43 @@ def device_of(torch: Any, wanted: str) -> str:  # noqa: ANN401
 
 def zoo_work(
     torch: Any,  # noqa: ANN401
+    name: str,
+    *,
+    mode: str,
+    batch: int,
+    device: str,
+    precision: str,
+    execution: str = "eager",
+    shape: Sequence[int] | None = None,
+) -> Work:
+    """A step of a model of the zoo, with random weights and inputs that torch's seed decides.
+
+    `shape` is that of one input, where it is not to be the model's usual one. RunnerError where the model cannot be
+    had here.
+    """
+    entry = find(name)
+    training = mode == "training"
+    dtype = getattr(torch, DTYPES[precision])
+    built = build(entry)
+    model = built.model.to(device=device, dtype=dtype)
+    wanted = tuple(shape or built.shape)
+    inputs = random_inputs(
+        torch, model, built.input, batch=batch, shape=wanted, device=device, dtype=dtype, training=training
+    )
+    called = torch.compile(model) if execution == "compile" else model
+    graph = execution == "cudagraph"
+    if training:
+        step = training_step(torch, called, inputs, Loss(torch, entry.task), graph=graph)
+    else:
+        step = inference_step(torch, called, inputs)
+    source = {"source": built.library, **({"source_version": built.version} if built.version else {})}
+    facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": wanted}
+    facts |= {"optimizer": "AdamW"} if training else {}
+    return Work(entry.name, entry.task, prepared(torch, execution, step, device=device), facts)
+
+
+def small_work(
+    torch: Any,  # noqa: ANN401
     workload: str,
     *,
     mode: str,
@@ -74,37 +126,18 @@ def zoo_work(
     dtype: str,
     checkpointing: bool = False,
 ) -> Work:
-    """A step of one of our models, with random weights and inputs that the seed decides."""
+    """A step of one of our small models; `checkpointing` recomputes blocks in the backward pass."""
     from runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
 
     recipe = Recipe(batch, torch.device(device), getattr(torch, DTYPES[dtype]), checkpointing)
     built = WORKLOADS[workload](recipe)
-    return Work(built.name, built.task, (_training if mode == "training" else _inference)(torch, built))
+    inputs = Inputs((built.inputs,))
+    if mode != "training":
+        return Work(built.name, built.task, inference_step(torch, built.model, inputs))
+    loss = Loss(torch, built.task, built.labels.flatten())
+    return Work(built.name, built.task, training_step(torch, built.model, inputs, loss))
 
 
 def own_work(workload: str, *, batch: int, device: str) -> Work:
     """The step that the user's `module:function` returns when called with batch and device."""
     return Work(workload, "", own_step(workload, batch=batch, device=device))
-
-
-def _inference(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401
-    work.model.eval()
-
-    def step() -> object:
-        with torch.inference_mode():
-            return work.model(work.inputs)
-
-    return step
-
-
-def _training(torch: Any, work: Any) -> Callable[[], object]:  # noqa: ANN401
-    work.model.train()
-    optimizer = torch.optim.AdamW(work.model.parameters(), lr=1e-3)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        logits = work.model(work.inputs)
-        torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), work.labels.flatten()).backward()
-        optimizer.step()
-
-    return step

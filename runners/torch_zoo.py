@@ -131,6 +131,8 @@ class EncoderBlock(nn.Module):
 class Transformer(nn.Module):
     """A two-block encoder that predicts a token at each position."""
 
+    vocabulary = _VOCABULARY
+
     def __init__(self, *, checkpointing: bool) -> None:
         super().__init__()
         self.checkpointing = checkpointing
