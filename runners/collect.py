@@ -1,114 +1,175 @@
 """Collects a leveled run set: each level of a workload in a fresh process, one after the other.
 
-    python -m runners.collect --workload convnet --levels M,ML,MLG --batch 8 --steps 10 --out runs/convnet
+    python runners/collect.py --workload zoo:resnet18 --levels M,ML,MLG --steps 10 --out runs/resnet18
 
-leaves runs/convnet/m, ml and mlg, each with its run.json and raw files, for `xsp merge runs/convnet`.
+leaves runs/resnet18/m, ml and mlg, each with its run.json and raw files, for `xsp merge runs/resnet18`.
 """
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import signal
-import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if not __package__:  # run as a file: Python looks beside it then, not where the package is
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from runners.level_process import LEVELS, add_options, checked, flags_of, options_of
-from runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error
+from runners import tool_runs
+from runners.fresh_process import status_in_words, to_its_end
+from runners.level_process import add_options, checked
+from runners.own_workload import zoo_name
+from runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
+from runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error, put_json
+from runners.sweep import SWEEP, batch_sizes_of, swept
+from runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
+    from runners.plan import PlannedRun
+
 __all__ = ["main"]
 
-_LEVEL_PROCESSES = {"torch": "torch_levels.py", "tensorflow": "tf_profiler.py", "jax": "jax_profiler.py"}
 _FAILED = 1
 _USER_ERROR = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _ENDED = 143  # 128 + SIGTERM
+_EPILOG = "Exit status: 0 all runs are there, 1 some failed (see their error.json), 2 wrong arguments."
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "collect",
         description="Runs a workload at several levels, each in a fresh process, and leaves a run set for xsp merge.",
-        epilog="Exit status: 0 all runs are there, 1 some failed (see their error.json), 2 wrong arguments.",
+        epilog=_EPILOG,
     )
-    parser.add_argument("--levels", default="M,ML,MLG", help=f"of {', '.join(LEVELS)}, in the order to run them")
-    parser.add_argument("--framework", choices=tuple(_LEVEL_PROCESSES), default="torch")
+    parser.add_argument("--levels", default="M,ML,MLG", help=f"of {', '.join(ALL_LEVELS)}, in the order to run them")
+    parser.add_argument("--framework", choices=tuple(LEVEL_PROCESSES), default="torch")
     add_options(parser)
+    parser.add_argument(
+        "--batch-sizes",
+        help="a sweep at level M: 1..256 in doublings, or 1,2,8; then the other levels",
+        metavar="SIZES",
+    )
+    parser.add_argument("--sweep", action="store_true", help="a sweep over the model's usual batch sizes")
+    parser.add_argument("--kernels", choices=("framework", "nsys"), default="framework", help="who records level MLG")
+    parser.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
+    parser.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters, comma-separated")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
     return parser
 
 
-def _levels(text: str) -> list[str]:
-    known = {name.lower(): name for name in LEVELS}
-    wanted = [part.strip().lower() for part in text.split(",") if part.strip()]
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
-        raise RunnerError(f"{', '.join(unknown) or 'nothing'} is no level: choose of {', '.join(LEVELS)}")
-    return [known[name] for name in dict.fromkeys(wanted)]
+@dataclass(frozen=True)
+class _Collection:
+    """A run set being filled; `start` runs one process and gives its exit status."""
+
+    args: argparse.Namespace
+    start: Callable[[PlannedRun], int]
+
+    def level(self, level: str, batch_size: int | None) -> bool:
+        """Whether all runs of the level are there in the end."""
+        done = [self.run(run) for run in planned(self.args, level, batch_size=batch_size)]
+        return all(done)
+
+    def swept_size(self, batch_size: int) -> Path | None:
+        """The folder of the run without a profiler at this batch size, finished or failed."""
+        (run,) = planned(self.args, "M", batch_size=batch_size, folder=f"m-batch-{batch_size}")
+        self.run(run)
+        return run.folder
+
+    def run(self, run: PlannedRun) -> bool:
+        """Whether the run is there in the end; one that failed is on record in its folder."""
+        if self.args.resume and is_complete(run.folder, run.level, run.options):
+            print(f"{run.level}: {run.folder / RUN} is there already", flush=True)
+            return True
+        clear(run.folder)
+        status = self.start(run)
+        sentence = error_of(run.folder)
+        if sentence is None:
+            sentence = self._finished(run, status)
+        if sentence is None:
+            print(f"{run.level}: {run.folder / RUN}", flush=True)
+            return True
+        print(f"collect: {run.level} failed: {sentence}", file=sys.stderr, flush=True)
+        return False
+
+    def _finished(self, run: PlannedRun, status: int) -> str | None:
+        """Completes the run of a tool; why the run is not there, put on record, where it is not."""
+        try:
+            if run.tool != "own":
+                tool_runs.finish(run, status)
+            if is_complete(run.folder, run.level, run.options):
+                return None
+            sentence = status_in_words(status)
+        except RunnerError as error:
+            sentence = str(error)
+        put_error(run.folder, run.level, sentence, batch_size=run.batch_size, options=run.options)
+        return sentence
 
 
-def _command(args: argparse.Namespace, level: str) -> list[str]:
-    script = Path(__file__).resolve().parent / _LEVEL_PROCESSES[args.framework]
-    folder = str(_folder(args, level))
-    return [sys.executable, str(script), "--level", level, "--out", folder, *flags_of(options_of(args))]
-
-
-def _folder(args: argparse.Namespace, level: str) -> Path:
-    out: Path = args.out
-    return out / level.lower()
-
-
-def _run(command: Sequence[str]) -> int:
-    """Runs the process to its end; an error on our side, a signal among them, ends it too."""
-    return subprocess.run(command, check=False).returncode  # noqa: S603 (our own program, no shell)
-
-
-def _collected(args: argparse.Namespace, level: str, start: Callable[[Sequence[str]], int]) -> bool:
-    """Whether the run is there in the end; one that failed is on record in its folder."""
-    folder = _folder(args, level)
-    if args.resume and is_complete(folder, level, options_of(args)):
-        print(f"{level}: {folder / RUN} is there already", flush=True)
-        return True
-    clear(folder)
-    status = start(_command(args, level))
-    if status == 0 and is_complete(folder, level, options_of(args)):
-        print(f"{level}: {folder / RUN}", flush=True)
-        return True
-    sentence = error_of(folder)
-    if sentence is None:
-        sentence = f"the run was ended by signal {-status}" if status < 0 else f"the run ended with status {status}"
-        put_error(folder, level, sentence, batch_size=args.batch_size, options=options_of(args))
-    print(f"collect: {level} failed: {sentence}", file=sys.stderr, flush=True)
-    return False
-
-
-def _collect(args: argparse.Namespace, start: Callable[[Sequence[str]], int]) -> int:
-    levels = _levels(args.levels)
+def _checked(args: argparse.Namespace) -> list[str]:
+    """The levels, where everything that was asked for can be meant; RunnerError else."""
+    levels = levels_of(args.levels)
+    name = zoo_name(args.workload) if args.workload else None
+    if (args.sweep or args.batch_sizes) and args.batch_size is not None:
+        raise RunnerError("--batch-size is one, --batch-sizes and --sweep are many: give one of them")
+    if (args.sweep or args.batch_sizes) and args.script:
+        raise RunnerError("a script decides on its own batch size, so that it cannot be swept")
     checked(args)
+    if name is not None and args.framework == "torch":
+        find(name)
+    return levels
+
+
+def _collect(args: argparse.Namespace, start: Callable[[PlannedRun], int]) -> int:
+    levels = _checked(args)
+    collection = _Collection(args, start)
+    name = zoo_name(args.workload) if args.workload else None
+    sweeps = args.sweep or args.batch_sizes is not None
+    sizes = batch_sizes_of(args.batch_sizes, zoo=name if args.framework == "torch" else None) if sweeps else []
     if args.dry_run:
-        for level in levels:
-            print(shlex.join(_command(args, level)))
+        _print_commands(args, levels, sizes)
         return 0
-    done = [_collected(args, level, start) for level in levels]
+    tools = {run.tool for level in levels for run in planned(args, level, batch_size=args.batch_size)}
+    tool_runs.check_tools(sorted(tools))
+    done, batch_size = [], args.batch_size
+    if sizes:
+        found = swept(sizes, collection.swept_size)
+        put_json(args.out / SWEEP, found.as_json())
+        if not found.throughput_per_s:
+            print("collect: no batch size could be run, so the other levels are not run either", file=sys.stderr)
+            return _FAILED
+        done.append(found.ended_by != "failure")
+        batch_size = found.chosen
+        print(f"batch sizes: ended by {found.ended_by}; the other levels are run at {batch_size}", flush=True)
+        levels = [level for level in levels if level != "M"]
+    done += [collection.level(level, batch_size) for level in levels]
     return 0 if all(done) else _FAILED
+
+
+def _print_commands(args: argparse.Namespace, levels: Sequence[str], sizes: Sequence[int]) -> None:
+    for size in sizes:
+        for run in planned(args, "M", batch_size=size, folder=f"m-batch-{size}"):
+            print(as_shell(run))
+    if sizes:
+        print("# until throughput gains 5 % or less; then at the batch size found, here the largest:")
+        levels = [level for level in levels if level != "M"]
+    for level in levels:
+        for run in planned(args, level, batch_size=sizes[-1] if sizes else args.batch_size):
+            print(as_shell(run))
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(_ENDED)
 
 
-def main(arguments: Sequence[str] | None = None, *, start: Callable[[Sequence[str]], int] = _run) -> int:
+def main(arguments: Sequence[str] | None = None, *, start: Callable[[PlannedRun], int] = to_its_end) -> int:
     """Runs the command line; 0 when every run is there, 1 when some failed, 2 after a sentence on stderr.
 
     `start` runs the command of one level and returns its exit status.

@@ -84,6 +84,8 @@ def clear(folder: Path) -> None:
     try:
         for name in (RUN, ERROR, LEVEL):
             (folder / name).unlink(missing_ok=True)
+        for unfinished in folder.glob(".*.part"):
+            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise RunnerError(f"the run cannot be written to {folder}: {error.strerror}") from error
 

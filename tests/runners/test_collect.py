@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runners import collect, level_process, run_folder, torch_levels
+from runners import collect, level_process, run_folder, sweep, torch_levels
 from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from runners.plan import PlannedRun
 
 _REPO = Path(__file__).resolve().parents[2]
+_NO_MEMORY = 2
+_KILLED = "the run was ended by signal 9, as Linux does where memory is full"
 
 
 class _Processes:
@@ -26,15 +29,27 @@ class _Processes:
         self.failing = failing or {}
         self.started: list[str] = []
 
-    def __call__(self, command: Sequence[str]) -> int:
-        assert list(command[:2]) == [sys.executable, str(_REPO / "runners" / "torch_levels.py")]
-        args = level_process.checked(level_process._parser("level").parse_args(command[2:]))
-        self.started.append(args.level)
-        if args.level in self.failing:
-            return self.failing[args.level]
-        facts = {"schema_version": 1, "runner_level": args.level, "files": []}
+    def __call__(self, run: PlannedRun) -> int:
+        assert list(run.command[:2]) == [sys.executable, str(_REPO / "runners" / "torch_levels.py")]
+        args = level_process.checked(level_process._parser("level").parse_args(run.command[2:]))
+        self.started.append(
+            f"{args.level} of {args.batch_size}" if run.folder.name.startswith("m-batch") else args.level
+        )
+        if self.started[-1] in self.failing:
+            return self._failed(run, self.failing[self.started[-1]])
+        durations = [self.step_ns(args.batch_size)] * args.steps
+        facts = {"schema_version": 1, "runner_level": args.level, "files": [], "step_durations_ns": durations}
         run_folder.put_json(args.out / "run.json", {**facts, "options": level_process.options_of(args)})
         return 0
+
+    def step_ns(self, batch: int) -> int:
+        """Twice the batch takes as long, up to 4; from there on, twice as long."""
+        return 1_000_000 * max(1, batch // 4)
+
+    def _failed(self, run: PlannedRun, status: int) -> int:
+        if status == _NO_MEMORY:
+            run_folder.put_error(run.folder, run.level, "CUDA out of memory", status="out_of_memory")
+        return status
 
 
 def _collect(out: Path, *options: str, processes: _Processes | None = None) -> int:
@@ -57,8 +72,8 @@ def test_a_run_that_fails_is_recorded_and_the_rest_go_on(tmp_path: Path, capsys:
     assert _collect(tmp_path, processes=processes) == 1
     assert processes.started == ["M", "ML", "MLG"]
     assert json.loads((tmp_path / "m" / "error.json").read_text())["error"] == "the run ended with status 3"
-    assert json.loads((tmp_path / "ml" / "error.json").read_text())["error"] == "the run was ended by signal 9"
-    assert "collect: ML failed: the run was ended by signal 9\n" in capsys.readouterr().err
+    assert json.loads((tmp_path / "ml" / "error.json").read_text())["error"] == _KILLED
+    assert f"collect: ML failed: {_KILLED}\n" in capsys.readouterr().err
     assert (tmp_path / "mlg" / "run.json").is_file()
 
 
@@ -113,9 +128,27 @@ def test_dry_run_prints_commands_and_runs_nothing(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--levels", "M,X"], "x is no level: choose of M, ML, MLG, MLG-serialised"),
-        (["--levels", ","], "nothing is no level: choose of M, ML, MLG, MLG-serialised"),
+        (["--levels", "M,X"], "x is no level: choose of M, ML, MLG, MLG-serialised, MLG+counters"),
+        (["--levels", ","], "nothing is no level: choose of M, ML, MLG, MLG-serialised, MLG+counters"),
         (["--batch", "0"], "--batch-size must be at least 1"),
+        (
+            ["--workload", "zoo:vgg"],
+            "the zoo has no model 'vgg': choose vgg16, vgg19, ssd300_vgg16; runners/data/zoo.toml lists them",
+        ),
+        (["--workload", "zoo:own/vgg3"], "the zoo has no model 'vgg3' of its own: choose vgg16, vgg19, ssd300_vgg16"),
+        (
+            ["--batch-sizes", "4..1"],
+            "--batch-sizes '4..1' cannot be read: give the smallest and the largest, such as 1..256",
+        ),
+        (["--batch-sizes", "1,x"], "--batch-sizes '1,x' cannot be read: give 1..256, for doublings, or 1,2,8"),
+        (["--sweep", "--batch", "2"], "--batch-size is one, --batch-sizes and --sweep are many: give one of them"),
+        (["--sweep", "--script", "a.py"], "a script decides on its own batch size, so that it cannot be swept"),
+        (["--input-shape", "3x"], "--input-shape '3x' is no shape: give sizes such as 3x224x224, or 128 for tokens"),
+        (["--", "--lr"], "'--lr' is left over: arguments after -- belong to a --script"),
+        (
+            ["--levels", "MLG+counters", "--device", "cpu"],
+            "MLG+counters needs a GPU: leave it out of --levels on the CPU",
+        ),
         (["--threads", "-1"], "--threads must be at least 0"),
     ],
 )
@@ -127,8 +160,80 @@ def test_wrong_arguments_are_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_sweep_ends_when_throughput_gains_little_and_the_other_levels_run_there(tmp_path: Path) -> None:
+    processes = _Processes()
+    assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "M,ML,MLG", processes=processes) == 0
+    assert processes.started == ["M of 1", "M of 2", "M of 4", "M of 8", "ML", "MLG"]
+    told = json.loads((tmp_path / "sweep.json").read_text())
+    assert (told["optimal_batch_size"], told["chosen_batch_size"], told["ended_by"]) == (4, 4, "saturation")
+    assert told["throughput_per_s"] == {"1": 1000.0, "2": 2000.0, "4": 4000.0, "8": 4000.0}
+    assert json.loads((tmp_path / "mlg" / "run.json").read_text())["options"]["batch-size"] == 4
+
+
+def test_a_sweep_that_fills_memory_takes_the_largest_that_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes = _Processes(failing={"M of 4": _NO_MEMORY})
+    assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "MLG", processes=processes) == 0
+    assert processes.started == ["M of 1", "M of 2", "M of 4", "MLG"]
+    told = json.loads((tmp_path / "sweep.json").read_text())
+    assert (told["optimal_batch_size"], told["ended_by"]) == (2, "memory")
+    assert "collect: M failed: CUDA out of memory\n" in capsys.readouterr().err
+
+
+def test_a_sweep_that_ends_before_it_saturates_knows_no_optimum(tmp_path: Path) -> None:
+    assert _collect(tmp_path, "--batch-sizes", "1,2", "--levels", "M") == 0
+    told = json.loads((tmp_path / "sweep.json").read_text())
+    assert (told["optimal_batch_size"], told["chosen_batch_size"], told["ended_by"]) == (None, 2, "range")
+
+
+def test_a_sweep_of_which_nothing_ran_runs_no_other_level(tmp_path: Path) -> None:
+    processes = _Processes(failing={"M of 1": 1})
+    assert _collect(tmp_path, "--sweep", processes=processes) == 1
+    assert processes.started == ["M of 1"]
+
+
+def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    _collect(tmp_path, "--batch-sizes", "1..2", "--levels", "M")
+    again = _Processes()
+    assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "M", "--resume", processes=again) == 0
+    assert again.started == ["M of 4", "M of 8"]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"), [([7], 7.0), ([1, 9, 100], 9.0), ([0, 10, 20, 30, 900], 20.0), ([4, 2], 3.0)]
+)
+def test_the_mean_of_a_sweep_is_trimmed_as_the_analyses_do(values: list[int], mean: float) -> None:
+    assert sweep.trimmed_mean(values) == mean
+
+
+def test_a_dry_run_says_what_is_set_for_a_serialised_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _collect(tmp_path, "--dry-run", "--levels", "MLG-serialised") == 0
+    assert capsys.readouterr().out.startswith("env CUBLAS_WORKSPACE_CONFIG=:4096:8 CUDA_LAUNCH_BLOCKING=1 ")
+
+
+def test_a_dry_run_of_a_script_keeps_its_arguments_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--dry-run", "--levels", "M", "--script", "train.py", "--", "--name", "it's")
+    assert _collect(tmp_path, *options) == 0
+    line = capsys.readouterr().out.strip()
+    assert line.endswith("""-- --name 'it'"'"'s'""")
+    assert shlex.split(line)[-3:] == ["--", "--name", "it's"]
+
+
+def test_tools_are_put_around_the_level_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--dry-run", "--levels", "M,MLG,MLG+counters", "--kernels", "nsys", "--chip", "H100", "--device", "cuda")
+    assert _collect(tmp_path, *options) == 0
+    model, kernels, *counters = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert "--recorder=none" not in " ".join(model)
+    assert any(word.endswith("nsys") for word in kernels)
+    assert " ".join(kernels).endswith("--recorder none --annotate nvtx")
+    assert all("--nvtx-include" in command and "step/" in command for command in counters)
+    folders = [command[command.index("--log-file") + 1] for command in counters]
+    assert len(set(folders)) == len(folders) > 1
+
+
 def test_an_interrupt_ends_the_set(tmp_path: Path) -> None:
-    def interrupted(_command: Sequence[str]) -> int:
+    def interrupted(_run: PlannedRun) -> int:
         raise KeyboardInterrupt
 
     assert collect.main(["--workload", "zoo:mlp", "--out", str(tmp_path)], start=interrupted) == 130

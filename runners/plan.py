@@ -1,0 +1,112 @@
+"""The runs of a leveled set as data: what is started, with which environment, and the folder that it fills."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runners import tool_runs
+from runners.level_process import LEVELS, flags_of, options_of
+from runners.run_folder import RunnerError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "PlannedRun", "as_shell", "levels_of", "planned"]
+
+COUNTERS = "MLG+counters"
+ALL_LEVELS = (*LEVELS, COUNTERS)
+"""Levels that `xsp collect` knows; the last are several runs under ncu."""
+
+LEVEL_PROCESSES = {"torch": "torch_levels.py", "tensorflow": "tf_profiler.py", "jax": "jax_profiler.py"}
+"""The script that runs a level, by framework."""
+
+_HERE = Path(__file__).resolve().parent
+_ALWAYS = {"torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}}  # else cuBLAS may choose another algorithm in every run
+_BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One fresh process. `options` are what run.json will say was asked for, by which --resume knows the run again.
+
+    `tool` names who records it: `own` the level process itself, else `nsys` or `ncu` around it.
+    """
+
+    level: str
+    folder: Path
+    command: Sequence[str]
+    options: Mapping[str, object]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    tool: str = "own"
+    counters: Sequence[str] = ()
+    batch_size: int | None = None
+
+
+def levels_of(text: str) -> list[str]:
+    """The levels that a list such as `M,ML,mlg` names, each once; RunnerError where one is none."""
+    known = {name.lower(): name for name in ALL_LEVELS}
+    wanted = [part.strip().lower() for part in text.split(",") if part.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise RunnerError(f"{', '.join(unknown) or 'nothing'} is no level: choose of {', '.join(ALL_LEVELS)}")
+    return [known[name] for name in dict.fromkeys(wanted)]
+
+
+def planned(
+    args: argparse.Namespace, level: str, *, batch_size: int | None, folder: str | None = None
+) -> list[PlannedRun]:
+    """The runs of a level at this batch size, in order; RunnerError where a tool or chip they need is not there."""
+    options = options_of(args)
+    if batch_size is not None:
+        options["batch-size"] = batch_size
+    run = PlannedRun(
+        level,
+        args.out / (folder or level.lower().replace("+", "-")),
+        (),
+        options,
+        {**_ALWAYS.get(args.framework, {}), **(_BLOCKING if level.endswith("-serialised") else {})},
+        batch_size=batch_size,
+    )
+    if level == COUNTERS:
+        return _counted(args, run)
+    tool = args.kernels if level.startswith("MLG") and args.kernels != "framework" else "own"
+    if tool == "own":
+        return [replace(run, command=_level_process(args, run))]
+    return [_recorded(args, replace(run, tool=tool))]
+
+
+def _level_process(args: argparse.Namespace, run: PlannedRun) -> list[str]:
+    script = _HERE / LEVEL_PROCESSES[args.framework]
+    level = "MLG" if run.level == COUNTERS else run.level
+    return [sys.executable, str(script), "--level", level, "--out", str(run.folder), *flags_of(run.options)]
+
+
+def _recorded(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:
+    """The run with a tool around it that records what the level process marks."""
+    marked = replace(run, options={**run.options, "recorder": "none", "annotate": "nvtx"})
+    command = tool_runs.nsys_command(_level_process(args, marked), run.folder, device=args.device)
+    return replace(marked, command=command, options={**marked.options, "kernels": run.tool})
+
+
+def _counted(args: argparse.Namespace, run: PlannedRun) -> list[PlannedRun]:
+    """A run for each group of counters; kernels are replayed many times, so that one step is enough."""
+    if args.device == "cpu":
+        raise RunnerError(f"{COUNTERS} needs a GPU: leave it out of --levels on the CPU")
+    marked = replace(run, tool="ncu", options={**run.options, "recorder": "none", "annotate": "nvtx", "steps": 1})
+    found = []
+    for group, metrics in tool_runs.counter_groups(args.chip, args.counters).items():
+        one = replace(marked, folder=run.folder.with_name(f"{run.folder.name}-{group}"), counters=metrics)
+        command = tool_runs.ncu_command(_level_process(args, one), one.folder, metrics)
+        found.append(replace(one, command=command, options={**one.options, "counters": ",".join(metrics)}))
+    return found
+
+
+def as_shell(run: PlannedRun) -> str:
+    """The command as one can paste it into a shell, with what it needs of the environment."""
+    settings = [f"{name}={value}" for name, value in run.environment.items()]
+    return shlex.join(["env", *settings, *run.command] if settings else run.command)

@@ -1,0 +1,94 @@
+"""Level processes under NVIDIA's tools: their commands, and the run.json once a tool has left its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runners import ncu, nsys
+from runners.ncu_command import Ncu
+from runners.nsys_command import ASSUMED, Nsys
+from runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json
+from runners.tool import find_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from runners.plan import PlannedRun
+
+__all__ = ["check_tools", "counter_groups", "finish", "ncu_command", "nsys_command"]
+
+_STEP = "step"  # the NVTX range of a recorded step, as level processes mark it
+
+
+def nsys_command(target: Sequence[str], folder: Path, *, device: str) -> list[str]:
+    """The level process under nsys; for the nsys at hand, else for a recent one."""
+    return nsys.profile_command(target, folder, nsys=_nsys() or ASSUMED, on_gpu=_on_gpu(device))
+
+
+def ncu_command(target: Sequence[str], folder: Path, metrics: Sequence[str]) -> list[str]:
+    """The level process under ncu, which counts in recorded steps only."""
+    return ncu.profile_command(target, folder / ncu.LOG, metrics, ncu=_ncu() or "ncu", ranges=[_STEP])
+
+
+def counter_groups(chip: str | None, groups: str) -> Mapping[str, Sequence[str]]:
+    """Counters of the chip (null: of this machine's GPU) by group; RunnerError where the chip is not known."""
+    return ncu.plan(chip=chip, groups=[name for name in groups.split(",") if name]).groups
+
+
+def check_tools(tools: Sequence[str]) -> None:
+    """RunnerError with its sentence where one of `nsys` and `ncu` is wanted and not there."""
+    if "nsys" in tools:
+        Nsys.found()
+    if "ncu" in tools:
+        Ncu.found()
+
+
+def finish(run: PlannedRun, status: int) -> None:
+    """Makes run.json of what the level process told and the tool recorded; RunnerError where either is missing."""
+    told = read_json(run.folder / LEVEL)
+    file: dict[str, str | None]
+    more: dict[str, object]
+    if run.tool == "ncu":
+        log = ncu.counted(run.folder / ncu.LOG, status, run.command[-1:])
+        file = {"path": log.name, "format": "ncu_csv"}
+        more = {"counters": list(run.counters), "step_durations_ns": []}  # of replayed kernels, so no latencies
+    else:
+        if status:
+            raise RunnerError(f"the program under {run.tool} ended with status {status}")
+        recorded = nsys.exported(run.folder, nsys=Nsys.found())
+        if recorded.path is None:
+            raise RunnerError(recorded.note)
+        file = {"path": recorded.path.name, "format": recorded.format}
+        more = {"recorder_note": recorded.note}
+    if not told:
+        raise RunnerError(f"the level process under {run.tool} left no description of its run")
+    put_json(
+        run.folder / RUN, {**told, **more, "files": [file], "runner_level": run.level, "options": dict(run.options)}
+    )
+    (run.folder / LEVEL).unlink(missing_ok=True)
+
+
+def _nsys() -> Nsys | None:
+    try:
+        return Nsys.found()
+    except RunnerError:
+        return None
+
+
+def _ncu() -> str | None:
+    try:
+        return Ncu.found().path
+    except RunnerError:
+        return None
+
+
+def _on_gpu(device: str) -> bool:
+    """Whether the run will be on a GPU; `auto` is where the driver names one."""
+    if device != "auto":
+        return device == "cuda"
+    try:
+        find_gpu()
+    except RunnerError:
+        return False
+    return True
