@@ -67,6 +67,7 @@ _LAYERS: Mapping[str, pl.DataType] = {  # what the file itself says of a layer; 
     "row": _I,
     "sequence_index": _I,  # its place among the layers of the model
     "layer_type": _S,
+    "path": _S,
     "shapes": _S,
     "dtypes": _S,
     "allocated_bytes": _I,

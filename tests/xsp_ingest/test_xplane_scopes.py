@@ -113,6 +113,18 @@ def test_layers_have_the_type_and_the_order_that_were_given(tmp_path: Path) -> N
     assert trace.frame("runs")["layer_source"].to_list() == ["module"]
 
 
+def test_a_path_does_not_say_again_what_a_name_begins_with(tmp_path: Path) -> None:
+    scopes = {name: LayerScope(name) for name in ("block", "block/attention", "block/attention/query", "jvp")}
+    profile = Profile()
+    host = profile.plane("/host:CPU")
+    host.event(host.line(7, "tf_Compute/7"), "block/attention/query/MatMul:MatMul", 10, 5)
+    trace = convert([profile.write(tmp_path / "host.xplane.pb")], Options(layer_scopes=scopes))
+    layers = trace.frame("layers").filter(pl.col("layer_index").is_not_null())
+    assert layers.select(pl.col("layer_name", "layer_type", "path").cast(str)).rows() == [
+        ("block/attention/query", "block/attention/query", "block.attention.query")
+    ]
+
+
 def test_what_no_layer_holds_is_counted(tmp_path: Path) -> None:
     trace = _converted(_interleaved(), tmp_path)
     assert ledger_counts(trace)["operators_outside_layers"] == 2

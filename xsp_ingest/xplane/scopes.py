@@ -127,11 +127,23 @@ def _calls(rows: pl.DataFrame, chains: Mapping[str, Sequence[str]], depth: int) 
     )
 
 
+def _path(scope: str, scopes: Mapping[str, LayerScope]) -> str:
+    """The names of the layers from the outermost down to this one, each without what it shares with the one before."""
+    names = [scopes[each].name for each in chain_of(f"{scope}/", scopes)]
+    return ".".join(name.removeprefix(f"{outer}/") for outer, name in zip(["", *names], names, strict=False))
+
+
 def _named(calls: pl.DataFrame, scopes: Mapping[str, LayerScope]) -> pl.DataFrame:
-    """The calls under their layers' names, with type and place among the layers."""
+    """The calls under their layers' names, with type, path and place among the layers."""
     named = pl.DataFrame(
-        [(scope, layer.name, layer.type or None, layer.place) for scope, layer in scopes.items()],
-        schema={"scope": pl.String, "name": pl.String, "layer_type": pl.String, "place": pl.Int64},
+        [(scope, layer.name, layer.type or None, layer.place, _path(scope, scopes)) for scope, layer in scopes.items()],
+        schema={
+            "scope": pl.String,
+            "name": pl.String,
+            "layer_type": pl.String,
+            "place": pl.Int64,
+            "path": pl.String,
+        },
         orient="row",
     )
     return calls.join(named, on="scope", how="left", maintain_order="left").drop("scope")

@@ -22,6 +22,7 @@ WIDE: Mapping[str, pl.DataType] = {
     **{name: kind for name, kind in RAW_TABLES["spans"].items() if name not in {"row", "issued_by_row"}},
     "layer_type": _S,  # of an operator or a layer: its type in the framework
     "place": _I,  # of a layer: its place among the layers of the model
+    "path": _S,  # of a layer: names from the outermost around it down to it
     "shape": _S,  # of an operator: its inputs as `(float32[8,16];int32[])`
     "is_backward": pl.Boolean(),
     "flops": pl.Float64(),  # of an operator, as XLA models it
@@ -71,8 +72,8 @@ def _issued(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _layers(rows: pl.DataFrame) -> pl.DataFrame:
-    stated = pl.any_horizontal(pl.col("layer_type", "place").is_not_null())
-    return rows.filter(stated).select("row", "layer_type", pl.col("place").alias("sequence_index"))
+    stated = pl.any_horizontal(pl.col("layer_type", "place", "path").is_not_null())
+    return rows.filter(stated).select("row", "layer_type", "path", pl.col("place").alias("sequence_index"))
 
 
 def is_backward() -> pl.Expr:

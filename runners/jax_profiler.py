@@ -1,0 +1,195 @@
+"""Runs JAX work under JAX's own profiler and leaves a run: trace.xplane.pb and run.json.
+
+    python runners/jax_profiler.py --level ML --workload zoo:transformer --mode training --out DIR
+
+M has no profiler. ML records the instructions of compiled programs on the host; on a GPU every launch waits for its
+kernel meanwhile. MLG records the device too. Layers are the scopes that `jax.named_scope` makes. Or, around a loop of
+one's own:
+
+    with capture("DIR", steps=3, model="my model", batch_size=8) as session:
+        for batch in batches:
+            state = train(state, batch)
+            if session.step(state):
+                break
+
+JAX is imported when a capture starts, so that this module can be read without it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if not __package__:  # run as a file: Python looks beside it then, not where the package is
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from runners import level_process
+from runners.jax_scopes import layers_of
+from runners.own_workload import own_step, zoo_name
+from runners.run_folder import RunnerError
+from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps
+from runners.xplane_session import Session, write_profile
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+__all__ = ["RunnerError", "Session", "capture", "main", "measure"]
+
+_FRAMEWORK = "jax"
+_FLAGS = "XLA_FLAGS"
+_NO_AUTOTUNE = "--xla_gpu_autotune_level=0"  # else a kernel may be another one in every run
+_PRECISIONS = ("fp32", "fp16", "bf16")
+
+
+class _Profiler:
+    """JAX with its profiler; a Tool."""
+
+    def __init__(self, jax: Any, level: Level, *, on_gpu: bool) -> None:  # noqa: ANN401
+        self._jax = jax
+        self._level = level
+        self._on_gpu = on_gpu
+
+    def synchronize(self, result: object) -> None:
+        """Waits for what the step returned, or where that is not known for every array there is."""
+        self._jax.block_until_ready(self._jax.live_arrays() if result is None else result)
+        self._jax.effects_barrier()
+
+    def mark(self, step: int) -> AbstractContextManager[object]:
+        marked: AbstractContextManager[object] = self._jax.profiler.StepTraceAnnotation("step", step_num=step)
+        return marked
+
+    def start(self, folder: str) -> None:
+        options = self._jax.profiler.ProfileOptions()
+        options.host_tracer_level = 2 if self._level.detailed else 1
+        options.python_tracer_level = 0
+        if self._on_gpu and not self._level.detailed:
+            options.advanced_configuration = {"gpu_max_activity_api_events": 0}
+        self._jax.profiler.start_trace(folder, profiler_options=options)
+
+    def stop(self) -> None:
+        self._jax.profiler.stop_trace()
+
+
+def measure(args: argparse.Namespace) -> dict[str, object]:
+    """Runs the level, writes its profile, and says what is known of the run."""
+    level = LEVELS[args.level]
+    prepared(args, "JAX")
+    if args.precision not in _PRECISIONS:
+        raise RunnerError(f"{args.precision} is no precision of JAX models: choose {', '.join(_PRECISIONS)}")
+    jax = _import_jax(args.device, threads=args.threads)
+    on_gpu = _device(jax, args.device) == "cuda"
+    if args.level == "MLG-serialised" and not on_gpu:
+        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
+    work = None if args.script else _work(args, "cuda" if on_gpu else "cpu")
+    own = level.profiled and args.recorder == "own"
+    session = Session(_Profiler(jax, level, on_gpu=on_gpu), args.warmup, args.steps, profiled=own)
+    run_steps(args, session, work)
+    cleaned = write_profile(session, args.out)
+    return {
+        **facts_of(session, args, work, on_gpu=on_gpu),
+        **_own_facts(jax),
+        "execution": "xla" if work and zoo_name(args.workload) else None,
+        "settings": {
+            "seed": args.seed,
+            "threads": args.threads or None,
+            "xla_flags": os.environ.get(_FLAGS, ""),
+            "launches_block": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
+        },
+        **({"layers": layers_of(cleaned.operations)} if cleaned else {}),
+    }
+
+
+def _import_jax(device: str, *, threads: int = 0) -> Any:  # noqa: ANN401 (JAX is not installed everywhere)
+    """The module jax, which sees only the CPU where that is the device; RunnerError where it is not installed."""
+    flags = os.environ.get(_FLAGS, "")
+    if _NO_AUTOTUNE.partition("=")[0] not in flags and device != "cpu":
+        os.environ[_FLAGS] = f"{flags} {_NO_AUTOTUNE}".strip()
+    if threads:
+        os.environ["NPROC"] = str(threads)  # what XLA takes its number of threads from
+    if device == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    try:
+        import jax  # noqa: PLC0415 (heavy, and wanted only when a run starts)
+    except ImportError as error:
+        raise RunnerError("JAX is not installed: pip install 'xsp[runners-jax]'") from error
+    return jax
+
+
+def _device(jax: Any, wanted: str) -> str:  # noqa: ANN401
+    """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
+    available = jax.default_backend() == "gpu"
+    if wanted == "cuda" and not available:
+        raise RunnerError("JAX sees no GPU here: choose --device cpu")
+    return "cuda" if available else "cpu"
+
+
+def _own_facts(jax: Any) -> dict[str, object]:  # noqa: ANN401
+    return {
+        "framework": {"name": _FRAMEWORK, "version": str(jax.__version__)},
+        "device": {"name": str(jax.devices()[0].device_kind)},
+    }
+
+
+def _work(args: argparse.Namespace, device: str) -> Work:
+    name = zoo_name(args.workload)
+    if name is None:
+        return Work(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
+    from runners.jax_zoo import MODELS, step_of  # noqa: PLC0415 (imports jax)
+
+    if name not in MODELS:
+        raise RunnerError(f"JAX's zoo has no {name}: choose of {', '.join(MODELS)} or give module:function")
+    model = MODELS[name]
+    step = step_of(model, mode=args.mode, batch=args.batch_size, precision=args.precision, seed=args.seed)
+    return Work(model.name, model.task, step)
+
+
+@contextmanager
+def capture(
+    out: str | Path,
+    *,
+    steps: int = 3,
+    warmup: int = 1,
+    device: str = "auto",
+    model: str = "",
+    task: str = "",
+    batch_size: int | None = None,
+) -> Iterator[Session]:
+    """Profiles the steps run inside and writes the run into the folder `out` when they ended well.
+
+    Records instructions and, where `device` says so (`auto`: where there is one), the GPU. Raises RunnerError where a
+    capture cannot be made; nothing is written then.
+    """
+    if steps < 1 or warmup < 1:
+        raise RunnerError("steps and warmup must be at least 1: a first step compiles the program")
+    jax = _import_jax(device)
+    on_gpu = _device(jax, device) == "cuda"
+    known = {
+        "level": "MLG" if on_gpu else "ML",
+        "serialized": not on_gpu,
+        "model": {"name": model, "task": task},
+        "batch_size": batch_size,
+        **_own_facts(jax),
+    }
+    at_the_end = captured(
+        _Profiler(jax, LEVELS["MLG"], on_gpu=on_gpu),
+        Path(out),
+        steps=steps,
+        warmup=warmup,
+        facts=lambda cleaned: {**known, "layers": layers_of(cleaned.operations)},
+    )
+    with at_the_end as session:
+        yield session
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; 0 when the run was written, 2 after a sentence on stderr, which error.json has too."""
+    return level_process.main("jax_profiler", measure, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

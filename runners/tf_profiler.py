@@ -1,0 +1,195 @@
+"""Runs TensorFlow work under TensorFlow's own profiler and leaves a run: trace.xplane.pb and run.json.
+
+    python runners/tf_profiler.py --level ML --workload zoo:keras/MobileNetV2 --batch-size 4 --out DIR
+
+M has no profiler. ML records operators on the host and which layer of Keras each belongs to; on a GPU every launch
+waits for its kernel meanwhile. MLG records the device too. Or, around a loop of one's own:
+
+    with capture("DIR", steps=3, model="my model", batch_size=8) as session:
+        for batch in batches:
+            if session.step(train(batch)):
+                break
+
+TensorFlow is imported when a capture starts, so that this module can be read without it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if not __package__:  # run as a file: Python looks beside it then, not where the package is
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from runners import level_process
+from runners.own_workload import own_step, zoo_name
+from runners.run_folder import RunnerError
+from runners.tf_layers import noted_layers
+from runners.tf_workload import KERAS, device_of, import_tensorflow, keras_step
+from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps
+from runners.xplane_session import Session, write_profile
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+__all__ = ["RunnerError", "Session", "capture", "main", "measure"]
+
+_FRAMEWORK = "tensorflow"
+_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # else cuDNN may be given another algorithm in every run
+_ONE_AT_A_TIME = 1
+
+
+class _Profiler:
+    """TensorFlow with its profiler; a Tool."""
+
+    def __init__(self, tf: Any, level: Level) -> None:  # noqa: ANN401
+        self._tf = tf
+        self._level = level
+
+    def synchronize(self, result: object) -> None:  # noqa: ARG002 (devices are waited for as a whole)
+        self._tf.test.experimental.sync_devices()
+
+    def mark(self, step: int) -> AbstractContextManager[object]:
+        marked: AbstractContextManager[object] = self._tf.profiler.experimental.Trace("step", step_num=step, _r=1)
+        return marked
+
+    def start(self, folder: str) -> None:
+        profiler = self._tf.profiler.experimental
+        detailed = self._level.detailed
+        options = profiler.ProfilerOptions(
+            host_tracer_level=2 if detailed else 1, python_tracer_level=0, device_tracer_level=int(detailed)
+        )
+        profiler.start(folder, options)
+
+    def stop(self) -> None:
+        self._tf.profiler.experimental.stop()
+
+
+def measure(args: argparse.Namespace) -> dict[str, object]:
+    """Runs the level, writes its profile, and says what is known of the run."""
+    level = LEVELS[args.level]
+    prepared(args, "TensorFlow")
+    os.environ.setdefault(_AUTOTUNE, "0")
+    tf = import_tensorflow(device=args.device)
+    on_gpu = device_of(tf, args.device) == "cuda"
+    if args.level == "MLG-serialised" and not on_gpu:
+        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
+    settings = _fixed(tf, args)
+    work = None if args.script else _work(tf, args, "cuda" if on_gpu else "cpu")
+    own = level.profiled and args.recorder == "own"
+    session = Session(_Profiler(tf, level), args.warmup, args.steps, profiled=own)
+    with noted_layers(tf) as layers:
+        run_steps(args, session, work)
+    write_profile(session, args.out)
+    return {
+        **facts_of(session, args, work, on_gpu=on_gpu),
+        **_own_facts(tf, on_gpu=on_gpu),
+        "execution": _execution(args, work),
+        "settings": settings,
+        **({"layers": layers} if own and layers else {}),
+    }
+
+
+def _own_facts(tf: Any, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
+    return {"framework": {"name": _FRAMEWORK, "version": str(tf.__version__)}, "device": {"name": _device(tf, on_gpu)}}
+
+
+def _device(tf: Any, on_gpu: bool) -> str:  # noqa: ANN401, FBT001
+    if not on_gpu:
+        return "cpu"
+    details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
+    return str(details.get("device_name", "GPU"))
+
+
+def _execution(args: argparse.Namespace, work: Work | None) -> str | None:
+    """How the model of the zoo ran; null of work that is the user's own."""
+    if work is None or zoo_name(args.workload) is None:
+        return None
+    return "xla" if args.execution == "compile" else "graph"
+
+
+def _fixed(tf: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+    """Takes away what would let two runs differ, and says how: operators run one after the other, in one order."""
+    tf.config.threading.set_inter_op_parallelism_threads(_ONE_AT_A_TIME)
+    if args.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(args.threads)
+    tf.keras.utils.set_random_seed(args.seed)
+    return {
+        "seed": args.seed,
+        "operators_at_a_time": _ONE_AT_A_TIME,
+        "threads": args.threads or None,
+        "cudnn_autotune": os.environ[_AUTOTUNE] != "0",
+        "launches_block": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
+    }
+
+
+def _work(tf: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN401
+    name = zoo_name(args.workload)
+    if name is None:
+        return Work(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
+    if not name.startswith(KERAS):
+        raise RunnerError(f"TensorFlow's zoo has no {name}: its names are zoo:{KERAS}MobileNetV2 and the like")
+    model = name.removeprefix(KERAS)
+    step = keras_step(
+        tf,
+        model,
+        mode=args.mode,
+        batch=args.batch_size,
+        precision=args.precision,
+        compiled=args.execution == "compile",
+    )
+    return Work(model, "image classification", step)
+
+
+@contextmanager
+def capture(
+    out: str | Path,
+    *,
+    steps: int = 3,
+    warmup: int = 1,
+    device: str = "auto",
+    model: str = "",
+    task: str = "",
+    batch_size: int | None = None,
+) -> Iterator[Session]:
+    """Profiles the steps run inside and writes the run into the folder `out` when they ended well.
+
+    Records operators and, where `device` says so (`auto`: where there is one), the GPU. Layers of Keras are known
+    where their `tf.function` is first called inside. Raises RunnerError where a capture cannot be made; nothing is
+    written then.
+    """
+    if steps < 1 or warmup < 1:
+        raise RunnerError("steps and warmup must be at least 1: a first step traces the graph")
+    tf = import_tensorflow(device=device)
+    on_gpu = device_of(tf, device) == "cuda"
+    known = {
+        "level": "MLG" if on_gpu else "ML",
+        "serialized": not on_gpu,
+        "model": {"name": model, "task": task},
+        "batch_size": batch_size,
+        **_own_facts(tf, on_gpu=on_gpu),
+    }
+    with noted_layers(tf) as layers:
+        at_the_end = captured(
+            _Profiler(tf, LEVELS["MLG"]),
+            Path(out),
+            steps=steps,
+            warmup=warmup,
+            facts=lambda _: {**known, "layers": layers or []},
+        )
+        with at_the_end as session:
+            yield session
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; 0 when the run was written, 2 after a sentence on stderr, which error.json has too."""
+    return level_process.main("tf_profiler", measure, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""One level of a workload of TensorFlow or JAX: what both have in common of a level process and of a capture."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runners.own_workload import run_script
+from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put_json
+from runners.steps import AllStepsDone
+from runners.xplane_file import TRACE
+from runners.xplane_session import Session, write_profile
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping
+
+    from runners.xplane_file import Cleaned
+    from runners.xplane_session import Tool
+
+__all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps"]
+
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a level records beside step times."""
+
+    name: str  # as run.json has it
+    profiled: bool = False
+    detailed: bool = False  # the device too
+    blocking: bool = False  # on a GPU each launch waits for its kernel
+
+
+LEVELS = {
+    "M": Level("M"),
+    "ML": Level("ML", profiled=True, blocking=True),
+    "MLG": Level("MLG", profiled=True, detailed=True),
+    "MLG-serialised": Level("MLG", profiled=True, detailed=True, blocking=True),
+}
+"""Levels by the names that command lines take."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A step to run again and again, with the name and task of its model."""
+
+    name: str
+    task: str
+    step: Callable[[], object]
+
+
+@dataclass
+class _ScriptSteps:
+    """Steps that a script marks."""
+
+    session: Session
+
+    def begin(self) -> None:
+        self.session.begin()
+
+    def end(self, batch_size: int | None) -> None:
+        if self.session.end(batch_size):
+            raise AllStepsDone
+
+
+def prepared(args: argparse.Namespace, framework: str) -> None:
+    """Sets what must be set before the framework is imported; RunnerError where it cannot do what is asked."""
+    if args.annotate != "none":
+        raise RunnerError(f"ranges for other tools (--annotate {args.annotate}) are not made for {framework}")
+    if args.execution == "cudagraph":
+        raise RunnerError(f"CUDA graphs are not recorded for {framework}: choose --execution eager or compile")
+    if args.level == "MLG-serialised" and args.device == "cpu":
+        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
+    if LEVELS[args.level].blocking and args.device != "cpu":
+        os.environ[_BLOCKING] = "1"
+
+
+def run_steps(args: argparse.Namespace, session: Session, work: Work | None) -> None:
+    """Runs all steps, of the work or of the script that the arguments name."""
+    try:
+        if work is None:
+            run_script(args.script, args.script_args, _ScriptSteps(session))
+            return
+        while not session.finished:
+            session.begin()
+            session.end(args.batch_size, work.step())
+    finally:
+        session.close()
+
+
+def facts_of(session: Session, args: argparse.Namespace, work: Work | None, *, on_gpu: bool) -> dict[str, object]:
+    """What run.json says of the run, whatever the framework."""
+    level = LEVELS[args.level]
+    name = work.name if work else Path(args.script).stem
+    return {
+        "serialized": level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
+        "model": {"name": name, "task": work.task if work else ""},
+        "batch_size": args.batch_size or session.batch_size,
+        "step_durations_ns": session.durations_ns,
+        "files": _files(session),
+        "deepest_level": _deepest(level, profiled=session.profiled, on_gpu=on_gpu),
+    }
+
+
+def _files(session: Session) -> list[dict[str, str]]:
+    return [{"path": TRACE, "format": "xplane"}] if session.profiled else []
+
+
+def _deepest(level: Level, *, profiled: bool, on_gpu: bool) -> str:
+    """What the run holds at the bottom: on the CPU operators stand in for kernels."""
+    if not profiled:
+        return "model"
+    return "kernel" if level.detailed and on_gpu else "operator"
+
+
+@contextmanager
+def captured(
+    tool: Tool, out: Path, *, steps: int, warmup: int, facts: Callable[[Cleaned], Mapping[str, Any]]
+) -> Iterator[Session]:
+    """Profiles the steps run inside and writes the run into the folder when they ended well.
+
+    `facts` are what the framework's own runner knows of the run, once it has ended. RunnerError where the loop ended
+    early; nothing is written then.
+    """
+    session = Session(tool, warmup, steps)
+    try:
+        session.begin()
+        yield session
+    finally:
+        session.close()
+    cleaned = write_profile(session, out)
+    if cleaned is None:
+        raise session.missing
+    known: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "counters": [],
+        "warmup_steps": warmup,
+        "steps": steps,
+        "step_durations_ns": session.durations_ns,
+        "files": _files(session),
+    }
+    put_json(out / RUN, {**known, **facts(cleaned)})
