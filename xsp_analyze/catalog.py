@@ -26,7 +26,9 @@ from xsp_analyze.analyses.b04_launch import launch
 from xsp_analyze.analyses.b05_library import library_calls
 from xsp_analyze.analyses.b06_module_tree import module_tree
 from xsp_analyze.analyses.b07_copies import copies
+from xsp_analyze.analyses.b08_collectives import collectives
 from xsp_analyze.analyses.b09_memory import memory
+from xsp_analyze.analyses.b10_critical_path import critical_path
 from xsp_analyze.analyses.b11_modelled_work import modelled_work
 from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
@@ -61,7 +63,9 @@ ANALYSES: tuple[Analysis, ...] = (
     library_calls,
     module_tree,
     copies,
+    collectives,
     memory,
+    critical_path,
     modelled_work,
     energy,
     *NSYS_REPORTS,

@@ -13,10 +13,18 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["STREAM", "calls_of", "with_queue"]
+__all__ = ["STREAM", "calls_of", "is_wait", "with_queue"]
 
 STREAM = ("run_id", "process_id", "device_id", "stream_id")
 """What makes a queue: work of one stream runs in the order in which it was put there."""
+
+_WAITS = r"(?i)^(?:cuda|cu|hip)(?:(?:Device|Stream|Event|Ctx)Synchronize|Memcpy)"
+_ASYNCHRONOUS = r"(?i)Async"
+
+
+def is_wait(name: pl.Expr) -> pl.Expr:
+    """Whether the host waits for the device in calls of that name: synchronisations, and copies that block."""
+    return name.str.contains(_WAITS) & ~name.str.contains(_ASYNCHRONOUS)
 
 
 def calls_of(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:

@@ -39,7 +39,7 @@ def test_every_analysis_describes_itself(analysis: object) -> None:
         assert shown <= set(names)
 
 
-_TOLD = [*(f"A{n:02}" for n in range(1, 16)), *(f"B{n:02}" for n in (1, 2, 3, 4, 5, 6, 7, 9, 11, 14))]
+_TOLD = [*(f"A{n:02}" for n in range(1, 16)), *(f"B{n:02}" for n in (*range(1, 12), 14))]
 
 
 @pytest.mark.parametrize("identity", _TOLD)

@@ -1,0 +1,123 @@
+"""Communication kernels as operations, matched between ranks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.modelled import tensors
+from xsp_analyze.timeline import COMMUNICATION
+from xsp_model import Kind, Level
+from xsp_model.intervals import merge
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    from xsp_analyze.view import View
+    from xsp_model import Trace
+    from xsp_model.arrays import Ints
+
+__all__ = ["bus_factors", "operations"]
+
+_KINDS = {
+    "AllReduce": "all_reduce",
+    "AllGather": "all_gather",
+    "ReduceScatter": "reduce_scatter",
+    "AllToAll": "all_to_all",
+    "Broadcast": "broadcast",
+    "Reduce": "reduce",
+    "SendRecv": "send_recv",
+}
+_SAYS_SHAPES = "record_param_comms"
+_RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
+
+
+def bus_factors(ranks: int) -> dict[str, float]:
+    """Bytes over each rank's link per byte of the message. Source: nccl-tests, PERFORMANCE.md.
+
+    Where ranks gather or scatter, versions of the framework differ in whether a part or the whole is the message:
+    these are left out.
+    """
+    others = (ranks - 1) / ranks
+    return {"all_reduce": 2 * others, "all_to_all": others, "broadcast": 1.0, "reduce": 1.0, "send_recv": 1.0}
+
+
+def operations(view: View) -> pl.DataFrame:
+    """One row a communication kernel: run_id, step, operation, duration_ns, exposed_ns, bytes, number.
+
+    `operation` is what the framework calls it, or else what the kernel's name says; `bytes` are of the tensors that the
+    framework handed over, null where it does not say; `number` counts the operation in its run and step, in order of
+    launch; `exposed_ns` is the time in which nothing else computed on the device.
+    """
+    name = pl.col("name").cast(pl.String)
+    kernels = view.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION))
+    if kernels.is_empty():
+        return kernels
+    said = _said(view.trace, kernels["span_id"].to_numpy())
+    order = ["launch_ns", "start_ns", "span_id"]
+    return (
+        kernels.hstack(said)
+        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(view, kernels))
+        .sort(order)
+        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("run_id", "step", "operation").alias("number"))
+        .select("run_id", "step", "operation", "number", "duration_ns", "exposed_ns", "bytes")
+    )
+
+
+def _by_name(name: pl.Expr) -> pl.Expr:
+    kind = name.str.extract(rf"(?i)({'|'.join(_KINDS)})")
+    return kind.replace_strict(_KINDS, default=None, return_dtype=pl.String).fill_null("other")
+
+
+def _said(trace: Trace, kernels: Ints) -> pl.DataFrame:
+    """For each kernel, of the host's calls around its launch: `range`, the operation, and `bytes`, of its tensors."""
+    spans = trace.scan("spans").select("parent_id", "level", pl.col("name").cast(pl.String)).collect()
+    parents = spans["parent_id"].fill_null(-1).to_numpy()
+    ranges = spans["name"].str.extract(_RANGE)
+    is_range = ((spans["level"] == str(Level.LIBRARY)) & ranges.is_not_null()).to_numpy()
+    around = innermost(parents, is_range)[kernels]
+    calls = innermost(parents, (spans["name"] == _SAYS_SHAPES).to_numpy())[kernels]
+    wanted = pl.DataFrame({"span_id": calls})
+    shapes = trace.frame("operators").select("span_id", "input_shapes", "input_dtypes")
+    shared = wanted.join(shapes, on="span_id", how="left", maintain_order="left")
+    size = [_bytes(*row) for row in shared.select("input_shapes", "input_dtypes").iter_rows()]
+    found = ranges.gather(pl.Series(around).set(pl.Series(around < 0), None))
+    return pl.DataFrame({"range": found, "bytes": pl.Series(size, dtype=pl.Int64)})
+
+
+def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
+    """The size of the first tensor handed over; of several at once it is not known."""
+    if not shapes or not dtypes:
+        return None
+    first = [json.dumps(each[:1]) for each in (json.loads(shapes), json.loads(dtypes)) if isinstance(each, list)]
+    known = tensors(*first) if len(first) == 2 else None  # noqa: PLR2004 (shapes and types)
+    return known[0].bytes if known and known[0] is not None else None
+
+
+def _exposed(view: View, kernels: pl.DataFrame) -> pl.Series:
+    """How long each ran while no kernel but communication did on its device."""
+    out = np.zeros(kernels.height, dtype=np.int64)
+    name = pl.col("name").cast(pl.String)
+    kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
+    compute = view.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION))
+    for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):
+        beside = compute.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
+        start = rows["start_ns"].to_numpy()
+        end = start + rows["duration_ns"].to_numpy()
+        busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
+        out[rows["row"].to_numpy()] = end - start - (_before(busy, end) - _before(busy, start))
+    return pl.Series("exposed_ns", out)
+
+
+def _before(union: tuple[Ints, Ints], time_ns: Ints) -> Ints:
+    """How much of the union lies before each time."""
+    start, end = union
+    if not len(start):
+        return np.zeros(len(time_ns), dtype=np.int64)
+    total = np.concatenate(([0], np.cumsum(end - start)))
+    place = np.searchsorted(start, time_ns, side="right")
+    last = np.maximum(place - 1, 0)
+    inside = np.where(place > 0, np.minimum(time_ns, end[last]) - start[last], 0)
+    return np.asarray(total[last] + inside, dtype=np.int64)
