@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xsp_model.arrays import Ints
+    from numpy.typing import NDArray
 
 __all__ = ["Native", "is_kept", "native"]
 
@@ -26,8 +26,10 @@ _RESOLVED = re.compile(r"llvm\.|(?:memcpy|memmove|memset|bcmp|memcmp)$")  # what
 _OF_COLUMN = 7  # numba hands a function seven numbers for an array
 
 
-def native(name: str, function: Callable[[], Callable[..., Any]], kinds: Sequence[bool], stamp: str) -> Native:
-    """Compiled code for a function of int64 columns (`kinds` True) and int64 numbers (False), returning an int or None.
+def native(name: str, function: Callable[[], Callable[..., Any]], kinds: Sequence[str], stamp: str) -> Native:
+    """Compiled code for a function of columns and int64 numbers, returning an int or None.
+
+    `kinds` says of each column the type of its numbers (`int64`, `int32`, `int8`, `uint8`, ...), of a number "".
 
     `function` gives the function, and is asked only where no code of this `stamp` is kept; the stamp must change with
     everything that the function is made of. The function must raise nothing and allocate nothing.
@@ -48,24 +50,24 @@ def is_kept(name: str, stamp: str) -> bool:
 class Native:
     """Loaded machine code. Releases the GIL while it runs."""
 
-    def __init__(self, symbol: str, code: bytes, kinds: Sequence[bool]) -> None:
+    def __init__(self, symbol: str, code: bytes, kinds: Sequence[str]) -> None:
         self._kinds = kinds
         llvm = _llvm()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(llvm))  # the code lives in it
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        numbers = sum(_OF_COLUMN if is_column else 1 for is_column in kinds)
+        numbers = sum(_OF_COLUMN if kind else 1 for kind in kinds)
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * numbers)
         self._call = prototype(self._engine.get_function_address(symbol))
 
-    def __call__(self, *values: Ints | int) -> int:
+    def __call__(self, *values: NDArray[Any] | int) -> int:
         """The function's result; 0 where it returns nothing. Columns must be contiguous."""
         result, nothing = ctypes.c_int64(0), ctypes.c_void_p()
         self._call(ctypes.addressof(result), ctypes.addressof(nothing), *_flat(values))
         return result.value
 
 
-def _flat(values: Sequence[Ints | int]) -> Iterator[int]:
+def _flat(values: Sequence[NDArray[Any] | int]) -> Iterator[int]:
     for value in values:
         if isinstance(value, np.ndarray):
             count = len(value)
@@ -75,11 +77,11 @@ def _flat(values: Sequence[Ints | int]) -> Iterator[int]:
             yield value
 
 
-def _compile(function: Callable[..., Any], kinds: Sequence[bool]) -> tuple[str, bytes]:
+def _compile(function: Callable[..., Any], kinds: Sequence[str]) -> tuple[str, bytes]:
     """The symbol and the object file."""
     from numba import njit, types  # noqa: PLC0415 (the very cost that keeping code avoids)
 
-    signature = tuple(types.Array(types.int64, 1, "C") if is_column else types.int64 for is_column in kinds)
+    signature = tuple(types.Array(getattr(types, kind), 1, "C") if kind else types.int64 for kind in kinds)
     bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
     dispatcher = njit(signature, **bare)(function)
     (compiled,) = dispatcher.overloads.values()

@@ -9,11 +9,12 @@ import polars as pl
 
 from xsp_ingest.link import layer_table
 from xsp_ingest.link.backward import is_backward
-from xsp_ingest.link.forest import Forest
+from xsp_ingest.link.forest import Forest, sorts
 from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
+from xsp_ingest.link.words import codes
 from xsp_ingest.raw import frame_of
-from xsp_model import Finding, Severity, Trace, TraceBuilder
+from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
         if name not in {"runs", "spans", "layers"}:
             builder.add(name, trace.frame(name))
     builder.add("runs", trace.frame("runs").with_columns(layer_source=pl.lit(str(source))))
-    layer = pl.Series(np.where(layering.layer >= 0, layering.layer, -1))
-    kept = (layering.attribution.is_null() | (layering.attribution == "layer")) & (layer >= 0)
+    layer, attribution = pl.Series(layering.layer), layering.attributions()
+    kept = (attribution.is_null() | (attribution == "layer")) & (layer >= 0)
     builder.add(
         "spans",
         trace.frame("spans").with_columns(
             pl.when(kept).then(layer).alias("layer_id"),
-            layering.phase.alias("phase"),
-            layering.attribution.alias("attribution"),
+            layering.phases(),
+            attribution,
         ),
     )
     builder.add("layers", calls.rename({"at": "span_id"}).with_columns(allocated_bytes=pl.lit(None, pl.Int64)))
@@ -75,16 +76,18 @@ def _forest(trace: Trace) -> Forest:
     )
     kernels = trace.frame("kernels").rename({"span_id": "at"})
     parent = spans["parent_id"].fill_null(-1).to_numpy()
+    found = sorts(spans)
     return Forest(
         spans=spans,
+        sorts=found,
         operators=operators,
         parent=parent,
         ambiguous=spans["ambiguous"].fill_null(value=False).to_numpy(),
-        backward=is_backward(spans, operators),
+        backward=is_backward(spans, found, operators),
         twin=_scattered(spans.height, operators.select("at", "forward_id")),
         captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
-        replayed=replayed_work(spans, kernels, parent),
-        orphans=spans["attribution"],
+        replayed=replayed_work(spans, found, kernels, parent),
+        orphans=codes(spans["attribution"], [str(x) for x in Attribution]),
         allocations=pl.DataFrame(schema={"owner": pl.Int64, "bytes": pl.Int64, "device_id": pl.Int64}),
     )
 

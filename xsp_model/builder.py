@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from xsp_model import integrity, ledger
 from xsp_model.arrays import places
+from xsp_model.order import total_order
 from xsp_model.schema import TABLES
 from xsp_model.trace import Trace
-from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["TraceBuilder"]
 
 _REFERENCES = {"spans": ("parent_id", "layer_id"), "operators": ("forward_id",), "kernels": ("captured_in_id",)}
-_LEVEL_ENUM = pl.Enum([str(level) for level in LEVELS])
 
 
 class TraceBuilder:
@@ -90,44 +88,12 @@ def _polars_type(kind: pa.DataType) -> pl.DataType:
     return simple[kind]
 
 
-_TIES = (
-    "rank",
-    "longest_first",
-    "run_id",
-    "process_id",
-    "thread_id",
-    "device_id",
-    "stream_id",
-    "correlation_id",
-    "name",
-)
-
-
 def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
     """The spans in their total order with ids that count them, and the ids that they had, in that order."""
-    order = _total_order(spans)
-    spans = spans[order]
+    order = total_order(spans)
+    spans = spans if order is None else spans[order]
     old = spans["span_id"].to_numpy()
     return spans.with_columns(pl.int_range(spans.height, eager=True).alias("span_id")), old
-
-
-def _total_order(spans: pl.DataFrame) -> Ints:
-    """By start first, which settles nearly all; only spans that start together are compared column by column."""
-    start = spans["start_ns"].to_numpy()
-    order = np.argsort(start, kind="stable")
-    same = np.diff(start[order]) == 0
-    tied = np.concatenate((same, [False])) | np.concatenate(([False], same))
-    places = order[tied[: len(order)]]
-    keys = spans[places].select(
-        pl.Series("place", places),
-        "start_ns",
-        pl.col("level").cast(pl.String).cast(_LEVEL_ENUM).to_physical().alias("rank"),
-        (-pl.col("duration_ns")).alias("longest_first"),
-        *_TIES[2:],
-        "span_id",
-    )
-    order[tied[: len(order)]] = keys.sort("start_ns", *_TIES, "span_id", nulls_last=True)["place"].to_numpy()
-    return order
 
 
 def _follow(frame: pl.DataFrame, column: str, old: Ints) -> pl.DataFrame:

@@ -9,14 +9,14 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.arrays import Bools, Positions
 
 __all__ = ["ancestors", "innermost", "outermost"]
 
 _CYCLE = "the span tree has a cycle"
 
 
-def ancestors(parent: Ints) -> Iterator[Ints]:
+def ancestors(parent: Positions) -> Iterator[Positions]:
     """For each span its parent, then its grandparent, ... (-1: none), until nobody has one.
 
     `parent[i]` is the row of span i's parent or -1. Raises ValueError on a cycle.
@@ -30,7 +30,7 @@ def ancestors(parent: Ints) -> Iterator[Ints]:
     raise ValueError(_CYCLE)
 
 
-def innermost(parent: Ints, wanted: Bools) -> Ints:
+def innermost(parent: Positions, wanted: Bools) -> Positions:
     """For each span the nearest wanted span among itself and its ancestors, or -1."""
     found = np.where(wanted, np.arange(len(parent)), -1)
     waiting = np.flatnonzero(~wanted & (parent >= 0))
@@ -45,7 +45,7 @@ def innermost(parent: Ints, wanted: Bools) -> Ints:
     raise ValueError(_CYCLE)
 
 
-def outermost(parent: Ints, wanted: Bools) -> Ints:
+def outermost(parent: Positions, wanted: Bools) -> Positions:
     """For each span the farthest wanted span among itself and its ancestors, or -1."""
     found = np.where(wanted, np.arange(len(parent)), -1)
     for up in ancestors(parent):

@@ -48,7 +48,7 @@ def test_the_compiled_engine_agrees(monkeypatch: pytest.MonkeyPatch, *, frozen: 
     monkeypatch.setattr(engine, "_COMPILE_ROWS", 0)
     start: Ints = _START.copy()
     start.flags.writeable = not frozen
-    plain = _SWEEP.plain([_START, _END, 1], len(_START), 2, 0)
+    plain = _SWEEP.plain([_START, _END, 1], (np.zeros(6, np.int64), np.zeros(6, np.int64)))
     compiled = _SWEEP(start, _END, 1, outputs=2, fill=0)
     assert [c.tolist() for c in compiled] == [c.tolist() for c in plain]
     assert compiled[0].dtype == np.int64
@@ -73,7 +73,7 @@ def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, t
 def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
-    (found,) = engine.dual(_copy).compiled([_START], len(_START), 1, -1)
+    (found,) = engine.dual(_copy).compiled([_START], (np.zeros_like(_START),))
     assert found.tolist() == _START.tolist()
 
 
@@ -82,7 +82,7 @@ def test_code_that_needs_numba_to_run_is_refused() -> None:
         target[0] = np.empty(len(source))[0]
 
     with pytest.raises(ValueError, match="nowhere without numba"):
-        native.native("allocate", lambda: allocate, (True, True), "test")
+        native.native("allocate", lambda: allocate, ("int64", "int64"), "test")
 
 
 def test_a_reversed_column_is_taken_in_its_own_order() -> None:

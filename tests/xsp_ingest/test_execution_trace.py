@@ -14,6 +14,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.execution_trace import EXECUTION_TRACE
 from xsp_ingest.execution_trace.nodes import read_nodes
 from xsp_ingest.ingester import Options
+from xsp_ingest.link.forest import sorts
 from xsp_ingest.link.stated import with_callers
 from xsp_model import XspError, integrity
 
@@ -104,12 +105,18 @@ def test_circles_and_callers_from_the_future_change_nothing(tmp_path: Path) -> N
 
 def test_a_module_between_operator_and_caller_stays() -> None:
     spans = pl.DataFrame(
-        {"row": [0, 1, 2], "level": ["operator", "layer", "operator"], "start_ns": [0, 1, 2], "duration_ns": [9, 8, 1]},
-        schema_overrides={"level": pl.Categorical},
+        {
+            "row": [0, 1, 2],
+            "level": ["operator", "layer", "operator"],
+            "kind": ["operator", "module", "operator"],
+            "start_ns": [0, 1, 2],
+            "duration_ns": [9, 8, 1],
+        },
+        schema_overrides={"level": pl.Categorical, "kind": pl.Categorical},
     )
     operators = pl.DataFrame({"at": [0, 2], "called_by_row": [None, 0]}, schema_overrides={"called_by_row": pl.Int64})
     parent = np.array([-1, 0, 1])
-    assert with_callers(spans, operators, parent).tolist() == [-1, 0, 1]
+    assert with_callers(spans, sorts(spans), operators, parent).tolist() == [-1, 0, 1]
 
 
 def test_it_goes_to_the_run_of_its_process(tmp_path: Path) -> None:

@@ -7,37 +7,42 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
 from xsp_model import Level
+from xsp_model.arrays import nowhere, places
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Bools, Ints
+    from xsp_ingest.link.forest import Sorts
+    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["is_backward", "twins", "with_engine"]
 
 _ENGINE = "^autograd::engine::evaluate_function"
 
 
-def is_backward(spans: pl.DataFrame, operators: pl.DataFrame) -> Bools:
+def is_backward(spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame) -> Bools:
     """Which spans are operators that the autograd engine ran."""
-    out: Bools = matches(spans["name"], _ENGINE) & (spans["level"] == str(Level.OPERATOR)).to_numpy()
-    out[operators.filter(pl.col("forward_thread_id").is_not_null())["at"].to_numpy()] = True
+    out: Bools = matches(spans["name"], _ENGINE) & found.is_level(Level.OPERATOR)
+    out[operators["at"].to_numpy()[operators["forward_thread_id"].is_not_null().to_numpy()]] = True
     return out
 
 
-def twins(spans: pl.DataFrame, operators: pl.DataFrame, flows: pl.DataFrame, backward: Bools) -> Ints:
+def twins(
+    spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame, flows: pl.DataFrame, backward: Bools
+) -> Positions:
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
-    out = np.full(spans.height, -1, dtype=np.int64)
+    out = nowhere(spans.height)
     stated = placed(spans, operators, "forward_row").select(backward_at="at", forward_at="place")
-    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, flows), stated):
+    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, found, flows), stated):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
     return out
 
 
-def with_engine(spans: pl.DataFrame, parent: Ints, twin: Ints) -> Ints:
+def with_engine(spans: pl.DataFrame, found: Sorts, parent: Positions, twin: Positions) -> Positions:
     """Twins in which the engine's own operator around a node has the node's: emit_nvtx writes no number on it."""
-    engine = matches(spans["name"], _ENGINE) & (spans["level"] == str(Level.OPERATOR)).to_numpy() & (twin < 0)
+    engine = matches(spans["name"], _ENGINE) & found.is_level(Level.OPERATOR) & (twin < 0)
     inside = np.flatnonzero((twin >= 0) & (parent >= 0))
     inside = inside[engine[parent[inside]]]
     out = twin.copy()
@@ -50,34 +55,35 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
 
     Operators that make no node carry the number that the next one will take, so earlier bearers are not it.
     """
-    numbered = operators.filter(pl.col("sequence_number").is_not_null()).select("at", "sequence_number")
-    places = numbered["at"].to_numpy()
-    facts = spans.select("process_id", "start_ns")[places]
-    numbered = pl.concat([numbered, facts, pl.DataFrame({"backward": backward[places]})], how="horizontal")
-    forward = (
-        numbered.filter(~pl.col("backward"))
-        .sort("start_ns", "at")
-        .unique(["process_id", "sequence_number"], keep="last", maintain_order=True)
-        .rename({"at": "forward_at", "start_ns": "forward_ns"})
-        .drop("backward")
-    )
-    return (
-        numbered.filter(pl.col("backward"))
-        .join(forward, on=["process_id", "sequence_number"], how="inner", maintain_order="left")
-        .filter(pl.col("forward_ns") < pl.col("start_ns"))
-        .select(pl.col("at").alias("backward_at"), "forward_at")
-    )
+    numbered = operators["sequence_number"].is_not_null().to_numpy()
+    at = operators["at"].to_numpy()[numbered]
+    numbers = operators["sequence_number"].filter(pl.Series(numbered))
+    is_backward = backward[at]
+    pairs = pl.DataFrame([spans["process_id"].gather(at), numbers])
+    forward = np.flatnonzero(~is_backward)[::-1]  # the last one first
+    have, want = pair_keys(pairs[forward], pairs.filter(pl.Series(is_backward)))
+    twin = places(have, want)
+    ours = at[is_backward][twin >= 0]
+    theirs: Ints = at[forward[twin[twin >= 0]]]
+    start = spans["start_ns"].to_numpy()
+    earlier = start[theirs] < start[ours]
+    return pl.DataFrame({"backward_at": ours[earlier], "forward_at": theirs[earlier]})
 
 
-def _by_flow(spans: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+def _by_flow(spans: pl.DataFrame, found: Sorts, flows: pl.DataFrame) -> pl.DataFrame:
     """A flow names both ends by thread and start; of operators that start together the innermost is meant."""
+    ends = np.concatenate([flows[f"{side}_start_ns"].drop_nulls().to_numpy() for side in ("forward", "backward")])
+    ends = np.unique(ends)
+    operators = np.flatnonzero(found.is_level(Level.OPERATOR))
+    if len(ends):
+        began = spans["start_ns"].to_numpy()[operators]
+        operators = operators[ends[np.minimum(np.searchsorted(ends, began), len(ends) - 1)] == began]
     starts = (
-        spans.select("process_id", "thread_id", "start_ns", "duration_ns", "level")
-        .with_row_index("at")
-        .filter(pl.col("level") == Level.OPERATOR)
+        spans.select("process_id", "thread_id", "start_ns", "duration_ns")[operators]
+        .with_columns(pl.Series("at", operators))
         .sort("duration_ns", "at")
         .unique(["process_id", "thread_id", "start_ns"], keep="first", maintain_order=True)
-        .select("process_id", "thread_id", "start_ns", pl.col("at").cast(pl.Int64))
+        .select("process_id", "thread_id", "start_ns", "at")
     )
     for side in ("forward", "backward"):
         names = {c: f"{side}_{c}" for c in ("process_id", "thread_id", "start_ns", "at")}

@@ -8,59 +8,84 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.keys import pair_keys
+from xsp_ingest.link.words import codes
 from xsp_model import Attribution, Kind, Level
+from xsp_model.arrays import nowhere, places
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from numpy.typing import NDArray
+
+    from xsp_ingest.link.forest import Sorts
+    from xsp_model.arrays import Ints, Positions
 
 __all__ = ["Launches", "correlate"]
+
+_REASONS = tuple(str(reason) for reason in Attribution)
 
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """For each span the position of its launch or -1, and for device work without one the reason why."""
+    """For each span the position of its launch or -1, and for device work without one the reason (-1: none needed).
 
-    launch: Ints
-    orphans: pl.Series  # Categorical, null where there is a launch or no device work
+    A reason is a place in `Attribution`.
+    """
+
+    launch: Positions
+    orphans: NDArray[np.int8]
 
 
-def correlate(spans: pl.DataFrame) -> Launches:
-    """Finds launches over raw spans; where runtime and driver both recorded one, the outermost call is it.
+def correlate(spans: pl.DataFrame, found: Sorts) -> Launches:
+    """Finds launches over raw spans in order; where runtime and driver both recorded one, the outermost call is it.
 
     Work whose launch was not recorded has in its place the span that the file itself says issued it.
     """
-    at = spans.select("level", "kind", "process_id", "correlation_id", "start_ns", "duration_ns").with_row_index("at")
-    calls = at.filter(
-        pl.col("level") == Level.RUNTIME, pl.col("kind") == Kind.CALL, pl.col("correlation_id").is_not_null()
+    calls = np.flatnonzero(
+        found.is_level(Level.RUNTIME) & found.is_kind(Kind.CALL) & spans["correlation_id"].is_not_null().to_numpy()
     )
-    outermost = (
-        calls.sort("start_ns", -pl.col("duration_ns"), "at", nulls_last=True)
-        .unique(["process_id", "correlation_id"], keep="first", maintain_order=True)
-        .select("process_id", "correlation_id", pl.col("at").cast(pl.Int64).alias("launch"))
-    )
-    work = at.filter(pl.col("level") == Level.KERNEL)
-    found = work.join(outermost, on=["process_id", "correlation_id"], how="left", maintain_order="left")
-    launch = np.full(spans.height, -1, dtype=np.int64)
-    found = found.with_columns(pl.coalesce("launch", _issuers(spans)[work["at"]]))
-    launch[work["at"].to_numpy()] = found["launch"].fill_null(-1).to_numpy()
-    return Launches(launch, _orphans(spans.height, found, calls))
+    work = np.flatnonzero(found.is_level(Level.KERNEL))
+    launch = _launches(spans, calls, work)
+    issuer = _issuers(spans, work)
+    if issuer is not None:
+        launch = np.where(launch >= 0, launch, issuer)
+    out = nowhere(spans.height)
+    out[work] = launch
+    orphans = np.full(spans.height, -1, dtype=np.int8)
+    lost = work[launch < 0]
+    if len(lost):
+        orphans[lost] = _reasons(_facts(spans, lost), _facts(spans, calls))
+    return Launches(out, orphans)
 
 
-def _issuers(spans: pl.DataFrame) -> pl.Series:
-    """For each span the position of the one that the file says issued it, or null."""
-    stated = spans.select("issued_by_row")
-    if stated["issued_by_row"].null_count() == spans.height:
-        return pl.repeat(None, spans.height, dtype=pl.Int64, eager=True).alias("issuer")
-    places = spans.select(pl.col("row").alias("issued_by_row"), pl.int_range(pl.len(), dtype=pl.Int64).alias("issuer"))
-    return stated.join(places, on="issued_by_row", how="left", maintain_order="left")["issuer"]
+def _facts(spans: pl.DataFrame, at: Ints) -> pl.DataFrame:
+    return spans.select("process_id", "correlation_id", "start_ns")[at]
 
 
-def _orphans(height: int, found: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+def _launches(spans: pl.DataFrame, calls: Ints, work: Ints) -> Ints:
+    """For each piece of work the first call with its process and id: the outermost, as spans are in order."""
+    ids = spans.select("process_id", "correlation_id")
+    have, want = pair_keys(ids[calls], ids[work])
+    found = places(have, want)
+    found[found >= 0] = calls[found[found >= 0]]
+    return found
+
+
+def _issuers(spans: pl.DataFrame, work: Ints) -> Ints | None:
+    """For each piece of work the position of the span that the file says issued it, or -1; None: it says so of none."""
+    stated = spans["issued_by_row"]
+    if stated.null_count() == len(stated):
+        return None
+    wanted = stated.gather(work)
+    found = places(spans["row"].to_numpy(), wanted.fill_null(0).to_numpy())
+    return np.where(wanted.is_not_null().to_numpy(), found, -1)
+
+
+def _reasons(lost: pl.DataFrame, calls: pl.DataFrame) -> NDArray[np.int8]:
     """Launched before the window: the id is older than the process's first call, or the work began before it."""
     first = calls.group_by("process_id").agg(
         pl.col("correlation_id").min().alias("first_id"), pl.col("start_ns").min().alias("first_ns")
     )
-    lost = found.filter(pl.col("launch").is_null()).join(first, on="process_id", how="left")
+    known = lost.join(first, on="process_id", how="left", maintain_order="left")
     early = (pl.col("correlation_id") < pl.col("first_id")) | (pl.col("start_ns") < pl.col("first_ns"))
     reason = (
         pl.when(pl.col("correlation_id").is_null())
@@ -69,6 +94,4 @@ def _orphans(height: int, found: pl.DataFrame, calls: pl.DataFrame) -> pl.Series
         .then(pl.lit(str(Attribution.ORPHAN_BEFORE_WINDOW)))
         .otherwise(pl.lit(str(Attribution.ORPHAN_NO_LAUNCH)))
     )
-    reasons = lost.select("at", reason.alias("reason"))
-    place = pl.DataFrame({"at": pl.int_range(height, dtype=pl.UInt32, eager=True)})
-    return place.join(reasons, on="at", how="left", maintain_order="left")["reason"].cast(pl.Categorical)
+    return codes(known.select(reason.cast(pl.Categorical)).to_series(), _REASONS)

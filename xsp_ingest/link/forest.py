@@ -11,82 +11,122 @@ import polars as pl
 from xsp_ingest.link import graphs, steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
-from xsp_ingest.link.nest import Nesting, nest
+from xsp_ingest.link.nest import Moments, Nesting, nest
 from xsp_ingest.link.stated import with_callers
+from xsp_ingest.link.threads import Threads
+from xsp_ingest.link.words import codes
 from xsp_model import Finding, Kind, Level
 from xsp_model.arrays import places
+from xsp_model.order import total_order
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
-    from xsp_ingest.raw import RawTrace
-    from xsp_model.arrays import Bools, Ints
+    from numpy.typing import NDArray
 
-__all__ = ["Forest", "at_spans", "grow"]
+    from xsp_ingest.raw import RawTrace
+    from xsp_model.arrays import Bools, Ints, Positions
+
+__all__ = ["Forest", "Sorts", "at_spans", "grow", "sorts"]
+
+_KINDS = tuple(Kind)
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sorts:
+    """Of which level and kind each span is, as their places among all levels and kinds."""
+
+    level: NDArray[np.int8]
+    kind: NDArray[np.int8]
+
+    def is_level(self, level: Level) -> Bools:
+        """Which spans are of the level."""
+        found: Bools = self.level == LEVELS.index(level)
+        return found
+
+    def is_kind(self, kind: Kind) -> Bools:
+        """Which spans are of the kind."""
+        found: Bools = self.kind == _KINDS.index(kind)
+        return found
+
+
+def sorts(spans: pl.DataFrame) -> Sorts:
+    """Level and kind of raw spans."""
+    return Sorts(codes(spans["level"], [str(x) for x in LEVELS]), codes(spans["kind"], [str(x) for x in _KINDS]))
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Spans of one run; every array has one entry a span, positions in `spans`, -1 for none.
+    """Spans of one run in their total order; every array has one entry a span, positions in `spans`, -1 for none.
 
     `ambiguous`: another parent was possible.
     `backward`: an operator that the autograd engine ran; `twin`: the forward twin of such.
     `captured_in`: where a replayed kernel's graph node was captured.
+    `orphans`: for device work without a launch the reason's place in `Attribution`.
     `allocations`: changes of memory in use, each with the span that held it (`owner`, -1: none).
     """
 
     spans: pl.DataFrame  # raw spans plus `step`
-    operators: pl.DataFrame  # raw operators, `row` replaced by the position `at`
-    parent: Ints
+    sorts: Sorts
+    operators: pl.DataFrame  # raw operators in order of their spans, `row` replaced by the position `at`
+    parent: Positions
     ambiguous: Bools
     backward: Bools
-    twin: Ints
-    captured_in: Ints
+    twin: Positions
+    captured_in: Positions
     replayed: Bools  # device work that a graph launch issued
-    orphans: pl.Series
+    orphans: NDArray[np.int8]
     allocations: pl.DataFrame  # owner, bytes, device_id
 
     def is_level(self, level: Level) -> Bools:
         """Which spans are of the level."""
-        return (self.spans["level"] == str(level)).to_numpy()
+        return self.sorts.is_level(level)
 
     def is_kind(self, kind: Kind) -> Bools:
         """Which spans are of the kind."""
-        return (self.spans["kind"] == str(kind)).to_numpy()
+        return self.sorts.is_kind(kind)
 
 
 def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     """Ties a run's spans together by rules 2, 3, 5 and 6."""
     spans = raw.tables["spans"]
+    order = total_order(spans)
+    spans = spans if order is None else spans[order]
+    found = sorts(spans)
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
-    nesting = _nest_host(spans, moments, _elsewhere(spans, raw.tables["ranges"]))
-    height = spans.height
-    launches = correlate(spans)
-    parent = with_callers(spans, operators, nesting.parent[:height])
-    parent = np.where(launches.launch >= 0, launches.launch, parent)
-    numbered, parent = steps.number(spans, parent)
-    owner = nesting.parent[height:]
-    captured_in, replayed = graphs.captures(spans, at_spans(spans, raw.tables["kernels"]), parent, moments, owner)
-    backward = is_backward(spans, operators)
+    nesting = _nest_host(spans, found, moments, _elsewhere(spans, raw.tables["ranges"]), order)
+    launches = correlate(spans, found)
+    parent = with_callers(spans, found, operators, nesting.parent)
+    parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
+    numbered, parent = steps.number(spans, found, parent)
+    kernels = at_spans(spans, raw.tables["kernels"])
+    captured_in, replayed = graphs.captures(spans, found, kernels, parent, moments, nesting.owner)
+    backward = is_backward(spans, found, operators)
     forest = Forest(
         numbered,
+        found,
         operators,
         parent,
-        nesting.ambiguous[:height],
+        nesting.ambiguous,
         backward,
-        with_engine(spans, parent, twins(spans, operators, raw.tables["flows"], backward)),
+        with_engine(spans, found, parent, twins(spans, found, operators, raw.tables["flows"], backward)),
         captured_in,
         replayed,
         launches.orphans,
-        moments.with_columns(pl.Series("owner", owner)).filter(pl.col("bytes").is_not_null()),
+        moments.with_columns(pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
-    return forest, _doubts(nesting.overhangs[:height], nesting.ambiguous[:height])
+    return forest, _doubts(nesting.overhangs, nesting.ambiguous)
 
 
 def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """The facts with `at`, the position of the span they are of; facts of no span are left out."""
+    """The facts in order of their spans, with `at`, the span's position; facts of no span are left out."""
     at = places(spans["row"].to_numpy(), facts["row"].to_numpy())
-    return facts.with_columns(pl.Series("at", at)).filter(pl.col("at") >= 0)
+    if (at[1:] > at[:-1]).all() and (at[:1] >= 0).all():
+        return facts.with_columns(pl.Series("at", at))
+    order = np.argsort(at, kind="stable")
+    order = order[at[order] >= 0]
+    return facts[order].with_columns(pl.Series("at", at[order]))
 
 
 def _moments(raw: RawTrace) -> pl.DataFrame:
@@ -100,40 +140,38 @@ def _moments(raw: RawTrace) -> pl.DataFrame:
     return pl.concat([allocations, nodes], how="diagonal")
 
 
-def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
+def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
     """Ranges that another thread closed: they hold nothing on the thread that opened them."""
-    away = at_spans(spans, ranges).filter(pl.col("end_thread_id").is_not_null())["at"]
-    return pl.int_range(spans.height, eager=True).is_in(away.implode())
+    return places(spans["row"].to_numpy(), ranges.filter(pl.col("end_thread_id").is_not_null())["row"].to_numpy())
 
 
-def _nest_host(spans: pl.DataFrame, moments: pl.DataFrame, elsewhere: pl.Series) -> Nesting:
-    ranks = {str(level): rank for rank, level in enumerate(LEVELS)}
-    last = (spans["start_ns"] + spans["duration_ns"].fill_null(0)).to_numpy().max(initial=0)
-    end = (
-        pl.when(elsewhere)
-        .then(pl.col("start_ns"))
-        .when(pl.col("duration_ns").is_null())
-        .then(pl.lit(last))  # never closed: open to the end
-        .otherwise(pl.col("start_ns") + pl.col("duration_ns"))
+def _nest_host(
+    spans: pl.DataFrame, found: Sorts, moments: pl.DataFrame, elsewhere: Ints, order: Ints | None
+) -> Nesting:
+    threads = Threads.of(spans.select("process_id", "thread_id"))
+    thread = threads.numbers(spans)
+    thread[found.is_level(Level.KERNEL) | found.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
+    end = _ends(spans)
+    end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
+    points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())
+    return nest(
+        thread,
+        spans["start_ns"].to_numpy(),
+        end,
+        found.level,
+        threads=threads.count,
+        moments=points,
+        place=order,
     )
-    rank = pl.col("level").cast(pl.String).replace_strict(ranks, return_dtype=pl.Int64)
-    on_host = (pl.col("level") != Level.KERNEL) & (pl.col("kind") != Kind.SYNC)
-    host = spans.select(
-        "process_id", "thread_id", "start_ns", end.alias("end_ns"), rank.alias("rank"), on_host.alias("on_host")
-    )
-    points = moments.select(
-        "process_id",
-        "thread_id",
-        "start_ns",
-        pl.col("start_ns").alias("end_ns"),
-        pl.lit(len(LEVELS), pl.Int64).alias("rank"),
-        pl.lit(value=True).alias("on_host"),
-    )
-    every = pl.concat([host, points])
-    threads = pl.struct("process_id", "thread_id").rank("dense").cast(pl.Int64)
-    alone = -1 - pl.int_range(pl.len())  # device work and waits are on no thread: a group of their own each
-    group = every.select(pl.when(pl.col("on_host")).then(threads).otherwise(alone))
-    return nest(group.to_series().to_numpy(), *(every[name].to_numpy() for name in ("start_ns", "end_ns", "rank")))
+
+
+def _ends(spans: pl.DataFrame) -> Ints:
+    """When each span ended; what was never closed is open to the end."""
+    end = (spans["start_ns"] + spans["duration_ns"]).to_numpy() if not spans["duration_ns"].null_count() else None
+    if end is not None:
+        return np.array(end) if not end.flags.writeable else end
+    known = (spans["start_ns"] + spans["duration_ns"].fill_null(0)).to_numpy()
+    return np.where(spans["duration_ns"].is_null().to_numpy(), known.max(initial=0), known)
 
 
 def _doubts(overhangs: Bools, ambiguous: Bools) -> list[Finding]:

@@ -9,10 +9,12 @@ import polars as pl
 
 from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
-from xsp_model import Kind
+from xsp_model import Kind, Level
+from xsp_model.arrays import nowhere
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Bools, Ints
+    from xsp_ingest.link.forest import Sorts
+    from xsp_model.arrays import Bools, Positions
 
 __all__ = ["captures", "replayed_work"]
 
@@ -20,34 +22,33 @@ _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
 
 def captures(
-    spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints, moments: pl.DataFrame, owner: Ints
-) -> tuple[Ints, Bools]:
+    spans: pl.DataFrame, found: Sorts, kernels: pl.DataFrame, parent: Positions, moments: pl.DataFrame, owner: Positions
+) -> tuple[Positions, Bools]:
     """For each span the span its graph node was captured in (-1: unknown or no replay), and whether it was replayed.
 
     What the file says of a kernel goes first.
     A replayed node is looked up by its own id, else by that of the node it was instantiated from.
     """
-    captured_in = np.full(spans.height, -1, dtype=np.int64)
+    captured_in = nowhere(spans.height)
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
     made = _captured(moments, owner)
     if made.height:
-        found = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
-        captured_in[found["at"].to_numpy()] = found["owner"].to_numpy()
+        known = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
+        captured_in[known["at"].to_numpy()] = known["owner"].to_numpy()
     stated = placed(spans, kernels, "captured_in_row")
     captured_in[stated["at"].to_numpy()] = stated["place"].to_numpy()
-    return captured_in, replayed_work(spans, kernels, parent)
+    return captured_in, replayed_work(spans, found, kernels, parent)
 
 
-def replayed_work(spans: pl.DataFrame, kernels: pl.DataFrame, parent: Ints) -> Bools:
+def replayed_work(spans: pl.DataFrame, found: Sorts, kernels: pl.DataFrame, parent: Positions) -> Bools:
     """Which spans are device work that a graph launch issued: by launch, by kind, or by the graph node they carry."""
     launches = np.append(matches(spans["name"], _GRAPH_LAUNCH), [False])  # parent -1 reads the last
-    work = (spans["level"] == "kernel").to_numpy()
-    replayed: Bools = (launches[parent] & work) | (spans["kind"] == str(Kind.GRAPH)).to_numpy()
+    replayed: Bools = (launches[parent] & found.is_level(Level.KERNEL)) | found.is_kind(Kind.GRAPH)
     replayed[kernels.filter(pl.col("graph_node_id").is_not_null())["at"].to_numpy()] = True
     return replayed
 
 
-def _captured(moments: pl.DataFrame, owner: Ints) -> pl.DataFrame:
+def _captured(moments: pl.DataFrame, owner: Positions) -> pl.DataFrame:
     """graph_node_id and owner: the span a node, or the node it was cloned from, was created in."""
     created = moments.with_columns(pl.Series("owner", owner)).filter(pl.col("graph_node_id").is_not_null())
     first = created.sort("start_ns").unique("graph_node_id", keep="first", maintain_order=True)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.climb import innermost
+from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import LayerSource, Level
-from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.link.layers import Layering
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["as_stated", "calls", "with_index"]
 
@@ -42,22 +44,22 @@ def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
 def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     is_call = layer_spans(forest, source)
     at = np.flatnonzero(is_call)
-    up = np.append(forest.parent, -1)[at]
+    up = forest.parent[at]
     holder = innermost(forest.parent, is_call)
-    above = np.where(up >= 0, np.append(holder, -1)[up], -1)
-    inside = _inside(forest, at, above)
+    above = np.where(up >= 0, holder[up], -1).astype(np.int64)
+    bounds = _Bounds.of(forest.spans, at, above)
     run = pl.col("run_id") if "run_id" in forest.spans.columns else pl.lit(0).alias("run_id")
-    spans = forest.spans.select(run, "name", "step", "start_ns", "duration_ns")[at]
+    spans = forest.spans.select(run, "name", "step", "start_ns")[at]
     own = spans.select(
         pl.Series("at", at),
         pl.Series("above", above),
         "run_id",
         pl.col("name").cast(pl.String),
-        "step",
+        pl.col("step").cast(pl.Int64),
         "start_ns",
         pl.lit(str(source)).alias("source"),
-        pl.Series("is_container", np.isin(at, above[inside])),
-        pl.Series("self_host_ns", _self_time(forest, at, np.where(inside, above, -1))),
+        pl.Series("is_container", np.isin(at, above[bounds.inside])),
+        pl.Series("self_host_ns", bounds.self_time(at, np.where(bounds.inside, above, -1))),
     )
     named = _named(own, source)
     for facts in (_first_operator(forest, holder), _own_work(forest, holder), _memory(forest, holder)):
@@ -67,24 +69,33 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     ).drop("start_ns", "above", "run_id", "step", "name")
 
 
-def _inside(forest: Forest, at: Ints, above: Ints) -> Bools:
-    """Which calls end inside the one they began in: one that runs on beside it is no part of it."""
-    start = forest.spans["start_ns"].to_numpy()
-    end = start + forest.spans["duration_ns"].fill_null(0).to_numpy()
-    held: Bools = (above >= 0) & (end[at] <= end[above] + SLACK_NS)
-    return held
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """When calls began and ended, and which of them ended inside the call that they began in."""
 
+    start: Ints
+    end: Ints
+    inside: Bools  # one that runs on beside the call above it is no part of it
 
-def _self_time(forest: Forest, at: Ints, above: Ints) -> Ints:
-    """Duration less that of the calls directly inside, as far as they lie inside."""
-    start = forest.spans["start_ns"].to_numpy()
-    end = start + forest.spans["duration_ns"].fill_null(0).to_numpy()
-    own: Ints = end - start
-    child, parent = at[above >= 0], above[above >= 0]
-    np.subtract.at(own, parent, np.maximum(np.minimum(end[child], end[parent]) - start[child], 0))
-    own = own[at]
-    own[own < 0] = 0
-    return own
+    @classmethod
+    def of(cls, spans: pl.DataFrame, at: Ints, above: Ints) -> _Bounds:
+        """Of the calls at these positions, each in the call `above` it (-1: none), which is one of them."""
+        of_calls = spans.select("start_ns", pl.col("duration_ns"))[at]
+        start = of_calls["start_ns"].to_numpy()
+        end = start + of_calls["duration_ns"].fill_null(0).to_numpy()
+        held = np.flatnonzero(above >= 0)
+        inside = np.zeros(len(at), dtype=np.bool_)
+        inside[held] = end[held] <= end[np.searchsorted(at, above[held])] + SLACK_NS
+        return cls(start, end, inside)
+
+    def self_time(self, at: Ints, above: Ints) -> Ints:
+        """Duration less that of the calls directly inside, as far as they lie inside."""
+        own: Ints = self.end - self.start
+        child = np.flatnonzero(above >= 0)
+        parent = np.searchsorted(at, above[child])
+        np.subtract.at(own, parent, np.maximum(np.minimum(self.end[child], self.end[parent]) - self.start[child], 0))
+        own[own < 0] = 0
+        return own
 
 
 def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
@@ -125,47 +136,51 @@ def _one_depth(ready: pl.DataFrame, above: pl.DataFrame, source: LayerSource) ->
     )
 
 
-def _first_operator(forest: Forest, holder: Ints) -> pl.DataFrame:
+def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
     """When a call's first own operator started; shapes and types of the first one that has them."""
     at = forest.operators["at"].to_numpy()
-    facts = forest.operators.select(
-        pl.Series("layer_at", holder[at]),
-        pl.Series("started", forest.spans["start_ns"][at]),
-        "input_shapes",
-        "input_dtypes",
-    ).filter(pl.col("layer_at") >= 0)
-    return (
-        facts.sort("started")
-        .group_by("layer_at", maintain_order=True)
-        .agg(
-            pl.col("started").first().alias("first_ns"),
-            pl.col("input_shapes").drop_nulls().first().alias("shapes"),
-            pl.col("input_dtypes").drop_nulls().first().alias("dtypes"),
-        )
-        .rename({"layer_at": "at"})
+    owner = holder[at]
+    first = _first_of(owner, np.arange(len(at)))
+    facts = pl.DataFrame({"at": owner[first].astype(np.int64)}).with_columns(
+        forest.spans["start_ns"].gather(at[first]).alias("first_ns")
     )
+    for name, column in (("shapes", "input_shapes"), ("dtypes", "input_dtypes")):
+        known = _first_of(owner, np.flatnonzero(forest.operators[column].is_not_null().to_numpy()))
+        said = pl.DataFrame({"at": owner[known].astype(np.int64)}).with_columns(
+            forest.operators[column].gather(known).cast(pl.String).alias(name)
+        )
+        facts = facts.join(said, on="at", how="left", maintain_order="left")
+    return facts
 
 
-def _own_work(forest: Forest, holder: Ints) -> pl.DataFrame:
+def _first_of(owner: Positions, rows: Ints) -> Ints:
+    """Of these rows, which are in order, the first that each owner (-1: nobody) has."""
+    rows = rows[owner[rows] >= 0]
+    return rows[np.unique(owner[rows], return_index=True)[1]]
+
+
+def _own_work(forest: Forest, holder: Positions) -> pl.DataFrame:
     own: Bools = forest.is_level(Level.OPERATOR) | (forest.is_level(Level.KERNEL) & ~forest.replayed)
-    at = np.unique(holder[own & (holder >= 0)])
+    is_owner = np.zeros(len(holder) + 1, dtype=np.bool_)
+    is_owner[holder[own]] = True  # holder -1 marks the last entry
+    at = np.flatnonzero(is_owner[:-1])
     return pl.DataFrame({"at": at, "has_work": np.ones(len(at), dtype=np.bool_)})
 
 
-def _memory(forest: Forest, holder: Ints) -> pl.DataFrame:
+def _memory(forest: Forest, holder: Positions) -> pl.DataFrame:
     """Bytes allocated in a call outside its children: on devices, or on the host where no device memory was used."""
     taken = forest.allocations
     if taken["device_id"].is_not_null().any():
         taken = taken.filter(pl.col("device_id").is_not_null())
-    place = np.append(holder, -1)[taken["owner"].to_numpy()]
+    owner = taken["owner"].to_numpy()
+    place = np.where(owner >= 0, holder[owner], -1) if len(holder) else owner
     own = taken.select(pl.Series("at", place, dtype=pl.Int64), pl.col("bytes")).filter(pl.col("at") >= 0)
     return own.group_by("at").agg(pl.col("bytes").filter(pl.col("bytes") > 0).sum().alias("allocated_bytes"))
 
 
 def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) -> pl.DataFrame:
     """The calls with what the file itself says of them in place of what was worked out."""
-    places = spans.select("row", pl.int_range(pl.len(), dtype=pl.Int64).alias("at"))
-    facts = stated.join(places, on="row", how="inner", maintain_order="left").drop("row")
+    facts = at_spans(spans, stated).drop("row")
     known = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_stated")
     columns = [name for name in facts.columns if name in calls.columns and name != "at"]
     better = (pl.coalesce(f"{name}_stated", name).alias(name) for name in columns)

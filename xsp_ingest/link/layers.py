@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
+from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.phases import phases
-from xsp_model import Attribution, Kind, LayerSource, Level, XspError
-from xsp_model.tree import innermost, outermost
+from xsp_ingest.link.words import worded
+from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
 
 if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
     from xsp_ingest.link.forest import Forest
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.arrays import Bools, Positions
 
 __all__ = ["Layering", "choose_source", "lay", "layer_spans"]
 
+_ATTRIBUTIONS = tuple(Attribution)
 _ENOUGH = 0.9  # named ranges are the layers only where they hold at least this share of the launched time
 
 
@@ -26,13 +30,22 @@ class Layering:
     """For every span the call of the layer its work belongs to (-1: none), its phase and, for device work, attribution.
 
     `held_in` is the innermost call of a layer around the span itself, before backward work is moved to its twin.
+    `phase` and `attribution` are places in `Phase` and `Attribution`, -1 for null.
     """
 
     source: LayerSource
-    layer: Ints
-    held_in: Ints
-    phase: pl.Series
-    attribution: pl.Series
+    layer: Positions
+    held_in: Positions
+    phase: NDArray[np.int8]
+    attribution: NDArray[np.int8]
+
+    def phases(self, first: int = 0, end: int | None = None) -> pl.Series:
+        """The phases of spans as words."""
+        return worded(self.phase[first:end], [str(x) for x in Phase]).alias("phase")
+
+    def attributions(self, first: int = 0, end: int | None = None) -> pl.Series:
+        """The attributions of spans as words."""
+        return worded(self.attribution[first:end], [str(x) for x in _ATTRIBUTIONS]).alias("attribution")
 
 
 def layer_spans(forest: Forest, source: LayerSource) -> Bools:
@@ -43,9 +56,10 @@ def layer_spans(forest: Forest, source: LayerSource) -> Bools:
         return forest.is_kind(Kind.RANGE) & forest.is_level(Level.LAYER)
     if source is LayerSource.OPERATOR:
         operator = forest.is_level(Level.OPERATOR)
-        top: Bools = outermost(forest.parent, operator) == np.arange(len(operator))
-        top &= operator
-        top &= forest.twin < 0
+        at = np.flatnonzero(operator & (forest.twin < 0))
+        at = at[outermost(forest.parent, operator)[at] == at]
+        top = np.zeros(len(operator), dtype=np.bool_)
+        top[at] = True
         return top
     return np.zeros(forest.spans.height, dtype=np.bool_)
 
@@ -88,33 +102,37 @@ def lay(forest: Forest, source: LayerSource) -> Layering:
     is_layer = layer_spans(forest, source)
     held_in = innermost(forest.parent, is_layer)
     layer = _through_twins(forest, is_layer, held_in)
-    layer = np.where(forest.replayed, _through(forest.captured_in, layer), layer)
+    replayed = np.flatnonzero(forest.replayed)
+    layer[replayed] = _through(forest.captured_in[replayed], layer.copy() if len(replayed) else layer)
     return Layering(source, layer, held_in, phases(forest, source, is_layer), _attribution(forest, layer))
 
 
-def _through(reference: Ints, values: Ints) -> Ints:
+def _through(reference: Positions, values: Positions) -> Positions:
     """`values[reference]`, -1 where there is no reference."""
-    return np.where(reference >= 0, values[reference], -1)
+    return np.where(reference >= 0, values[reference], values.dtype.type(-1))
 
 
-def _through_twins(forest: Forest, is_layer: Bools, held_in: Ints) -> Ints:
+def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Positions:
     """Of a layer and a backward operator around a span the nearer one decides: recompute against backward."""
     has_twin = forest.twin >= 0
+    out = held_in.copy()
+    if not has_twin.any():
+        return out
     nearest = innermost(forest.parent, is_layer | has_twin)
-    by_twin = (nearest >= 0) & has_twin[nearest] & ~is_layer[nearest]
-    return np.where(by_twin, _through(_through(nearest, forest.twin), held_in), held_in)
+    at = np.flatnonzero(nearest >= 0)
+    at = at[has_twin[nearest[at]] & ~is_layer[nearest[at]]]
+    out[at] = held_in[forest.twin[nearest[at]]]
+    return out
 
 
-def _attribution(forest: Forest, layer: Ints) -> pl.Series:
-    choice = (
-        pl.when(pl.lit(pl.Series(~forest.is_level(Level.KERNEL))))
-        .then(None)
-        .when(pl.lit(pl.Series(layer >= 0)))
-        .then(pl.lit(str(Attribution.LAYER)))
-        .when(pl.lit(pl.Series((forest.parent < 0) & ~forest.is_kind(Kind.GRAPH))))
-        .then(pl.lit(forest.orphans).cast(pl.String))
-        .when(pl.lit(pl.Series(forest.replayed)))
-        .then(pl.lit(str(Attribution.GRAPH_REPLAY)))
-        .otherwise(pl.lit(str(Attribution.MODEL_ONLY)))
+def _attribution(forest: Forest, layer: Positions) -> NDArray[np.int8]:
+    """For device work its attribution's place in `Attribution`."""
+    at = np.flatnonzero(forest.is_level(Level.KERNEL))
+    out = np.full(len(layer), -1, dtype=np.int8)
+    orphan = (forest.parent[at] < 0) & ~forest.is_kind(Kind.GRAPH)[at]
+    out[at] = np.select(
+        [layer[at] >= 0, orphan, forest.replayed[at]],
+        [_ATTRIBUTIONS.index(Attribution.LAYER), forest.orphans[at], _ATTRIBUTIONS.index(Attribution.GRAPH_REPLAY)],
+        _ATTRIBUTIONS.index(Attribution.MODEL_ONLY),
     )
-    return pl.select(choice.cast(pl.Categorical).alias("attribution")).to_series()
+    return out

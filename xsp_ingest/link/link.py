@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
-from xsp_model import Finding, LayerSource, TraceBuilder, peaks
+from xsp_model import Attribution, Finding, LayerSource, Level, TraceBuilder, peaks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.raw import RawTrace, RunFacts
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.arrays import Positions
 
 __all__ = ["Source", "link"]
 
@@ -93,7 +94,7 @@ def _common_source(forests: Sequence[Forest], wanted: str) -> LayerSource:
 
 def _level(source: LayerSource, forest: Forest) -> tuple[str, LayerSource]:
     """The deepest level recorded, and where the layers are from."""
-    if (forest.spans["level"] == "kernel").any():
+    if forest.is_level(Level.KERNEL).any():
         return "MLG", source
     return ("ML" if layer_spans(forest, source).any() else "M"), source
 
@@ -144,23 +145,24 @@ def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, given: Given) -
         builder.note(_of_run(finding, run) for finding in peaks.unknown(devices))
 
 
-def _reference(positions: Ints, first_id: int) -> pl.Series:
-    return pl.select(
-        pl.when(pl.lit(pl.Series(positions >= 0))).then(pl.lit(pl.Series(positions + first_id)))
-    ).to_series()
+def _reference(positions: Positions, first_id: int) -> pl.Series:
+    if first_id:
+        positions = positions.astype(np.int64)
+        positions[positions >= 0] += first_id
+    column = pl.Series(positions)
+    return pl.select(pl.when(column >= 0).then(column)).to_series()
 
 
 def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:
-    device = layering.attribution.is_not_null()
-    layer = _reference(layering.layer, first_id)
+    in_layer = (layering.attribution < 0) | (layering.attribution == tuple(Attribution).index(Attribution.LAYER))
     spans = forest.spans.drop("row", "issued_by_row").with_columns(
         (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
         (pl.int_range(pl.len()) + first_id).alias("span_id"),
         _reference(forest.parent, first_id).alias("parent_id"),
         pl.lit(run, pl.Int64).alias("run_id"),
-        layering.phase.alias("phase"),
-        pl.when(device & (layering.attribution != "layer")).then(None).otherwise(layer).alias("layer_id"),
-        layering.attribution.alias("attribution"),
+        layering.phases(),
+        _reference(np.where(in_layer, layering.layer, layering.layer.dtype.type(-1)), first_id).alias("layer_id"),
+        layering.attributions(),
         pl.Series("ambiguous", forest.ambiguous),
     )
     builder.add("spans", spans)

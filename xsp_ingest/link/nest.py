@@ -8,77 +8,127 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_ingest.link.engine import dual
+from xsp_model.order import tied
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Bools, Ints
+    from numpy.typing import NDArray
 
-__all__ = ["SLACK_NS", "Nesting", "nest"]
+    from xsp_model.arrays import Bools, Ints, Positions
+
+__all__ = ["SLACK_NS", "Moments", "Nesting", "nest"]
 
 SLACK_NS = 1_000
 """Profilers round: an end may overhang its parent's by this much and still count as nested."""
 
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Points in time on threads (-1 is none), in any order."""
+
+    thread: NDArray[np.int32]
+    time: Ints
+
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """For each span its parent's position or -1, whether it overhangs it, and whether another parent was possible."""
+    """For each span its parent's position or -1, whether it overhangs it, and whether another parent was possible.
 
-    parent: Ints
+    `owner` is for each moment the innermost span around it, or -1.
+    """
+
+    parent: Positions
     overhangs: Bools
     ambiguous: Bools
+    owner: Positions
 
 
-def nest(group: Ints, start: Ints, end: Ints, rank: Ints) -> Nesting:
-    """Nests the spans of each group (a thread of a process); `rank` is the level's, outermost 0.
+_NONE = Moments(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
 
-    Intervals are half open. Of spans that start together the outer level, then the longer one, is outside. A span
-    whose `end` is its `start` is nobody's parent. O(n log n), no Python per span on large inputs.
+
+def nest(
+    thread: NDArray[np.int32],
+    start: Ints,
+    end: Ints,
+    rank: NDArray[np.int8],
+    *,
+    threads: int,
+    moments: Moments = _NONE,
+    place: Positions | None = None,
+) -> Nesting:
+    """Nests the spans of each thread (0..threads-1; -1: on none); `rank` is the level's, outermost 0.
+
+    Spans must be in order of start; intervals are half open. Of spans that start together the outer level, then the
+    longer one, then the one of the smaller `place` (default: the earlier row) is outside. A span whose `end` is its
+    `start` is nobody's parent. O(n), no Python per span on large inputs.
     """
-    count = len(group)
-    order = np.lexsort((np.arange(count), -end, rank, start, group))
-    found, overhangs, ambiguous, _ = _sweep(
-        group[order], start[order], end[order], rank[order], SLACK_NS, outputs=4, fill=-1
+    order = np.argsort(moments.time, kind="stable")
+    visit = _visits(start, end, rank, place)
+    parent, _, owned, _ = _sweep(
+        *(thread, start, end, rank, visit, moments.thread[order], moments.time[order]),
+        outputs=(len(thread), len(thread), len(order), threads),
+        dtype=np.int32 if len(thread) < 1 << 31 else np.int64,
     )
-    parent = np.full(count, -1, dtype=np.int64)
-    nested = found >= 0
-    parent[order[nested]] = order[found[nested]]
-    return Nesting(parent, _scatter(overhangs, order), _scatter(ambiguous, order))
+    owner = np.empty_like(owned)
+    owner[order] = owned
+    return Nesting(parent, *_doubtful(parent, start, end), owner)
 
 
-def _scatter(flags: Ints, order: Ints) -> Bools:
-    out = np.zeros(len(order), dtype=np.bool_)
-    out[order] = flags > 0
-    return out
+def _visits(start: Ints, end: Ints, rank: NDArray[np.int8], place: Positions | None) -> Positions:
+    """Rows from the outermost in: their own order but where several start together."""
+    visit: Positions = np.arange(len(start), dtype=np.int32 if len(start) < 1 << 31 else np.int64)
+    together = np.flatnonzero(tied(start))
+    last = together if place is None else place[together]
+    visit[together] = together[np.lexsort((last, -end[together], rank[together], start[together]))]
+    return visit
+
+
+def _doubtful(parent: Positions, start: Ints, end: Ints) -> tuple[Bools, Bools]:
+    """Which spans overhang their parent, and which began in a parent that overhangs its own, where that still ran."""
+    overhangs, ambiguous = np.zeros(len(parent), dtype=np.bool_), np.zeros(len(parent), dtype=np.bool_)
+    for first in range(0, len(parent), _PIECE):
+        at = first + np.flatnonzero(parent[first : first + _PIECE] >= 0)
+        overhangs[at] = end[at] > end[parent[at]] + SLACK_NS
+    for first in range(0, len(parent), _PIECE):
+        at = first + np.flatnonzero(parent[first : first + _PIECE] >= 0)
+        at = at[overhangs[parent[at]]]
+        ambiguous[at] = end[parent[parent[at]]] > start[at]
+    return overhangs, ambiguous
 
 
 @dual
 def _sweep(
-    group: Ints,
+    thread: Ints,
     start: Ints,
     end: Ints,
     rank: Ints,
-    slack: int,
+    visit: Ints,
+    moment_thread: Ints,
+    moment_time: Ints,
     parent: Ints,
-    overhangs: Ints,
-    ambiguous: Ints,
-    stack: Ints,
+    below: Ints,
+    owner: Ints,
+    top: Ints,
 ) -> None:
-    """A stack of the open spans of one thread; a closed one below an open one is passed over, not yet dropped."""
-    top = 0
-    for i in range(len(group)):
-        if i > 0 and group[i] != group[i - 1]:
-            top = 0
-        now = start[i]
-        while top > 0 and end[stack[top - 1]] <= now:
-            top -= 1
-        k = top - 1
-        while k >= 0 and (end[stack[k]] <= now or rank[stack[k]] > rank[i]):
-            k -= 1
-        if k >= 0:
-            j = stack[k]
-            parent[i] = j
-            if end[i] > end[j] + slack:
-                overhangs[i] = 1
-            if overhangs[j] == 1 and end[parent[j]] > now:
-                ambiguous[i] = 1
-        stack[top] = i
-        top += 1
+    """A stack of open spans a thread: a closed one below an open one is passed over, not yet dropped."""
+    m = 0
+    for v in range(len(visit) + 1):
+        i = visit[v] if v < len(visit) else -1
+        while m < len(moment_time) and (i < 0 or moment_time[m] < start[i]):
+            if moment_thread[m] >= 0:
+                j = top[moment_thread[m]]
+                while j >= 0 and end[j] <= moment_time[m]:
+                    j = below[j]
+                owner[m] = j
+            m += 1
+        if i < 0 or thread[i] < 0:
+            continue
+        j = top[thread[i]]
+        while j >= 0 and end[j] <= start[i]:
+            j = below[j]
+        below[i] = j
+        top[thread[i]] = i
+        while j >= 0 and (end[j] <= start[i] or rank[j] > rank[i]):
+            j = below[j]
+        parent[i] = j

@@ -7,52 +7,46 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.nest import nest
+from xsp_ingest.link.threads import Threads
 from xsp_ingest.link.words import matches
-from xsp_model import Kind, LayerSource, Level, Phase
-from xsp_model.tree import innermost
+from xsp_model import Kind, LayerSource, Level
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from xsp_ingest.link.forest import Forest
     from xsp_model.arrays import Bools
 
 __all__ = ["phases"]
 
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)"
-_PHASES = pl.Series(
-    [*(str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)), None],
-    dtype=pl.Categorical,
-)
+_FORWARD, _RECOMPUTE, _BACKWARD, _OPTIMIZING, _OTHER = range(5)  # places in `Phase`
 
 
-def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> pl.Series:
-    """The phase of every span; null for device work whose launch is not in the file."""
+def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.int8]:
+    """The phase of every span, a place in `Phase`; -1 for device work whose launch is not in the file."""
     backward = forest.backward | (forest.twin >= 0)
     module = forest.is_kind(Kind.MODULE)
     optimizer = matches(forest.spans["name"], _OPTIMIZER) & ~forest.is_level(Level.KERNEL)
-    forward = np.zeros(forest.spans.height, dtype=np.bool_)
+    forward = module.copy()
     forward[forest.twin[forest.twin >= 0]] = True
     if source is LayerSource.RANGE:
         forward |= _forward_ranges(forest, is_layer, backward)
     if not backward.any() and not optimizer.any():
         forward |= is_layer  # nothing but inference: all work of layers is forward
-    nearest = innermost(forest.parent, backward | module)
-    in_backward = innermost(forest.parent, backward) >= 0
+    phase = np.full(len(backward), _OTHER, dtype=np.int8)
+    for inside, word in ((forward, _FORWARD), (optimizer, _OPTIMIZING), (backward, _BACKWARD)):
+        if inside.any():
+            phase[innermost(forest.parent, inside) >= 0] = word
     again = _called_again(forest, module, backward)
-    recompute = (nearest >= 0) & again[nearest]
-    unknown = forest.is_level(Level.KERNEL) & (forest.parent < 0)
-    codes = np.select(
-        [
-            unknown,
-            recompute,
-            in_backward,
-            innermost(forest.parent, optimizer) >= 0,
-            innermost(forest.parent, module | forward) >= 0,
-        ],
-        [-1, 1, 2, 3, 0],
-        4,
-    )
-    return pl.Series("phase", _PHASES.gather(np.where(codes < 0, len(_PHASES) - 1, codes)))
+    if again.any():
+        nearest = innermost(forest.parent, backward | module)
+        at = np.flatnonzero(nearest >= 0)
+        phase[at[again[nearest[at]]]] = _RECOMPUTE
+    phase[forest.is_level(Level.KERNEL) & (forest.parent < 0)] = -1
+    return phase
 
 
 def _forward_ranges(forest: Forest, layer: Bools, backward: Bools) -> Bools:
@@ -89,16 +83,15 @@ def _called_again(forest: Forest, module: Bools, backward: Bools) -> Bools:
     The tree does not show it, since there an operator is never above a module.
     """
     both = module | backward
-    at = np.flatnonzero(both)
     again = np.zeros(len(both), dtype=np.bool_)
     if not module.any() or not backward.any():
         return again
-    spans = forest.spans.select(
-        pl.struct("process_id", "thread_id").rank("dense").cast(pl.Int64).alias("thread"),
-        "start_ns",
-        (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).alias("end_ns"),
-    )[at]
-    group, start, end = (spans[name].to_numpy() for name in spans.columns)
-    parent = nest(group, start, end, np.zeros(len(at), dtype=np.int64)).parent
+    at = np.flatnonzero(both)
+    spans = forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns")[at]
+    threads = Threads.of(spans)
+    start = spans["start_ns"].to_numpy()
+    end = start + spans["duration_ns"].fill_null(0).to_numpy()
+    rank = np.zeros(len(at), dtype=np.int8)
+    parent = nest(threads.numbers(spans), start, end, rank, threads=threads.count).parent
     again[at] = innermost(parent, backward[at]) >= 0
     return again & module

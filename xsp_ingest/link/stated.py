@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.climb import innermost
 from xsp_model import Level
 from xsp_model.arrays import places
-from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from xsp_ingest.link.forest import Sorts
+    from xsp_model.arrays import Positions
 
 __all__ = ["placed", "with_callers"]
 
@@ -24,17 +25,17 @@ def placed(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFram
     return stated.with_columns(pl.Series("place", place)).filter(pl.col("place") >= 0)
 
 
-def with_callers(spans: pl.DataFrame, operators: pl.DataFrame, parent: Ints) -> Ints:
+def with_callers(spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame, parent: Positions) -> Positions:
     """Parents in which each operator's nearest operator above is the one that is said to have called it.
 
     What lies between the two (a module's call) stays. A caller that began after its callee is none: no circle arises.
     """
-    said = operators["called_by_row"].fill_null(-1).to_numpy()
-    if not (said >= 0).any():
+    if operators["called_by_row"].null_count() == operators.height:
         return parent
+    said = operators["called_by_row"].fill_null(-1).to_numpy()
     caller = places(spans["row"].to_numpy(), said)
     at = operators["at"].to_numpy()
-    nearest = np.append(innermost(parent, (spans["level"] == str(Level.OPERATOR)).to_numpy()), -1)
+    nearest = np.append(innermost(parent, found.is_level(Level.OPERATOR)), -1)
     above = nearest[parent[at]]
     start = spans["start_ns"].to_numpy()
     length = spans["duration_ns"].fill_null(0).to_numpy()

@@ -7,29 +7,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.climb import innermost, outermost
 from xsp_model import Kind, Level
-from xsp_model.tree import innermost, outermost
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from xsp_ingest.link.forest import Sorts
+    from xsp_model.arrays import Ints, Positions
 
 __all__ = ["number"]
 
 
-def number(spans: pl.DataFrame, parent: Ints) -> tuple[pl.DataFrame, Ints]:
+def number(spans: pl.DataFrame, found: Sorts, parent: Positions) -> tuple[pl.DataFrame, Positions]:
     """The spans with a column `step`, and parents in which a thread's roots hang under the step they ran in.
 
     A step is an outermost model span. It keeps the number in its name (`ProfilerStep#6`) where all have one of their
     own, else it is counted from 0 in its process.
     """
-    is_step = (spans["level"] == str(Level.MODEL)).to_numpy() & (spans["kind"] == str(Kind.STEP)).to_numpy()
+    is_step = found.is_level(Level.MODEL) & found.is_kind(Kind.STEP)
     if not is_step.any():
-        return spans.with_columns(pl.lit(None, pl.Int64).alias("step")), parent
-    top = is_step & (outermost(parent, is_step) == np.arange(spans.height))
-    parent = _under_steps(spans, parent, np.flatnonzero(top))
-    holder = innermost(parent, top)
-    numbers = np.full(spans.height + 1, -1, dtype=np.int64)
-    numbers[:-1][top] = _numbers(spans.filter(pl.Series(top)))
+        return spans.with_columns(pl.lit(None, pl.Int32).alias("step")), parent
+    top = np.flatnonzero(is_step)
+    top = top[outermost(parent, is_step)[top] == top]
+    parent = _under_steps(spans, found, parent, top)
+    is_top = np.zeros(spans.height, dtype=np.bool_)
+    is_top[top] = True
+    holder = innermost(parent, is_top)
+    numbers = np.full(spans.height + 1, -1, dtype=np.int32)
+    numbers[top] = _numbers(spans[top])
     step = pl.Series("step", numbers[holder])  # holder -1 reads the last entry, -1
     return spans.with_columns(pl.when(step >= 0).then(step).alias("step")), parent
 
@@ -43,27 +47,38 @@ def _numbers(steps: pl.DataFrame) -> Ints:
     return steps.select(order.cast(pl.Int64) - 1).to_series().to_numpy()
 
 
-def _under_steps(spans: pl.DataFrame, parent: Ints, steps: Ints) -> Ints:
+def _under_steps(spans: pl.DataFrame, found: Sorts, parent: Positions, steps: Ints) -> Positions:
     """Host spans that nothing on their thread holds: children of the step they began in.
 
     So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it.
     """
-    host = ~spans["level"].is_in([str(Level.MODEL), str(Level.KERNEL)]).to_numpy()
-    roots = np.flatnonzero((parent < 0) & host)
-    at = spans.select("process_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-    windows = at[steps].with_columns(pl.Series("step_at", steps)).sort("start_ns", "step_at")
+    roots = np.flatnonzero((parent < 0) & ~found.is_level(Level.MODEL) & ~found.is_level(Level.KERNEL))
+    at = spans.select("process_id", "start_ns", "duration_ns")
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))
     inside = (
         at[roots]
         .select("process_id", "start_ns", pl.Series("root_at", roots))
-        .sort("start_ns", "root_at")
         .join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
     )
     starts = spans["start_ns"].to_numpy()
     held = inside.filter(pl.col("step_at").is_not_null())
     child, step = held["root_at"].to_numpy(), held["step_at"].to_numpy()
     ends = held["end_ns"].fill_null(np.iinfo(np.int64).max).to_numpy()
-    above = outermost(parent, np.ones(len(parent), dtype=np.bool_))  # a range that holds the step is not held by it
+    above = np.full(len(parent) + 1, -1, dtype=parent.dtype)  # a range that holds the step is not held by it
+    above[steps] = _roots(parent, steps)
     keep = (starts[child] < ends) & (above[step] != child)
     out = parent.copy()
     out[child[keep]] = step[keep]
     return out
+
+
+def _roots(parent: Positions, at: Ints) -> Ints:
+    """The outermost span above each of the few at these positions."""
+    up = at.copy()
+    for _ in range(len(parent)):
+        higher = parent[up]
+        if not (higher >= 0).any():
+            break
+        up = np.where(higher >= 0, higher, up)
+    return up

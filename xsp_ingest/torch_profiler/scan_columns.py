@@ -251,7 +251,7 @@ class _Lent:
 @cache
 def _machine_code() -> Native:
     name, stamp = _name()
-    return native(name, _to_compile, (False,), stamp)
+    return native(name, _to_compile, ("",), stamp)
 
 
 def is_compiled() -> bool:

@@ -91,9 +91,11 @@ def _outermost(operators: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
             operators.select(*columns, pl.lit(1, pl.Int64).alias("rank"), is_backward().alias("backward")),
         ]
     ).with_columns(pl.col("name").cast(pl.String), pl.col("duration_ns").fill_null(0))
-    group = both.select(pl.struct(_PLACE).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    both = both.sort("start_ns", maintain_order=True)
+    thread = both.select(pl.struct(_PLACE).rank("dense").cast(pl.Int32) - 1).to_series().to_numpy()
     start, rank = both["start_ns"].to_numpy(), both["rank"].to_numpy()
-    parent = nest(group, start, start + both["duration_ns"].to_numpy(), rank).parent
+    end = start + both["duration_ns"].to_numpy()
+    parent = nest(thread, start, end, rank.astype(np.int8), threads=int(thread.max(initial=0)) + 1).parent
     outermost = (rank == 1) & (np.append(rank, 0)[parent] == 0)
     return both.with_columns(pl.Series("held_in", parent)).filter(pl.Series(outermost))
 

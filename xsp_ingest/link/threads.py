@@ -1,0 +1,60 @@
+"""Small whole numbers for the threads of a run, so that sweeps can keep a stack for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from xsp_model.arrays import Ints
+
+__all__ = ["Threads"]
+
+_PIECE = 1 << 20
+_UNKNOWN = -(1 << 63)  # a process or thread that the file does not name is one of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The processes and threads that occur; a thread's number is its process's place times `len(threads)` plus its."""
+
+    processes: Ints
+    threads: Ints
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Threads:
+        """Those of rows with `process_id` and `thread_id`."""
+        return cls(*(_numbers(rows[name].unique()) for name in ("process_id", "thread_id")))
+
+    @property
+    def count(self) -> int:
+        """How many numbers there may be; the last is of those that are unknown."""
+        return len(self.processes) * len(self.threads) + 1
+
+    def numbers(self, rows: pl.DataFrame) -> NDArray[np.int32]:
+        """For each row the number of its thread."""
+        out = np.empty(rows.height, dtype=np.int32)
+        for first in range(0, rows.height, _PIECE):
+            part = rows.slice(first, _PIECE)
+            process, known = _places(self.processes, part["process_id"])
+            thread, also = _places(self.threads, part["thread_id"])
+            number = process * len(self.threads) + thread
+            out[first : first + part.height] = np.where(known & also, number, self.count - 1)
+        return out
+
+
+def _numbers(values: pl.Series) -> Ints:
+    return np.sort(values.fill_null(_UNKNOWN).to_numpy())
+
+
+def _places(known: Ints, values: pl.Series) -> tuple[Ints, NDArray[np.bool_]]:
+    wanted = values.fill_null(_UNKNOWN).to_numpy()
+    if not len(known):
+        return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=np.bool_)
+    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return places, known[places] == wanted

@@ -1,0 +1,64 @@
+"""The total order of spans: by start, then outer levels first, longer spans first, and by place and name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_model.vocabulary import LEVELS
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = ["tied", "total_order"]
+
+_LEVEL_ENUM = pl.Enum([str(level) for level in LEVELS])
+_TIES = (
+    "rank",
+    "longest_first",
+    "run_id",
+    "process_id",
+    "thread_id",
+    "device_id",
+    "stream_id",
+    "correlation_id",
+    "name",
+    "span_id",
+)
+
+
+def total_order(spans: pl.DataFrame) -> Ints | None:
+    """The rows of `spans` in their total order; None where they stand in it already. Without `run_id` it is one run.
+
+    By start first, which settles nearly all; only spans that start together are compared column by column, and those
+    alike in every column keep the order they have (or that of their `span_id`).
+    """
+    start = spans["start_ns"].to_numpy()
+    is_sorted = bool((start[1:] >= start[:-1]).all())
+    order = np.arange(len(start)) if is_sorted else np.argsort(start, kind="stable")
+    together = np.flatnonzero(tied(start if is_sorted else start[order]))
+    places = order[together]
+    given = [name for name in _TIES[2:] if name in spans.columns]
+    keys = spans[places].select(
+        pl.Series("place", places),
+        "start_ns",
+        pl.col("level").cast(pl.String).cast(_LEVEL_ENUM).to_physical().alias("rank"),
+        (-pl.col("duration_ns")).alias("longest_first"),
+        *given,
+    )
+    by = ["start_ns", *_TIES[:2], *given]
+    sorted_places = keys.sort(by, nulls_last=True, maintain_order=True)["place"].to_numpy()
+    if is_sorted and (sorted_places == places).all():
+        return None
+    order[together] = sorted_places
+    return order
+
+
+def tied(values: Ints) -> Bools:
+    """Which of the sorted values have an equal neighbour."""
+    same = values[1:] == values[:-1]
+    out: Bools = np.concatenate((same, [False]))
+    out[1:] |= same
+    return out[: len(values)]
