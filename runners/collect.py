@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--levels", default="M,ML,MLG", help=f"of {', '.join(ALL_LEVELS)}, in the order to run them")
     parser.add_argument("--framework", choices=tuple(LEVEL_PROCESSES), default="torch")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has the framework; default: this one")
     add_options(parser)
     parser.add_argument(
         "--batch-sizes",

@@ -30,15 +30,17 @@ from runners import level_process
 from runners.jax_scopes import layers_of
 from runners.own_workload import own_step, zoo_name
 from runners.run_folder import RunnerError
-from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps
-from runners.xplane_session import Session, write_profile
+from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
+from runners.xplane_session import write_profile
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["RunnerError", "Session", "capture", "main", "measure"]
+    from runners.xplane_session import Session
+
+__all__ = ["RunnerError", "capture", "main", "measure"]
 
 _FRAMEWORK = "jax"
 _FLAGS = "XLA_FLAGS"
@@ -86,8 +88,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     if args.level == "MLG-serialised" and not on_gpu:
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
     work = None if args.script else _work(args, "cuda" if on_gpu else "cpu")
-    own = level.profiled and args.recorder == "own"
-    session = Session(_Profiler(jax, level, on_gpu=on_gpu), args.warmup, args.steps, profiled=own)
+    session = session_of(args, _Profiler(jax, level, on_gpu=on_gpu))
     run_steps(args, session, work)
     cleaned = write_profile(session, args.out)
     return {

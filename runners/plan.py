@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +82,7 @@ def planned(
 def _level_process(args: argparse.Namespace, run: PlannedRun) -> list[str]:
     script = _HERE / LEVEL_PROCESSES[args.framework]
     level = "MLG" if run.level == COUNTERS else run.level
-    return [sys.executable, str(script), "--level", level, "--out", str(run.folder), *flags_of(run.options)]
+    return [args.python, str(script), "--level", level, "--out", str(run.folder), *flags_of(run.options)]
 
 
 def _recorded(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:

@@ -29,15 +29,17 @@ from runners.own_workload import own_step, zoo_name
 from runners.run_folder import RunnerError
 from runners.tf_layers import noted_layers
 from runners.tf_workload import KERAS, device_of, import_tensorflow, keras_step
-from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps
-from runners.xplane_session import Session, write_profile
+from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
+from runners.xplane_session import write_profile
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["RunnerError", "Session", "capture", "main", "measure"]
+    from runners.xplane_session import Session
+
+__all__ = ["RunnerError", "capture", "main", "measure"]
 
 _FRAMEWORK = "tensorflow"
 _AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # else cuDNN may be given another algorithm in every run
@@ -81,8 +83,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
     settings = _fixed(tf, args)
     work = None if args.script else _work(tf, args, "cuda" if on_gpu else "cpu")
-    own = level.profiled and args.recorder == "own"
-    session = Session(_Profiler(tf, level), args.warmup, args.steps, profiled=own)
+    session = session_of(args, _Profiler(tf, level))
     with noted_layers(tf) as layers:
         run_steps(args, session, work)
     write_profile(session, args.out)
@@ -91,7 +92,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         **_own_facts(tf, on_gpu=on_gpu),
         "execution": _execution(args, work),
         "settings": settings,
-        **({"layers": layers} if own and layers else {}),
+        **({"layers": layers} if session.profiled and layers else {}),
     }
 
 

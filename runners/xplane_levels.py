@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runners.nvtx_calls import nvtx_calls
 from runners.own_workload import run_script
 from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put_json
 from runners.steps import AllStepsDone
+from runners.torch_ranges import StepRanges
 from runners.xplane_file import TRACE
 from runners.xplane_session import Session, write_profile
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from runners.xplane_file import Cleaned
     from runners.xplane_session import Tool
 
-__all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps"]
+__all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps", "session_of"]
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
@@ -70,14 +72,19 @@ class _ScriptSteps:
 
 def prepared(args: argparse.Namespace, framework: str) -> None:
     """Sets what must be set before the framework is imported; RunnerError where it cannot do what is asked."""
-    if args.annotate != "none":
-        raise RunnerError(f"ranges for other tools (--annotate {args.annotate}) are not made for {framework}")
     if args.execution == "cudagraph":
         raise RunnerError(f"CUDA graphs are not recorded for {framework}: choose --execution eager or compile")
     if args.level == "MLG-serialised" and args.device == "cpu":
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
     if LEVELS[args.level].blocking and args.device != "cpu":
         os.environ[_BLOCKING] = "1"
+
+
+def session_of(args: argparse.Namespace, tool: Tool) -> Session:
+    """The capture that the arguments ask for; steps, but not layers, are NVTX ranges where they are to be marked."""
+    ranges = StepRanges(nvtx_calls(), args.warmup) if args.annotate == "nvtx" else None
+    own = LEVELS[args.level].profiled and args.recorder == "own"
+    return Session(tool, args.warmup, args.steps, profiled=own, ranges=ranges)
 
 
 def run_steps(args: argparse.Namespace, session: Session, work: Work | None) -> None:

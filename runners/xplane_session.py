@@ -15,6 +15,8 @@ from runners.xplane_file import TRACE, Cleaned, profile_in, without_private_data
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from runners.torch_ranges import StepRanges
+
 __all__ = ["Session", "Tool", "write_profile"]
 
 
@@ -45,6 +47,7 @@ class Session:
     warmup: int
     steps: int
     profiled: bool = True
+    ranges: StepRanges | None = None  # for a tool that records from outside
     durations_ns: list[int] = field(default_factory=list)
     batch_size: int | None = None
     profile: bytes | None = None
@@ -75,6 +78,8 @@ class Session:
             self.tool.start(self._folder.name)
         self._mark = self.tool.mark(recorded) if self.profiled and recorded >= 0 else nullcontext()
         self.tool.synchronize(None)
+        if self.ranges:
+            self.ranges.open()
         self._begun_ns = time.perf_counter_ns()
         self._mark.__enter__()
 
@@ -85,6 +90,8 @@ class Session:
         self.tool.synchronize(result)
         self._mark.__exit__(None, None, None)
         now = time.perf_counter_ns()
+        if self.ranges:
+            self.ranges.close()
         if self._done >= self.warmup:
             self.durations_ns.append(now - self._begun_ns)
         self.batch_size = batch_size or self.batch_size
