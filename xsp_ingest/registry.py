@@ -17,6 +17,7 @@ from xsp_ingest.nsys_export import NSYS_EXPORT
 from xsp_ingest.nsys_report import NSYS_REPORT
 from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.nsys_stats_csv import NSYS_STATS_CSV
+from xsp_ingest.nvml_samples import NVML_SAMPLES
 from xsp_ingest.nvprof import NVPROF
 from xsp_ingest.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.onnxruntime import ONNXRUNTIME
@@ -50,6 +51,7 @@ INGESTERS: tuple[Ingester, ...] = (
     ROCPROFV3,
     EXECUTION_TRACE,
     MEMORY_SNAPSHOT,
+    NVML_SAMPLES,
     ONNXRUNTIME,
     TENSORRT,
     MXNET,

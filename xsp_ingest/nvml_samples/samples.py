@@ -1,0 +1,163 @@
+"""Reads the lines of a file of samples into rows of counters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import polars as pl
+
+from xsp_ingest.content import cut_off, lines
+from xsp_ingest.raw import frame_of
+from xsp_model import Finding, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+__all__ = ["FORMAT", "Samples", "read_samples"]
+
+FORMAT = "xsp nvml samples"
+_VERSION = 1
+_UNITS: Mapping[str, str] = {
+    "power_w": "W",
+    "energy_j": "J",  # since the driver was loaded; here since the first sample
+    "sm_clock_hz": "Hz",
+    "memory_clock_hz": "Hz",
+    "temperature_c": "degC",
+    "memory_used_bytes": "byte",
+    "gpu_utilization": "share",
+    "memory_utilization": "share",
+}
+_THROTTLE = "throttle_"
+_IDLE = "gpu_idle"  # no reason to worry
+_MOST = 1e18  # beyond, a number is none
+
+
+class _Device(msgspec.Struct, frozen=True):
+    device: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    name: str | None = None
+
+
+class _Header(msgspec.Struct, frozen=True):
+    format: str
+    version: int
+    source: str | None = None
+    interval_ns: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    devices: list[_Device] = []
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    time_ns: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+    device: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    power_w: float | None = None
+    energy_j: float | None = None
+    sm_clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    temperature_c: float | None = None
+    memory_used_bytes: float | None = None
+    gpu_utilization: float | None = None
+    memory_utilization: float | None = None
+    throttle: list[str] | None = None
+
+
+class _End(msgspec.Struct, frozen=True):
+    end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """`rows` as the staging table `counters`, times being Unix time; names of the devices; what was odd."""
+
+    rows: pl.DataFrame
+    devices: pl.DataFrame
+    source: str
+    findings: tuple[Finding, ...]
+
+
+def read_samples(path: Path) -> Samples:
+    """The file's samples; XspError where it is none, of a later version, or holds none."""
+    blocks = (line for block in lines(path) for line in block.splitlines(keepends=True) if line.strip())
+    header = _header(next(blocks, b""), path)
+    samples, bad, ended = _decoded(blocks, path)
+    if not samples:
+        raise XspError("the file holds no samples of a GPU", path=path, advice="Sample for longer than an instant")
+    series = [*(_series(samples, name, unit) for name, unit in _UNITS.items()), _throttled(samples)]
+    rows = pl.concat(series).sort("counter", "device_id", "time_ns", maintain_order=True)
+    findings = (
+        Finding("bad_line", "lines that are no samples", bad),
+        Finding("no_end", "the samples have no closing line: what took them was stopped", 0 if ended else 1),
+    )
+    names = {"device_id": [d.device for d in header.devices], "name": [d.name for d in header.devices]}
+    devices = frame_of("devices", pl.DataFrame(names, schema={"device_id": pl.Int64, "name": pl.String}))
+    return Samples(
+        rows, devices.unique("device_id", keep="first", maintain_order=True), header.source or "NVML", findings
+    )
+
+
+def _header(line: bytes, path: Path) -> _Header:
+    try:
+        header = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"), type=_Header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise XspError(f"the first line of the samples cannot be read ({error})", path=path) from error
+    if header.format != FORMAT:
+        raise XspError(f"the first line does not say that the file is of {FORMAT!r}", path=path)
+    if header.version != _VERSION:
+        raise XspError(
+            f"the samples are of version {header.version} of their format, and version {_VERSION} can be read",
+            path=path,
+            advice="Use a newer XSP",
+        )
+    return header
+
+
+def _decoded(found: Iterable[bytes], path: Path) -> tuple[list[_Sample], int, bool]:
+    """Samples, how many lines are none, and whether the closing line is there."""
+    sample, end = msgspec.json.Decoder(_Sample), msgspec.json.Decoder(_End)
+    samples: list[_Sample] = []
+    bad, ended = 0, False
+    for line in found:
+        try:
+            samples.append(sample.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            try:
+                ended = end.decode(line).end
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                if not line.endswith(b"\n"):
+                    raise cut_off(path, "its last line is no whole sample") from None
+                bad += 1
+    return samples, bad, ended
+
+
+def _rows(times: list[tuple[int, int, float]], counter: str, unit: str) -> pl.DataFrame:
+    schema = {"time_ns": pl.Int64(), "device_id": pl.Int64(), "value": pl.Float64()}
+    table = pl.DataFrame(times, schema=schema, orient="row")
+    return frame_of("counters", table.with_columns(pl.lit(counter).alias("counter"), pl.lit(unit).alias("unit")))
+
+
+def _series(samples: list[_Sample], name: str, unit: str) -> pl.DataFrame:
+    """One counter; energy counts from each device's first sample, as what was before is not the run's."""
+    known = [(s.time_ns, s.device, v) for s in samples if (v := getattr(s, name)) is not None and _sound(v)]
+    rows = _rows(known, name, unit)
+    if name != "energy_j":
+        return rows
+    return rows.sort("time_ns", maintain_order=True).with_columns(
+        pl.col("value") - pl.col("value").first().over("device_id")
+    )
+
+
+def _sound(value: float) -> bool:
+    return math.isfinite(value) and abs(value) < _MOST
+
+
+def _throttled(samples: list[_Sample]) -> pl.DataFrame:
+    """0 or 1 over time for each reason that held at some time."""
+    reasons = sorted({word for s in samples for word in s.throttle or () if word != _IDLE})
+    known = [s for s in samples if s.throttle is not None]
+    frames = [
+        _rows([(s.time_ns, s.device, float(word in (s.throttle or ()))) for s in known], f"{_THROTTLE}{word}", "share")
+        for word in reasons
+    ]
+    return pl.concat(frames) if frames else frame_of("counters")
