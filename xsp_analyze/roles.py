@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["Roles", "roles_of"]
+__all__ = ["OTHER_BATCH", "Roles", "roles_of"]
+
+OTHER_BATCH = "model, other batch size"
+"""The role of runs without a profiler whose batch size is not the profile's: they tell of throughput alone."""
 
 _ORDER = {
     "model": ("model", "layers", "kernels"),
@@ -24,7 +27,10 @@ _ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Runs by what is taken from them; in a plain trace every run gives everything, and `leveled` is false."""
+    """Runs by what is taken from them; in a plain trace every run gives everything, and `leveled` is false.
+
+    `swept` are runs of the model alone at other batch sizes, which only throughput over batch size is taken from.
+    """
 
     leveled: bool
     model: Sequence[int]
@@ -32,6 +38,7 @@ class Roles:
     kernels: Sequence[int]
     serialised_kernels: Sequence[int]
     sources: Mapping[str, str]
+    swept: Sequence[int] = ()
 
     @staticmethod
     def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:
@@ -42,10 +49,12 @@ class Roles:
 def roles_of(trace: Trace) -> Roles:
     """The roles of a trace's runs; where a level was not run, the next deeper one stands in for it."""
     runs = trace.frame("runs").select("run_id", "role", "source_path")
+    swept = runs.filter(pl.col("role") == OTHER_BATCH)["run_id"].to_list()
+    runs = runs.filter(~pl.col("run_id").is_in(swept))
     known = runs.filter(pl.col("role").is_not_null(), pl.col("role") != "counters")
     if known["role"].n_unique() <= 1:
         every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
-        return Roles(False, every, every, every, every, {})  # noqa: FBT003 (not leveled)
+        return Roles(False, every, every, every, every, {}, swept)  # noqa: FBT003 (not leveled)
     taken: dict[str, list[int]] = {}
     sources: dict[str, str] = {}
     for what, roles in _ORDER.items():
@@ -59,7 +68,7 @@ def roles_of(trace: Trace) -> Roles:
     counters = runs.filter(pl.col("role") == "counters")["source_path"].drop_nulls().to_list()
     if counters:
         sources["counters"] = ", ".join(_counted(name, counters.count(name)) for name in dict.fromkeys(counters))
-    return Roles(True, **taken, sources=sources)  # noqa: FBT003
+    return Roles(True, **taken, sources=sources, swept=swept)  # noqa: FBT003
 
 
 def _counted(name: str, times: int) -> str:

@@ -48,7 +48,12 @@ class View:
         return self.choice.mode is StepMode.MEAN
 
     def has(self, need: str) -> bool:
-        """Whether the trace holds a level, `module` calls, or rows in a table; `layer`: calls with own work."""
+        """Whether the trace holds a level, `module` calls, or rows in a table; `layer`: calls with own work.
+
+        `A or B` is either of them.
+        """
+        if " or " in need:
+            return any(self.has(part) for part in need.split(" or "))
         if need == "kernel":
             return not self.all_activities.is_empty()
         if need == "leveled":
@@ -58,9 +63,8 @@ class View:
         if need == "module":
             modules = self.trace.scan("layers").filter(pl.col("source") == "module")
             return not modules.head(1).collect().is_empty()
-        if need in TABLES:
-            return not self.trace.scan(need).head(1).collect().is_empty()
-        return need in self.trace.levels
+        rows = self.trace.scan(need).head(1).collect() if need in TABLES else None
+        return need in self.trace.levels if rows is None else not rows.is_empty()
 
     @cached_property
     def ledger(self) -> pl.DataFrame:
@@ -180,9 +184,17 @@ class View:
     @cached_property
     def run_latencies(self) -> pl.DataFrame:
         """Model latency per run; see `model_time.run_latencies`."""
-        steps = Roles.of(self.steps, self.roles.model)
+        return self._latencies_of(self.roles.model)
+
+    @cached_property
+    def latencies_by_batch(self) -> pl.DataFrame:
+        """As `run_latencies`, with the runs at other batch sizes that a sweep left beside them."""
+        return self._latencies_of([*self.roles.model, *self.roles.swept])
+
+    def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
+        steps = Roles.of(self.steps, runs)
         latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.all_activities)
-        return Roles.of(latencies, self.roles.model)
+        return Roles.of(latencies, runs)
 
     @cached_property
     def model_latency(self) -> pl.DataFrame:

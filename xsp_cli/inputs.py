@@ -80,13 +80,13 @@ def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], Non
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
     from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for numba)
-    from xsp_ingest.run_set.run_set import is_run_set, read_run_set  # noqa: PLC0415
+    from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run_set  # noqa: PLC0415
 
     options = options_of(reading)
     if len(paths) == 1 and is_run_set(paths[0]):
         from xsp_analyze.merge.merge import merge  # noqa: PLC0415 (only for run sets)
 
-        return merge(read_run_set(paths[0], options, progress=progress))
+        return merge(read_run_set(paths[0], options, progress=progress), noted=failed_runs(paths[0]))
     return convert(paths, options, wanted=reading.format, progress=progress)
 
 

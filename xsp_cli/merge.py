@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsp_ingest.ingester import Options
-    from xsp_model import Trace
+    from xsp_model import Finding, Trace
 
 __all__ = ["merge"]
 
@@ -87,16 +87,25 @@ def merge(
             "xsp merge takes either a run set or single runs",
             advice="Give a folder with a run.json per run, or --model, --layers, --kernels and --counters",
         )
+    failed = _failed(run_set)
+    for finding in failed:
+        note(finding.detail)
     with Progress() as progress:
         runs = _runs(run_set, given, options, progress.note)
         progress.note("merging")
-        profile = with_device_file(merged(runs, min_match=min_match), device)
+        profile = with_device_file(merged(runs, min_match=min_match, noted=failed), device)
         progress.note(f"writing {output.name}")
         try:
             bundle.write(profile, output)
         except OSError as error:
             raise unwritable(output, error) from error
     note(f"{output}: {len(runs)} runs, {profile.row_count:,} spans")
+
+
+def _failed(run_set: Path | None) -> list[Finding]:
+    from xsp_ingest.run_set.run_set import failed_runs  # noqa: PLC0415
+
+    return failed_runs(run_set) if run_set is not None else []
 
 
 def _runs(

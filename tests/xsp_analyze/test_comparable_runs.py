@@ -13,11 +13,13 @@ from xsp_analyze.core import run
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.view import View
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_single
+from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from xsp_model import Trace
 
 _STEPS = [1_000, 1_100, 1_200]
 
@@ -83,3 +85,57 @@ def test_a_single_run_of_each_level_is_all_used(tmp_path: Path) -> None:
     _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
     _write(tmp_path / "MLG", "MLG", _trace())
     assert "run_not_used" not in merged(tmp_path).frame("ledger")["kind"].to_list()
+
+
+def _swept(folder: Path) -> None:
+    """M at three batch sizes: twice the inputs take as long, then twice as long."""
+    for batch, latency in ((4, 1_000), (8, 1_000), (16, 2_000)):
+        _write(folder / f"m-{batch}", "M", batch_size=batch, step_durations_ns=[latency] * 3)
+
+
+def _throughput(profile: Trace) -> list[tuple[int, float, bool]]:
+    rows = run(find("A01"), View(profile)).table.select("batch_size", "throughput_per_s", "is_optimal")
+    return rows.rows()
+
+
+def test_a_sweep_beside_a_profile_gives_throughput_and_nothing_else(tmp_path: Path) -> None:
+    _write(tmp_path / "MLG", "MLG", _trace())
+    _write(tmp_path / "m-8", "M", step_durations_ns=[1_000] * 3)
+    alone = merged(tmp_path)
+    _swept_beside = tmp_path / "set"
+    _write(_swept_beside / "MLG", "MLG", _trace())
+    _swept(_swept_beside)
+    profile = merged(_swept_beside)
+    roles = ["model", "kernels", *["model, other batch size"] * 2]
+    assert profile.frame("runs")["role"].cast(str).to_list() == roles
+    assert _throughput(profile) == [(4, 4e6, False), (8, 8e6, True), (16, 8e6, False)]
+    for identifier in ("A10", "A15", "B02", "A02"):
+        ours, theirs = (run(find(identifier), View(each)).table for each in (profile, alone))
+        assert ours.equals(theirs, null_equal=True), identifier
+
+
+def test_a_sweep_alone_gives_throughput(tmp_path: Path) -> None:
+    _swept(tmp_path)
+    assert _throughput(merged(tmp_path)) == [(4, 4e6, False), (8, 8e6, True), (16, 8e6, False)]
+
+
+def test_a_profile_is_not_joined_with_a_model_run_of_another_batch_size_alone(tmp_path: Path) -> None:
+    _write(tmp_path / "MLG", "MLG", _trace())
+    _write(tmp_path / "m-4", "M", batch_size=4, step_durations_ns=_STEPS)
+    with pytest.raises(XspError, match=r"of different batch sizes: 8 in .* 4 in "):
+        merged(tmp_path)
+
+
+def test_a_run_that_failed_when_it_was_collected_is_told_of(tmp_path: Path) -> None:
+    _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
+    for name, text in (
+        ("ml", '{"error": "CUDA out\\nof memory"}'),
+        ("mlg", "{"),
+        ("M", '{"error": "of an earlier try"}'),
+    ):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "error.json").write_text(text)
+    (found,) = failed_runs(tmp_path)
+    assert found.detail.endswith("left out: ml (CUDA out of memory), mlg (no reason given)")
+    ledger = merge(read_run_set(tmp_path, Options()), noted=[found]).frame("ledger")
+    assert ledger.filter(kind="run_failed")["count"].to_list() == [2]

@@ -21,7 +21,7 @@ __all__ = ["model_information"]
 @analysis(
     "A01",
     "model information",
-    needs=("spans",),
+    needs=("spans or step_times",),
     read=(
         "Latency of a step and, where the batch size is known, inputs per second; over several batch sizes, look "
         "for the one after which throughput stops growing."
@@ -56,8 +56,8 @@ __all__ = ["model_information"]
 def model_information(view: View) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
     keys = [*view.by, "batch_size"]
-    durations = view.run_latencies.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
-    rows = model_latency(view.run_latencies, keys).join(durations, on=keys, nulls_equal=True)
+    durations = view.latencies_by_batch.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
+    rows = model_latency(view.latencies_by_batch, keys).join(durations, on=keys, nulls_equal=True)
     batch, latency = pl.col("batch_size"), pl.col("latency_ns")
     rows = rows.with_columns(
         pl.col("durations").list.median().alias("median_ns"),

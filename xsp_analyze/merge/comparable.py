@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["check_comparable", "name_of", "role_of"]
+__all__ = ["check_comparable", "name_of", "other_batch_sizes", "role_of"]
 
 _SAME = {
     "model": "models",
@@ -32,9 +32,29 @@ def name_of(trace: Trace) -> str:
     return f"the {role_of(trace)} run ({run['source_path']})"
 
 
-def check_comparable(traces: Sequence[Trace]) -> None:
+def other_batch_sizes(traces: Sequence[Trace]) -> list[Trace]:
+    """Runs without a profiler at other batch sizes than the rest: one a batch size, smallest first.
+
+    Where there are no others, they are all but the first.
+    """
+    models = [trace for trace in traces if role_of(trace) == "model"]
+    rest = [trace for trace in traces if role_of(trace) != "model"]
+    own = next((size for trace in [*rest, *models] if (size := _fact(trace, "batch_size")) is not None), None)
+    if len(rest) > 0 and not any(_fact(trace, "batch_size") == own for trace in models):
+        return []  # none is of the work that was profiled: let the difference be told
+    found: dict[int, Trace] = {}
+    for trace in models:
+        size = _fact(trace, "batch_size")
+        if isinstance(size, int) and size != own:
+            found.setdefault(size, trace)
+    return [found[size] for size in sorted(found)]
+
+
+def check_comparable(traces: Sequence[Trace], *, same_batch: bool = True) -> None:
     """XspError that names the two runs and what differs: model, batch size, framework, or device."""
     for column, words in _SAME.items():
+        if column == "batch_size" and not same_batch:
+            continue
         _agree(traces, [_fact(trace, column) for trace in traces], words)
     frameworks = [_fact(trace, "framework") for trace in traces]
     _agree(traces, frameworks, "frameworks", _framework_name)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.merge.comparable import check_comparable, name_of, role_of
+from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_sizes, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
+from xsp_analyze.roles import OTHER_BATCH
 from xsp_analyze.steps import all_steps
 from xsp_model import Finding, TraceBuilder, XspError
 from xsp_model.schema import TABLES
@@ -44,17 +45,24 @@ class _Parts:
     findings: list[Finding] = field(default_factory=list)
 
 
-def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH) -> Trace:
-    """The profile of these runs; XspError where they are of different work or systems, or match too little."""
+def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH, noted: Sequence[Finding] = ()) -> Trace:
+    """The profile of these runs; XspError where they are of different work or systems, or match too little.
+
+    Runs without a profiler may be of several batch sizes, as a sweep leaves them. `noted` goes to the ledger.
+    """
     if not traces:
         raise XspError("there is nothing to merge")
+    swept = other_batch_sizes(traces)
+    traces = [trace for trace in traces if not any(trace is other for other in swept)]
     check_comparable(traces)
+    check_comparable([*traces, *swept], same_batch=False)
     by_role = _by_role(traces)
     if not any(role in by_role for role in _ONE_EACH):
         raise XspError("the runs hold counters only", advice="Add the run whose kernels they are of")
-    parts = _Parts(findings=_not_used(traces, by_role))
+    parts = _Parts(findings=[*noted, *_not_used(traces, by_role)])
     for role in _ONE_EACH:
         parts.traces += [(role if n == 0 else f"{role}, serialised", t) for n, t in enumerate(by_role.get(role, []))]
+    parts.traces += [(OTHER_BATCH if len(by_role) > 1 or "model" not in by_role else "model", t) for t in swept]
     _tie_layers(parts, by_role, min_match)
     _tie_parents(parts, by_role, min_match)
     _tie_counters(parts, by_role, min_match)

@@ -61,6 +61,8 @@ def _given(run: Mapping[str, Any], roles: Roles) -> str:
     gave += ["kernels and all device time"] if number in roles.kernels else []
     if run["role"] == "counters":
         gave = ["hardware counters, none of its times"]
+    if number in roles.swept:
+        gave = [f"throughput at batch size {run['batch_size']}"]
     if not gave:
         gave = ["which layer a kernel belongs to, where the run of the kernels leaves that open"]
     return f"gave {' and '.join(gave)}: {_source(run)}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from xsp_ingest.convert import convert_run, without_files
 from xsp_ingest.given import Given
 from xsp_ingest.run_set.description import read_description
-from xsp_model import XspError
+from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
     from xsp_ingest.run_set.description import RunDescription
     from xsp_model import Trace
 
-__all__ = ["DESCRIPTION", "is_run_set", "read_run", "read_run_set", "read_single"]
+__all__ = ["DESCRIPTION", "failed_runs", "is_run_set", "read_run", "read_run_set", "read_single"]
 
 DESCRIPTION = "run.json"
+_ERROR = "error.json"
 _MOST_RUNS = 1_000
+_LONGEST = 300
 _HEAD_BYTES = 1 << 14
 
 
@@ -41,6 +45,28 @@ def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None
     if not found:
         raise XspError(f"no {DESCRIPTION} is in the folder or in a folder right inside it", path=path)
     return [read_run(each, options, root=path, progress=progress) for each in found]
+
+
+def failed_runs(path: Path) -> list[Finding]:
+    """One finding on the runs of the set that failed when they were collected; none where all are there."""
+    told = [
+        f"{each.parent.name} ({_sentence(each)})"
+        for each in sorted(path.glob(f"*/{_ERROR}"))[:_MOST_RUNS]
+        if not (each.parent / DESCRIPTION).is_file()
+    ]
+    if not told:
+        return []
+    detail = f"runs that failed when they were collected, and so are left out: {', '.join(told)}"
+    return [Finding("run_failed", detail, len(told), advice="Repeat the command that collected them with --resume")]
+
+
+def _sentence(path: Path) -> str:
+    """What an error.json says; it is a runner's or a person's, so that anything may stand there."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("error")
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    return " ".join(str(found).split())[:_LONGEST] if found else "no reason given"
 
 
 def read_run(
