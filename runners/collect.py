@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZES",
     )
     parser.add_argument("--sweep", action="store_true", help="a sweep over the model's usual batch sizes")
-    parser.add_argument("--kernels", choices=("framework", "nsys"), default="framework", help="who records level MLG")
+    parser.add_argument(
+        "--kernels", choices=("framework", "nsys", "cupti"), default="framework", help="who records level MLG"
+    )
     parser.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
     parser.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters, comma-separated")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")

@@ -20,7 +20,18 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.run_folder import LEVEL, RUN, SCHEMA_VERSION, RunnerError, clear, put_error, put_json
+from runners.own_workload import zoo_name
+from runners.run_folder import (
+    LEVEL,
+    RUN,
+    SCHEMA_VERSION,
+    RunnerError,
+    clear,
+    put_error,
+    put_json,
+    recorded,
+    without_private_folders,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +73,7 @@ _OPTIONS = (
     "recorder",
     "annotate",
 )
+_OF_THE_ZOO = ("precision", "mode", "execution")  # work of the user's own decides on these itself
 _FAILED = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "resource_exhausted", "std::bad_alloc")
@@ -123,6 +135,16 @@ def checked(args: argparse.Namespace) -> argparse.Namespace:
         raise RunnerError(f"{args.script_args[0]!r} is left over: arguments after -- belong to a --script")
     if args.workload and args.batch_size is None:
         args.batch_size = 8
+    if not _is_of_zoo(args):
+        for name, usual in (
+            ("precision", "fp32"),
+            ("mode", "inference"),
+            ("execution", "eager"),
+            ("input_shape", None),
+        ):
+            if getattr(args, name) not in (usual, "tf32"):
+                flag = name.replace("_", "-")
+                raise RunnerError(f"--{flag} is for models of the zoo: work of your own decides on it itself")
     for name in ("batch-size", "steps", "warmup"):
         value = getattr(args, name.replace("-", "_"))
         if value is not None and value < 1:
@@ -131,6 +153,10 @@ def checked(args: argparse.Namespace) -> argparse.Namespace:
     if args.threads < 0:
         raise RunnerError("--threads must be at least 0")
     return args
+
+
+def _is_of_zoo(args: argparse.Namespace) -> bool:
+    return args.workload is not None and zoo_name(args.workload) is not None
 
 
 def shape_of(text: str | None) -> tuple[int, ...] | None:
@@ -186,10 +212,8 @@ def _common(args: argparse.Namespace) -> dict[str, object]:
         "steps": args.steps,
         "files": [],
         "runner_level": args.level,
-        "precision": args.precision,
-        "mode": args.mode,
-        "execution": args.execution,
-        "options": options_of(args),
+        **({name: getattr(args, name) for name in _OF_THE_ZOO} if _is_of_zoo(args) else {}),
+        "options": recorded(options_of(args)),
     }
 
 
@@ -211,7 +235,7 @@ def sentence_of(error: BaseException) -> str:
         return str(error)
     first = next(iter(str(error).strip().splitlines()), "")
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
+    return without_private_folders(text)
 
 
 def _status(error: Exception) -> str:

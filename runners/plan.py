@@ -33,7 +33,7 @@ _BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
 class PlannedRun:
     """One fresh process. `options` are what run.json will say was asked for, by which --resume knows the run again.
 
-    `tool` names who records it: `own` the level process itself, else `nsys` or `ncu` around it.
+    `tool` names who records it: `own` the level process itself, else `nsys`, `cupti` or `ncu` around it.
     """
 
     level: str
@@ -88,7 +88,7 @@ def _level_process(args: argparse.Namespace, run: PlannedRun) -> list[str]:
 def _recorded(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:
     """The run with a tool around it that records what the level process marks."""
     marked = replace(run, options={**run.options, "recorder": "none", "annotate": "nvtx"})
-    command = tool_runs.nsys_command(_level_process(args, marked), run.folder, device=args.device)
+    command = tool_runs.kernels_command(run.tool, _level_process(args, marked), run.folder, device=args.device)
     return replace(marked, command=command, options={**marked.options, "kernels": run.tool})
 
 

@@ -22,6 +22,8 @@ __all__ = [
     "put_error",
     "put_json",
     "read_json",
+    "recorded",
+    "without_private_folders",
 ]
 
 SCHEMA_VERSION = 1
@@ -66,7 +68,7 @@ def put_error(
     options: Mapping[str, object] | None = None,
 ) -> None:
     """Puts on record that the run failed; `status` is `failed` or `out_of_memory`."""
-    known = {"batch_size": batch_size, "options": dict(options) if options else None}
+    known = {"batch_size": batch_size, "options": recorded(options) if options else None}
     put_json(
         folder / ERROR,
         {
@@ -96,10 +98,30 @@ def is_complete(folder: Path, level: str, options: Mapping[str, object]) -> bool
     files = facts.get("files")
     return (
         (facts.get("schema_version"), facts.get("runner_level")) == (SCHEMA_VERSION, level)
-        and facts.get("options") == dict(options)
+        and facts.get("options") == recorded(options)
         and isinstance(files, list)
         and all((folder / file["path"]).is_file() for file in files)
     )
+
+
+def recorded(options: Mapping[str, object]) -> dict[str, object]:
+    """The options as they are put on record: without the folders of whoever gave them."""
+    return {name: _without_folders(value) for name, value in options.items()}
+
+
+def _without_folders(value: object) -> object:
+    if isinstance(value, list):
+        return [_without_folders(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    if Path(value).is_absolute() and not Path(value).is_relative_to(Path.cwd()):
+        return f".../{Path(value).name}"
+    return without_private_folders(value)
+
+
+def without_private_folders(text: str) -> str:
+    """The text with the working folder as `.` and the home folder as `~`."""
+    return text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
 
 
 def error_of(folder: Path) -> str | None:

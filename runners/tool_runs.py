@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runners import ncu, nsys
+from runners import cupti, ncu, nsys
 from runners.ncu_command import Ncu
 from runners.nsys_command import ASSUMED, Nsys
-from runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json
+from runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json, recorded
 from runners.tool import find_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from runners.plan import PlannedRun
 
-__all__ = ["check_tools", "counter_groups", "finish", "ncu_command", "nsys_command"]
+__all__ = ["check_tools", "counter_groups", "finish", "kernels_command", "ncu_command"]
 
 _STEP = "step"  # the NVTX range of a recorded step, as level processes mark it
 
 
-def nsys_command(target: Sequence[str], folder: Path, *, device: str) -> list[str]:
-    """The level process under nsys; for the nsys at hand, else for a recent one."""
+def kernels_command(tool: str, target: Sequence[str], folder: Path, *, device: str) -> list[str]:
+    """The level process under `nsys` (the one at hand, else for a recent one), or with CUPTI in its process."""
+    if tool == "cupti":
+        return cupti.wrapped_command(target, folder)
     return nsys.profile_command(target, folder, nsys=_nsys() or ASSUMED, on_gpu=_on_gpu(device))
 
 
@@ -56,17 +58,33 @@ def finish(run: PlannedRun, status: int) -> None:
     else:
         if status:
             raise RunnerError(f"the program under {run.tool} ended with status {status}")
-        recorded = nsys.exported(run.folder, nsys=Nsys.found())
-        if recorded.path is None:
-            raise RunnerError(recorded.note)
-        file = {"path": recorded.path.name, "format": recorded.format}
-        more = {"recorder_note": recorded.note}
+        file, more = _RECORDINGS[run.tool](run.folder)
     if not told:
         raise RunnerError(f"the level process under {run.tool} left no description of its run")
     put_json(
-        run.folder / RUN, {**told, **more, "files": [file], "runner_level": run.level, "options": dict(run.options)}
+        run.folder / RUN, {**told, **more, "files": [file], "runner_level": run.level, "options": recorded(run.options)}
     )
     (run.folder / LEVEL).unlink(missing_ok=True)
+
+
+def _of_nsys(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
+    left = nsys.exported(folder, nsys=Nsys.found())
+    if left.path is None:
+        raise RunnerError(left.note)
+    return {"path": left.path.name, "format": left.format}, {"recorder_note": left.note}
+
+
+def _of_cupti(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
+    found = sorted(folder.glob(f"{cupti.NAME}.*"))
+    if not found:
+        raise RunnerError(f"CUPTI left no recording in {folder}: its own messages say why")
+    return {"path": found[0].name, "format": "cupti_dump"}, {}
+
+
+_RECORDINGS: dict[str, Callable[[Path], tuple[dict[str, str | None], dict[str, object]]]] = {
+    "nsys": _of_nsys,
+    "cupti": _of_cupti,
+}
 
 
 def _nsys() -> Nsys | None:

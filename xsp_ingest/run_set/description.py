@@ -55,7 +55,7 @@ class RunDescription(msgspec.Struct, frozen=True):
     level: Literal["M", "ML", "MLG"]
     model: _Model
     framework: _Framework
-    batch_size: _Positive
+    batch_size: _Positive | None  # None: a program of the user's own that did not tell it
     device: _Device
     steps: _Count
     files: list[_File] = []
