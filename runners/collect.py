@@ -92,6 +92,8 @@ class _Collection:
             print(f"{run.level}: {run.folder / RUN} is there already", flush=True)
             return True
         clear(run.folder)
+        if run.tool != "own":
+            tool_runs.forget(run)
         status = self.start(run)
         sentence = error_of(run.folder)
         if sentence is None:

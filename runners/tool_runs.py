@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners import cupti, ncu, nsys
@@ -12,12 +13,12 @@ from runners.tool import find_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from runners.plan import PlannedRun
 
-__all__ = ["check_tools", "counter_groups", "finish", "kernels_command", "ncu_command"]
+__all__ = ["check_tools", "counter_groups", "finish", "forget", "kernels_command", "ncu_command"]
 
+_CUPTI = (str(Path(cupti.NAME).with_suffix(".parquet")), cupti.NAME)  # the better of the two first
+_NSYS = tuple(f"{nsys.NAME}{ending}" for ending in (".sqlite", ".nsys-rep", ".qdstrm"))
 _STEP = "step"  # the NVTX range of a recorded step, as level processes mark it
 
 
@@ -44,6 +45,16 @@ def check_tools(tools: Sequence[str]) -> None:
         Nsys.found()
     if "ncu" in tools:
         Ncu.found()
+
+
+def forget(run: PlannedRun) -> None:
+    """Takes away what a tool left of the run before, so that it is not taken for what it records now."""
+    try:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        for name in (*_CUPTI, *_NSYS, ncu.LOG):
+            (run.folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise RunnerError(f"the run cannot be written to {run.folder}: {error.strerror}") from error
 
 
 def finish(run: PlannedRun, status: int) -> None:
@@ -75,10 +86,10 @@ def _of_nsys(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
 
 
 def _of_cupti(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
-    found = sorted(folder.glob(f"{cupti.NAME}.*"))
-    if not found:
-        raise RunnerError(f"CUPTI left no recording in {folder}: its own messages say why")
-    return {"path": found[0].name, "format": "cupti_dump"}, {}
+    for name in _CUPTI:
+        if (folder / name).is_file():
+            return {"path": name, "format": "cupti_dump"}, {}
+    raise RunnerError(f"CUPTI left no recording in {folder}: its own messages say why")
 
 
 _RECORDINGS: dict[str, Callable[[Path], tuple[dict[str, str | None], dict[str, object]]]] = {

@@ -70,7 +70,7 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"batch_size": "32"}, r"Expected `int`, got `str` - at `\$.batch_size`"),
+        ({"batch_size": "32"}, r"Expected `int \| null`, got `str` - at `\$.batch_size`"),
         ({"batch_size": 0}, r"Expected `int` >= 1 - at `\$.batch_size`"),
         ({"level": "XL"}, r"Invalid enum value 'XL' - at `\$.level`"),
         ({"schema_version": 2}, r"Invalid enum value 2 - at `\$.schema_version`"),
