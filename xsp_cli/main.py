@@ -12,6 +12,7 @@ import typer
 from xsp_cli.analyses import analyses
 from xsp_cli.analyze import analyze
 from xsp_cli.collect import PASSED_ON, collect
+from xsp_cli.compare import compare
 from xsp_cli.convert import convert
 from xsp_cli.devices import devices
 from xsp_cli.export import export
@@ -42,7 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (report, findings, analyze, convert, export, merge, info, analyses, formats, devices):
+for _command in (report, findings, analyze, convert, export, merge, compare, info, analyses, formats, devices):
     app.command()(_command)
 app.command(context_settings=PASSED_ON)(collect)
 

@@ -1,16 +1,21 @@
-"""Aligns two sequences by a longest common subsequence, near enough and fast on long ones."""
+"""Aligns two sequences by a longest common subsequence: exact, but for long ones that differ much."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from xsp_model.arrays import Ints
+
 __all__ = ["Alignment", "align"]
 
-_MOST_EDITS = 128  # a stretch that differs more is cut at the farthest point reached and taken up from there
+_MOST_EDITS = 128  # where a stretch differs more, a table over a window of it costs less than following the edits
+_WINDOW = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +39,11 @@ class Alignment:
 
 
 def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> Alignment:
-    """The alignment of two sequences of keys, exact while edits are few; two empty sequences match at 1.
+    """The alignment of two sequences of keys; two empty sequences match at 1.
 
-    The method is E. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986. Time is linear in the length
-    and in the number of differences.
+    The method is E. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986, whose time is linear in the length
+    and in the number of differences; where these are many, the table of R. Wagner and M. Fischer, 1974, over windows.
+    Exact while edits are few or the rest fits in one window.
     """
     codes: dict[Hashable, int] = {}
     a = [codes.setdefault(key, len(codes)) for key in first]
@@ -67,10 +73,41 @@ def _advance(a: list[int], b: list[int], i: int, j: int) -> tuple[list[tuple[int
             reach[k] = x
             if x >= n and y >= m:
                 return _matches(history, k, x, i, j), len(a), len(b)
-    best = max((k for k in range(-_MOST_EDITS, _MOST_EDITS + 1, 2) if reach[k] <= n and reach[k] - k <= m),
-               key=lambda k: 2 * reach[k] - k)  # fmt: skip
-    x = reach[best]
-    return _matches(history, best, x, i, j), i + x, j + x - best
+    return _windowed(a, b, i, j)
+
+
+def _windowed(a: list[int], b: list[int], i: int, j: int) -> tuple[list[tuple[int, int]], int, int]:
+    """Matches in a window from (i, j) on, and where it ends: the first half of it, as the rest may match beyond."""
+    ours, theirs = a[i : i + _WINDOW], b[j : j + _WINDOW]
+    pairs = [(i + x, j + y) for x, y in _by_table(np.array(ours), np.array(theirs))]
+    if i + len(ours) == len(a) and j + len(theirs) == len(b):
+        return pairs, len(a), len(b)
+    half = _WINDOW // 2
+    kept = [(x, y) for x, y in pairs if x < i + half and y < j + half]
+    if not kept:
+        return [], min(i + half, len(a)), min(j + half, len(b))
+    return kept, kept[-1][0] + 1, kept[-1][1] + 1
+
+
+def _by_table(a: Ints, b: Ints) -> list[tuple[int, int]]:
+    """The longest common subsequence of two short sequences, exactly: row by row of the table of its lengths."""
+    table = np.zeros((len(a) + 1, len(b) + 1), dtype=np.int16)
+    for row, value in enumerate(a):
+        above = table[row]
+        best = np.maximum(above[1:], np.where(b == value, above[:-1] + 1, 0))
+        np.maximum.accumulate(best, out=table[row + 1, 1:])
+    pairs: list[tuple[int, int]] = []
+    x, y = len(a), len(b)
+    while x and y:
+        if table[x - 1, y] == table[x, y]:
+            x -= 1
+        elif table[x, y - 1] == table[x, y]:
+            y -= 1
+        else:
+            x, y = x - 1, y - 1
+            pairs.append((x, y))
+    pairs.reverse()
+    return pairs
 
 
 def _matches(history: list[dict[int, int]], k: int, x: int, i: int, j: int) -> list[tuple[int, int]]:

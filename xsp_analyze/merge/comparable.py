@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["check_comparable", "name_of", "other_batch_sizes", "role_of"]
+__all__ = ["check_comparable", "name_and_version", "name_of", "other_batch_sizes", "role_of"]
 
 _SAME = {
     "model": "models",
@@ -80,15 +80,16 @@ def _agree(
 
 
 def _framework_name(framework: object) -> str | None:
-    return None if framework is None else _name_and_version(str(framework))[0].casefold()
+    return None if framework is None else name_and_version(str(framework))[0].casefold()
 
 
 def _framework_version(framework: object) -> str | None:
     """Not every profiler writes it: a file that names only the framework contradicts no version."""
-    return None if framework is None else _name_and_version(str(framework))[1]
+    return None if framework is None else name_and_version(str(framework))[1]
 
 
-def _name_and_version(framework: str) -> tuple[str, str | None]:
+def name_and_version(framework: str) -> tuple[str, str | None]:
+    """`pytorch 2.11.0` as its two parts; the version is null where there is none."""
     name, _, last = framework.rpartition(" ")
     return (name, last) if name and last[:1].isdigit() else (framework, None)
 

@@ -1,0 +1,1 @@
+"""Two captures of the same work beside each other: ratios with their intervals, and what explains the difference."""

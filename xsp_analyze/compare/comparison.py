@@ -1,0 +1,174 @@
+"""Compares two sides: whether they may be, how well they match, every row's ratio, and what explains the difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xsp_analyze.compare.facts import Sort, differences
+from xsp_analyze.compare.kernel_changes import changes
+from xsp_analyze.compare.layer_pairs import pair_layers
+from xsp_analyze.compare.level_rows import kernel_rows, layer_rows, model_rows, operator_rows
+from xsp_analyze.compare.parts import explained, placed
+from xsp_analyze.compare.rows import Assumed, corrected, in_order
+from xsp_analyze.compare.side import Side
+from xsp_analyze.compare.significance import RUN_NOISE
+from xsp_analyze.merge.kernels import match_kernels
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.compare.facts import Difference
+    from xsp_analyze.compare.kernel_changes import Change
+    from xsp_analyze.compare.layer_pairs import Pairs
+    from xsp_analyze.compare.rows import Row
+    from xsp_analyze.compare.waterfall import Waterfall
+    from xsp_analyze.view import View
+
+__all__ = ["LEAST_MATCH", "Comparison", "compare"]
+
+LEAST_MATCH = 0.5
+"""Sides of which fewer layers match are taken for different work, unless layers are operators or not of one source."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found; `reasons` say why the sides are not comparable, where they are not."""
+
+    before: Side
+    after: Side
+    differences: Sequence[Difference]
+    reasons: Sequence[str]
+    layer_match: float | None
+    kernel_match: float | None
+    matched_by: str
+    model: Sequence[Row]  # latency, and device time where both have any
+    rows: Sequence[Row]
+    changes: Sequence[Change]
+    waterfall: Waterfall | None
+    operator_basis: str
+    run_noise: float | None
+    run_noise_source: str
+    per_input: bool
+
+    @property
+    def comparable(self) -> bool:
+        """Whether both sides did the same work, as far as the files say."""
+        return not self.reasons
+
+    @property
+    def latency(self) -> Row:
+        """The model's latency."""
+        return self.model[0]
+
+    @property
+    def throughput(self) -> tuple[float | None, float | None]:
+        """Inputs per second, before and after; null without a batch size or a latency."""
+        found = []
+        for side, latency in ((self.before, self.latency.before_ns), (self.after, self.latency.after_ns)):
+            batch = side.facts.batch_size
+            found.append(batch / side.per * 1e9 / latency if batch and latency else None)
+        return found[0], found[1]
+
+    @property
+    def tested(self) -> int:
+        """How many rows were tested, and corrected for."""
+        return sum(row.p_value is not None for row in self.rows)
+
+    def level(self, name: str) -> list[Row]:
+        """The rows of one level, in order."""
+        return [row for row in self.rows if row.level == name]
+
+
+def compare(
+    before: Sequence[View],
+    after: Sequence[View],
+    *,
+    names: tuple[str, str] = ("before", "after"),
+    per_input: bool = False,
+    run_noise: float | None = None,
+) -> Comparison:
+    """The comparison of two sides, each of one or more captures of the same work.
+
+    XspError where a side is taken by steps and the other whole, or where times per input are asked for and a batch
+    size is unknown.
+    """
+    one, two = _sides(before, after, names, per_input=per_input)
+    one.check_steps(two)
+    differ = differences(one.facts, two.facts, per_input=per_input)
+    alike = not any(d.sort is Sort.SYSTEM for d in differ)
+    frameworks = [side.facts.framework for side in (one, two)]
+    same_framework = None in frameworks or frameworks[0].casefold() == frameworks[1].casefold()  # type: ignore[union-attr]
+    pairs = pair_layers(one.layers[0].labels, two.layers[0].labels, same_framework=same_framework)
+    on_device = one.has_kernels and two.has_kernels
+    basis = "device" if on_device else "host"
+    assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
+    layers, judged = layer_rows(one, two, pairs, assumed)
+    found, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
+    rows = corrected(
+        [*layers, *operator_rows(one, two, assumed, on_device=on_device), *kernel_rows(one, two, found, assumed)]
+    )
+    falls = explained(one, two, pairs, on_device=on_device)
+    return Comparison(
+        one,
+        two,
+        differ,
+        _reasons(differ, pairs, one, two),
+        pairs.rate,
+        kernel_match,
+        pairs.by,
+        model_rows(one, two, assumed, on_device=on_device),
+        _with_cause(in_order(rows), falls.by_layer),
+        found,
+        falls.waterfall,
+        basis,
+        judged.run_noise,
+        judged.run_noise_source,
+        per_input,
+    )
+
+
+def _sides(
+    before: Sequence[View], after: Sequence[View], names: tuple[str, str], *, per_input: bool
+) -> tuple[Side, Side]:
+    sides = Side(names[0], before), Side(names[1], after)
+    if not per_input:
+        return sides
+    scaled = []
+    for side in sides:
+        batch = side.facts.batch_size
+        if not batch:
+            raise XspError(
+                f"times per input need a batch size, and {side.name} does not say what its was",
+                advice="Describe the run in a run.json (docs/run-set.md), or compare times per step",
+            )
+        scaled.append(replace(side, per=float(batch)))
+    return scaled[0], scaled[1]
+
+
+def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -> list[str]:
+    """Why the two did not do the same work; none: as far as the files say, they did."""
+    found = [f"different {d.what}: {d.before} before, {d.after} after" for d in differ if d.sort is Sort.WORK]
+    sources = {one.facts.layer_source, two.facts.layer_source}
+    named = len(sources) == 1 and "operator" not in sources  # operators come and go with every optimisation
+    if pairs.rate is not None and pairs.rate < LEAST_MATCH and named:
+        found.append(f"only {pairs.rate:.0%} of the layers have a counterpart")
+    return found
+
+
+def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | None]:
+    first, second = one.one_step(), two.one_step()
+    if first.is_empty() or second.is_empty():
+        return [], None
+    matched, _ = match_kernels(first, second)
+    ours, theirs = placed(first, second, one, two, pairs)
+    return changes(ours, theirs), matched.alignment.rate
+
+
+def _with_cause(rows: Sequence[Row], causes: dict[int | None, tuple[str, float]]) -> list[Row]:
+    out = []
+    for row in rows:
+        cause = causes.get(row.layer_index) if row.level == "layer" and row.change == "same" else None
+        out.append(row if cause is None else replace(row, kernel=cause[0], kernel_difference_ns=cause[1]))
+    return out

@@ -1,0 +1,77 @@
+"""A comparison as JSON; docs/compare.md describes every key."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from xsp_analyze.render.json_text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.rows import Row
+    from xsp_analyze.compare.rules import Outcome
+    from xsp_analyze.compare.waterfall import Waterfall
+
+__all__ = ["document", "render"]
+
+_OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "significant")
+
+
+def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, object]:
+    """The comparison in JSON's own types; null is unknown, times are ns."""
+    one, two = c.throughput
+    latency, *others = c.model
+    return {
+        "comparable": c.comparable,
+        "reasons": list(c.reasons),
+        "differences": [asdict(d) for d in c.differences],
+        "before": {"name": c.before.name, **asdict(c.before.facts)},
+        "after": {"name": c.after.name, **asdict(c.after.facts)},
+        "per": "input" if c.per_input else "step",
+        "match": {"layer": c.layer_match, "kernel": c.kernel_match, "layers_by": c.matched_by},
+        "statistics": {
+            "rows_tested": c.tested,
+            "rows_significant": sum(bool(row.significant) for row in c.rows),
+            "false_discovery_rate": 0.05,
+            "run_noise": c.run_noise,
+            "run_noise_source": c.run_noise_source,
+            "operator_times": c.operator_basis,
+        },
+        "model": {
+            **_of_model(latency),
+            **{row.name: _of_model(row) for row in others},
+            "throughput_per_s": {"before": one, "after": two, "ratio": two / one if one and two else None},
+        },
+        "waterfall": _waterfall(c.waterfall),
+        "rows": [asdict(row) for row in c.rows],
+        "kernel_changes": [asdict(found) for found in c.changes],
+        "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
+    }
+
+
+def render(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
+    """The document with one row a line."""
+    parts = (f"{json.dumps(key)}: {_value(plain(value))}" for key, value in document(c, outcomes).items())
+    return "{" + ",\n ".join(parts) + "}\n"
+
+
+def _of_model(row: Row) -> dict[str, object]:
+    return {name: getattr(row, name) for name in _OF_MODEL}
+
+
+def _waterfall(falls: Waterfall | None) -> dict[str, object] | None:
+    return None if falls is None else {**asdict(falls), "difference_ns": falls.difference_ns}
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"[\n  {_lines(value)}\n ]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _lines(values: Iterable[object]) -> str:
+    return ",\n  ".join(json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values)

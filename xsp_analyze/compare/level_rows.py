@@ -1,0 +1,112 @@
+"""The rows of each level: which of one side is which of the other, and what is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.compare.kernel_changes import one_to_one
+from xsp_analyze.compare.layer_pairs import pair_layers
+from xsp_analyze.compare.rows import Row, rows_of
+from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
+from xsp_analyze.merge.kernel_names import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.compare.kernel_changes import Change
+    from xsp_analyze.compare.layer_pairs import Pairs
+    from xsp_analyze.compare.levels import Measured
+    from xsp_analyze.compare.rows import Assumed
+    from xsp_analyze.compare.side import Side
+    from xsp_analyze.compare.significance import Judged
+
+__all__ = ["kernel_rows", "layer_rows", "model_rows", "operator_rows"]
+
+_KERNEL = "kernel "  # how keys of `levels.kernels` begin, other than those of copies and fills
+
+
+def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
+    described = {"latency": (one.model, two.model)}
+    if on_device:
+        described["device_time"] = (one.device_time(), two.device_time())
+    found = []
+    for name, (before, after) in described.items():
+        rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed)
+        found.append(
+            replace(rows[0], significant=None if rows[0].p_value is None else rows[0].p_value <= FALSE_DISCOVERY_RATE)
+        )
+    return found
+
+
+def layer_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> tuple[list[Row], Judged]:
+    sides = [side.layers[0].labels.to_dicts() for side in (one, two)]
+    keys = [
+        (None if i is None else sides[0][i]["key"], None if j is None else sides[1][j]["key"]) for i, j in pairs.rows
+    ]
+    known = [{label["key"]: label for label in side} for side in sides]
+
+    def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
+        label = known[0][a] if a is not None else known[1][b]
+        other = known[1].get(b, label)["layer_name"]
+        return {
+            "name": label["layer_name"],
+            "after_name": other if other != label["layer_name"] else None,
+            **{c: label[c] for c in ("layer_type", "path")},
+            "layer_index": label["key"],
+        }
+
+    same = _under_first(one), _under_first(two)
+    return rows_of("layer", *same, keys, describe, assumed)
+
+
+def _under_first(side: Side) -> list[Measured]:
+    """The side's captures with the layers' keys of its first one."""
+    first, *others = side.layers
+    out = [first]
+    for other in others:
+        pairs = pair_layers(first.labels, other.labels)
+        to = {j: first.keys[i] for i, j in pairs.rows if i is not None and j is not None}
+        keys = [to.get(row, -1 - row) for row in range(other.labels.height)]
+        out.append(replace(other, labels=other.labels.with_columns(pl.Series("key", keys, dtype=pl.Int64))))
+    return out
+
+
+def operator_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
+    sides = one.operators(on_device=on_device), two.operators(on_device=on_device)
+    keys = _union(*sides)
+    return rows_of("operator", *sides, keys, lambda a, b: {"name": b if a is None else a}, assumed)[0]
+
+
+def kernel_rows(one: Side, two: Side, found: Sequence[Change], assumed: Assumed) -> list[Row]:
+    """Kernels by name; one that took another's place everywhere shares its row."""
+    if not (one.has_kernels and two.has_kernels):
+        return []
+    labels = [{str(k): str(v) for m in side.kernels for k, v in zip(m.keys, m.labels["name"], strict=True)}
+              for side in (one, two)]  # fmt: skip
+    spelled = [{key.removeprefix(_KERNEL) for key in side if key.startswith(_KERNEL)} for side in labels]
+    partner = {_KERNEL + old: _KERNEL + new for old, new in one_to_one(found, *spelled).items()}
+    became = {(normalised(c.before[0]), normalised(c.after[0])): str(c.kind)
+              for c in found if len(c.before) == len(c.after) == 1}  # fmt: skip
+    taken = set(partner.values())
+    keys = [(a, partner[a]) if a in partner else (a, b) for a, b in _union(one.kernels, two.kernels)
+            if not (a is None and b in taken)]  # fmt: skip
+
+    def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
+        name = labels[0].get(a) if a is not None else labels[1][b]
+        other = labels[1].get(b) if b is not None else None
+        return {"name": name, "after_name": other if a is not None and a != b else None}
+
+    rows = rows_of("kernel", one.kernels, two.kernels, keys, describe, assumed)[0]
+    return [
+        replace(r, change=became[normalised(r.name), normalised(r.after_name)]) if r.after_name else r for r in rows
+    ]
+
+
+def _union(before: Sequence[Measured], after: Sequence[Measured]) -> list[tuple[Any, Any]]:
+    """Keys of either side, each with itself where the other side has it."""
+    ours = dict.fromkeys(key for m in before for key in m.keys)
+    theirs = dict.fromkeys(key for m in after for key in m.keys)
+    return [(k, k if k in theirs else None) for k in ours] + [(None, k) for k in theirs if k not in ours]

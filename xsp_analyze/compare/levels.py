@@ -1,0 +1,172 @@
+"""What a capture measured at each level: a mean per step for each row, and every step's value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.merge.kernel_names import normalised
+from xsp_analyze.roles import Roles
+from xsp_analyze.steps import StepMode
+from xsp_model import Kind, Level
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.view import View
+    from xsp_model.arrays import Floats
+
+__all__ = ["Measured", "kernels", "layers", "model", "operators", "operators_by_layer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rows of one level in a capture: `labels` has a column `key` and what is known of each row beside it.
+
+    `mean_ns` is what the analyses print for the row, `count` how often it ran per step, `steps` the values of every
+    step (rows x steps; no columns where the capture is taken whole).
+    """
+
+    labels: pl.DataFrame
+    mean_ns: Floats
+    count: Floats
+    steps: Floats
+
+    @property
+    def keys(self) -> list[object]:
+        """The rows' keys, in order."""
+        return self.labels["key"].to_list()
+
+
+def model(view: View) -> Measured:
+    """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
+    durations = [d for d in view.run_latencies["durations"].to_list() if d is not None] if view.averaged else []
+    least = min(map(len, durations), default=0)
+    steps = np.array([d[:least] for d in durations], dtype=np.float64).reshape(-1, least).mean(axis=0, keepdims=True)
+    mean = view.model_latency["latency_ns"].to_list()
+    known = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
+    return Measured(pl.DataFrame({"key": ["latency"]}), known, np.ones(1), steps if durations else np.empty((1, 0)))
+
+
+def layers(view: View) -> Measured:
+    """One row a layer with own work, key its index: latency as A02 has it."""
+    rows = view.layers.filter(pl.col("layer_index").is_not_null())
+    labels = rows.select(
+        pl.col("layer_index").alias("key"),
+        *(pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path", "shapes", "dtypes")),
+    )
+    steps = view.layer_steps.filter(pl.col("layer_index").is_not_null())
+    per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
+    return _measured(view, labels, rows["latency_ns"], rows["call_count"], per_step, view.roles.layers)
+
+
+def kernels(view: View) -> Measured:
+    """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
+    rows = view.executions.with_columns(_key(view.executions))
+    sums = rows.group_by("key", maintain_order=True).agg(
+        pl.col("kernel_name").first().cast(pl.String).alias("name"),
+        pl.col("kind").first().cast(pl.String),
+        pl.col("count").sum(),
+        pl.col("duration_ns").sum(),
+    )
+    work = view.activities.rename({"name": "kernel_name"})
+    per_step = work.with_columns(_key(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
+    return _measured(view, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
+                     view.roles.kernels)  # fmt: skip
+
+
+def operators(view: View, *, on_device: bool) -> Measured:
+    """One row an operator's name: device time that it launched itself, or its own time on the host.
+
+    Its own: outside of the operators inside it, so that rows add up.
+    """
+    calls = _operator_calls(view)
+    if on_device:
+        work = view.chosen(view.all_activities).select("span_id", "run_id", "step", "duration_ns")
+        inside = work.join(calls.select("span_id", "operator_id"), on="span_id").filter(pl.col("operator_id") >= 0)
+        names = calls["name"].gather(inside["operator_id"])
+        per_step = inside.select("run_id", "step", pl.Series("key", names), pl.col("duration_ns").alias("ns"))
+    else:
+        own = calls.filter(pl.col("is_operator"))
+        per_step = view.chosen(own).select("run_id", "step", pl.col("name").alias("key"), pl.col("self_ns").alias("ns"))
+    per_step = per_step.with_columns(pl.col("key").cast(pl.String))
+    rows = per_step.group_by("run_id", "step", "key", maintain_order=True).agg(
+        pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
+    )
+    sums = view.combine(rows, ["key"], ["ns", "count"])
+    return _measured(view, sums.select("key"), sums["ns"], sums["count"], per_step, view.roles.kernels)
+
+
+def operators_by_layer(view: View) -> pl.DataFrame:
+    """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
+    calls = _operator_calls(view).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
+    layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
+    named = view.chosen(calls).join(layers, on="layer_id").filter(pl.col("layer_index").is_not_null())
+    rows = named.group_by("run_id", "step", "layer_index", pl.col("name").cast(pl.String), maintain_order=True).agg(
+        pl.col("self_ns").sum().alias("ns")
+    )
+    return view.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
+
+
+def _operator_calls(view: View) -> pl.DataFrame:
+    """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
+    columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
+    spans = view.trace.scan("spans").select(columns).collect()
+    is_operator = (spans["kind"] == str(Kind.OPERATOR)) & (spans["level"] == str(Level.OPERATOR))
+    parent = spans["parent_id"].fill_null(-1).to_numpy()
+    wanted = is_operator.to_numpy()
+    around = innermost(parent, wanted)
+    duration = spans["duration_ns"].fill_null(0).to_numpy().astype(np.int64)
+    outer = np.where(parent >= 0, around[parent], -1)
+    inner = wanted & (outer >= 0)
+    own = duration.copy()
+    np.subtract.at(own, outer[inner], duration[inner])
+    out = spans.with_columns(
+        pl.Series("operator_id", around), pl.Series("self_ns", np.maximum(own, 0)), is_operator.alias("is_operator")
+    )
+    return Roles.of(out, view.roles.kernels)
+
+
+def _key(rows: pl.DataFrame) -> pl.Series:
+    """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
+    names = rows["kernel_name"].cast(pl.String)
+    known = {name: normalised(name) for name in names.unique()}
+    kinds = rows["kind"].cast(pl.String)
+    return pl.Series("key", [f"{kind} {known[name]}" for name, kind in zip(names, kinds, strict=True)], dtype=pl.String)
+
+
+def _measured(
+    view: View,
+    labels: pl.DataFrame,
+    mean: pl.Series,
+    count: pl.Series,
+    per_step: pl.DataFrame,
+    runs: Sequence[int],
+) -> Measured:
+    means = mean.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    counts = count.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return Measured(labels, means, counts, _step_values(view, labels["key"], per_step, runs))
+
+
+def _step_values(view: View, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+    """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
+    if view.choice.mode is not StepMode.MEAN:
+        return np.empty((len(keys), 0))
+    steps = Roles.of(view.steps, runs).sort("run_id", "step")
+    numbered = steps.with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
+    height = int(numbered.group_by("run_id").len()["len"].min() or 0)  # type: ignore[arg-type]
+    places = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")
+    rows = pl.DataFrame({"key": keys}).with_row_index("row")
+    found = (
+        per_step.join(places, on=["run_id", "step"], how="inner")
+        .join(rows, on="key", how="inner", nulls_equal=True)
+        .group_by("row", "nth")
+        .agg(pl.col("ns").sum())
+    )
+    out = np.zeros((len(keys), height))
+    out[found["row"].to_numpy(), found["nth"].to_numpy()] = found["ns"].to_numpy()
+    return out

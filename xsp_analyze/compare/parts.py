@@ -1,0 +1,142 @@
+"""Time of a mean step by layer and, within it, by kernel or operator: what the waterfall and the causes are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.compare import levels
+from xsp_analyze.compare.waterfall import Waterfall, waterfall
+
+if TYPE_CHECKING:
+    from xsp_analyze.compare.layer_pairs import Pairs
+    from xsp_analyze.compare.side import Side
+
+__all__ = ["Explained", "explained", "placed"]
+
+_OUTSIDE = "outside of layers"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The waterfall (null: no latency is known), and for layers of before (by index) what changed most inside."""
+
+    waterfall: Waterfall | None
+    by_layer: dict[int | None, tuple[str, float]]
+
+
+def explained(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explained:
+    """What the difference of latency is made of: by layer, or by type of layer where operators are the layers.
+
+    Operators are numbered as they come, so of a thousand of them no single one says anything.
+    """
+    total = one.model[0].mean_ns[0], two.model[0].mean_ns[0]
+    work = [_device_work(side) if on_device else _host_work(side) for side in (one, two)]
+    slots = _slots(one, two, pairs)
+    by_layer = [_by_layer(w, slot) for w, slot in zip(work, slots, strict=True)]
+    basis = "device" if on_device else "host"
+    parts = by_layer
+    if "operator" in {one.facts.layer_source, two.facts.layer_source}:
+        parts = [_by_type(w) for w in work]
+    named = [{_named(key, one, two, pairs): value for key, value in side.items()} for side in parts]
+    falls = waterfall(basis, (float(total[0]), float(total[1])), *named) if np.isfinite(total).all() else None
+    return Explained(falls, _causes(one, pairs, *by_layer))
+
+
+def placed(first: pl.DataFrame, second: pl.DataFrame, one: Side, two: Side, pairs: Pairs) -> tuple[pl.DataFrame, ...]:
+    """Both tables of kernels with `place`: the layer, by the name before, or what else of the step they belong to."""
+    out = []
+    for kernels, slot in zip((first, second), _slots(one, two, pairs), strict=True):
+        names = {index: _slot_name(at, one, two, pairs) for index, at in slot.items()}
+        rows = zip(kernels["layer_index"], kernels["phase"].cast(pl.String), strict=True)
+        place = [names.get(index) or f"{_OUTSIDE} ({phase or 'unknown phase'})" for index, phase in rows]
+        out.append(kernels.with_columns(pl.Series("place", place, dtype=pl.String)))
+    return tuple(out)
+
+
+def _slots(one: Side, two: Side, pairs: Pairs) -> tuple[dict[int, int], dict[int, int]]:
+    """For each side the number of the pair that a layer's index belongs to."""
+    keys = [side.layers[0].keys for side in (one, two)]
+    before = {int(str(keys[0][i])): at for at, (i, _) in enumerate(pairs.rows) if i is not None}
+    after = {int(str(keys[1][j])): at for at, (_, j) in enumerate(pairs.rows) if j is not None}
+    return before, after
+
+
+def _slot_name(at: int, one: Side, two: Side, pairs: Pairs) -> str:
+    i, j = pairs.rows[at]
+    labels = one.layers[0].labels if i is not None else two.layers[0].labels
+    name = str(labels["layer_name"][i if i is not None else j])  # type: ignore[index]
+    return name if i is not None else f"{name} (new)"
+
+
+_Key = tuple[str, int | str]
+_Parts = dict[_Key, dict[str, float]]
+
+
+def _device_work(side: Side) -> pl.DataFrame:
+    """Device time: layer_index (null: of no layer), layer_type, place (of what has no layer), name, ns."""
+    words = pl.concat_str([pl.col("attribution").str.replace_all("_", " "), pl.lit(", "),
+                           pl.col("phase").fill_null("unknown phase")])  # fmt: skip
+    return side.work().with_columns(
+        pl.when(pl.col("layer_index").is_null()).then(words.str.replace("model only", _OUTSIDE)).alias("place")
+    )
+
+
+def _host_work(side: Side) -> pl.DataFrame:
+    """Layer latency on the host: of each layer its operators' own time, and what is left of it."""
+    measured, view = side.layers[0], side.views[0]
+    latency = measured.labels.select(
+        pl.col("key").alias("layer_index"), "layer_type", pl.Series("whole", measured.mean_ns)
+    )
+    inside = levels.operators_by_layer(view).with_columns(pl.col("ns") / side.per)
+    left = (
+        latency.join(inside.group_by("layer_index").agg(pl.col("ns").sum().alias("inside")), on="layer_index",
+                     how="left")
+        .select("layer_index", "layer_type", pl.lit("outside of its operators").alias("name"),
+                (pl.col("whole") - pl.col("inside").fill_null(0)).alias("ns"))
+    )  # fmt: skip
+    known = inside.join(latency.drop("whole"), on="layer_index").select("layer_index", "layer_type", "name", "ns")
+    return pl.concat([known, left]).with_columns(pl.lit(None, pl.String).alias("place"))
+
+
+def _by_layer(work: pl.DataFrame, slots: dict[int, int]) -> _Parts:
+    out: _Parts = {}
+    for index, place, name, ns in work.select("layer_index", "place", "name", "ns").iter_rows():
+        at = slots.get(index) if index is not None else None
+        key: _Key = ("layer", at) if at is not None else ("outside", place or _OUTSIDE)
+        _add(out, key, name, ns)
+    return out
+
+
+def _by_type(work: pl.DataFrame) -> _Parts:
+    out: _Parts = {}
+    for index, kind, place, name, ns in work.select("layer_index", "layer_type", "place", "name", "ns").iter_rows():
+        key: _Key = ("layer_type", kind) if index is not None and kind else ("outside", place or _OUTSIDE)
+        _add(out, key, name, ns)
+    return out
+
+
+def _add(out: _Parts, key: _Key, name: str, ns: float | None) -> None:
+    part = out.setdefault(key, {})
+    part[name] = part.get(name, 0.0) + (ns or 0.0)
+
+
+def _named(key: _Key, one: Side, two: Side, pairs: Pairs) -> tuple[str, str]:
+    sort, what = key
+    return (sort, _slot_name(what, one, two, pairs)) if isinstance(what, int) else (sort, what)
+
+
+def _causes(one: Side, pairs: Pairs, before: _Parts, after: _Parts) -> dict[int | None, tuple[str, float]]:
+    keys = one.layers[0].keys
+    found: dict[int | None, tuple[str, float]] = {}
+    for at, (i, j) in enumerate(pairs.rows):
+        ours, theirs = before.get(("layer", at), {}), after.get(("layer", at), {})
+        if i is None or j is None or not (ours or theirs):
+            continue
+        by_name = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in dict.fromkeys([*ours, *theirs])}
+        most = max(by_name, key=lambda name: abs(by_name[name]))
+        found[int(str(keys[i]))] = (most, by_name[most])
+    return found

@@ -1,0 +1,236 @@
+"""A comparison as people read it: sentences and tables of text, for any renderer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.compare.facts import Sort
+from xsp_analyze.core import Column
+from xsp_analyze.render.shown import clean, short_name
+from xsp_analyze.render.units import UNKNOWN, count, duration, number, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.facts import Facts
+    from xsp_analyze.compare.kernel_changes import Change
+    from xsp_analyze.compare.rows import Row
+    from xsp_analyze.compare.side import Side
+    from xsp_analyze.compare.waterfall import Part
+    from xsp_analyze.render.units import Scale
+
+__all__ = ["Section", "change", "sections", "sentences", "side_line"]
+
+_PARTS = 10
+_LEVELS = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
+_LONGEST = 48
+_STEPS_FOR_NOISE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A title, a table (columns are headings; numbers stand right), and sentences below it."""
+
+    title: str
+    headings: Sequence[str] = ()
+    is_number: Sequence[bool] = ()
+    rows: Sequence[Sequence[str]] = ()
+    below: Sequence[str] = field(default_factory=tuple)
+
+
+def sentences(c: Comparison) -> list[str]:
+    """What stands above all tables: whether the two compare, in what they differ, how well they match."""
+    lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
+    if not c.comparable:
+        lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
+    other = [d for d in c.differences if d.sort is not Sort.WORK]
+    told = "; ".join(f"{d.what} ({d.before} before, {d.after} after)" for d in other)
+    lines.append(f"Different: {told}." if told else "Nothing else that the files tell is different." if not c.comparable
+                 else "Model, system and settings are the same, as far as the files tell.")  # fmt: skip
+    lines.append(_match(c))
+    return [clean(line) for line in lines]
+
+
+def side_line(side: Side) -> str:
+    """One side in a line: its file, what ran, on what, how often."""
+    known: Facts = side.facts
+    batch = f"batch {known.batch_size}" if known.batch_size else None
+    framework = " ".join(filter(None, (known.framework, known.framework_version)))
+    steps = f"{known.steps} {'step' if known.steps == 1 else 'steps'}" if known.steps else "taken whole"
+    if known.captures > 1:
+        steps += f" in each of {known.captures} captures"
+    parts = (known.model, batch, known.precision, framework, known.device, steps)
+    return f"{side.name} ({', '.join(part for part in parts if part)})"
+
+
+def _match(c: Comparison) -> str:
+    layers = (
+        "unknown (a side has no layers)" if c.layer_match is None else f"{_percent(c.layer_match)} by {c.matched_by}"
+    )
+    kernels = "unknown (a side has none)" if c.kernel_match is None else _percent(c.kernel_match)
+    return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
+
+
+def sections(c: Comparison, most: int | None = 10) -> list[Section]:
+    """Every table, with at most so many rows each."""
+    found = [_model(c)]
+    if c.waterfall is not None:
+        found.append(_waterfall(c, most))
+    found += [_level(c, level, most) for level in _LEVELS if c.level(level)]
+    if c.changes:
+        found.append(_changes(c, most))
+    return found
+
+
+def _model(c: Comparison) -> Section:
+    per = "input" if c.per_input else "step"
+    rows = [
+        [{"latency": f"latency of a {per}", "device_time": f"device time of a {per}"}[row.name],
+         duration(row.before_ns), duration(row.after_ns), _signed_duration(row.difference_ns), change(row),
+         _interval(row), _verdict(row)]
+        for row in c.model
+    ]  # fmt: skip
+    one, two = c.throughput
+    if one and two:
+        rows.append(["throughput", f"{one:,.1f}/s", f"{two:,.1f}/s", f"{two - one:+,.1f}/s", _percent_change(two / one),
+                     "", ""])  # fmt: skip
+    headings = ["model", "before", "after", "difference", "change", "95 % interval", ""]
+    return Section("Model", headings, [False, *[True] * 5, False], rows, _on_noise(c))
+
+
+def _on_noise(c: Comparison) -> list[str]:
+    """What the intervals hold, in a sentence or two."""
+    one, two = c.before.facts, c.after.facts
+    if c.latency.p_value is None and not c.tested:
+        least = min(one.steps, two.steps)
+        why = "a side was taken whole" if least == 0 else f"a side has {least} {'step' if least == 1 else 'steps'}"
+        return [
+            f"No intervals: {why}, and noise shows in {_STEPS_FOR_NOISE} or more. Which changes are noise is unknown."
+        ]
+    lines = []
+    if c.run_noise is not None and c.run_noise_source != "captures":
+        lines.append(f"One capture a side: intervals hold the noise of the steps, and {_percent(c.run_noise)} between"
+                     f" captures ({c.run_noise_source}). Give more captures to measure it.")  # fmt: skip
+    return lines
+
+
+def _waterfall(c: Comparison, most: int | None) -> Section:
+    falls = c.waterfall
+    if falls is None:
+        raise AssertionError
+    rest = falls.parts[-1]
+    shown, left = falls.parts[:-1][:most], falls.parts[:-1][most or len(falls.parts) :]
+    rows = [_part(part) for part in shown if part.difference_ns or len(shown) < _PARTS]
+    if left:
+        rows.append([f"{len(left):,} other parts", "", "", _signed_duration(sum(p.difference_ns for p in left)), ""])
+    rows.append(_part(rest))
+    rows.append(["all together", duration(falls.before_ns), duration(falls.after_ns),
+                 _signed_duration(falls.difference_ns), ""])  # fmt: skip
+    basis = "device time" if falls.basis == "device" else "time on the host"
+    headings = ["part", "before", "after", "difference", "most of it in"]
+    return Section(f"What the difference is made of ({basis})", headings, [False, True, True, True, False], rows)
+
+
+def _part(part: Part) -> list[str]:
+    cause = short_name(part.kernel, _LONGEST) if part.kernel and part.difference_ns else ""
+    return [clean(part.name), duration(part.before_ns), duration(part.after_ns), _signed_duration(part.difference_ns),
+            cause]  # fmt: skip
+
+
+def _level(c: Comparison, level: str, most: int | None) -> Section:
+    every = c.level(level)
+    rows = every[:most]
+    found = sum(bool(row.significant) for row in every)
+    tested = sum(row.p_value is not None for row in every)
+    scale = scale_of(Column("ns", pl.Float64(), "", "ns"), [v for r in rows for v in (r.before_ns, r.after_ns)])
+    headings = [level, f"before {scale.unit}", f"after {scale.unit}", f"difference {scale.unit}", "change",
+                "95 % interval", ""]  # fmt: skip
+    if level == "layer":
+        headings.append("most of it in")
+    is_number = [False, *[True] * 5, False, False][: len(headings)]
+    below = [f"{len(every) - len(rows):,} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
+    if tested:
+        below.append(f"{found:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
+                     f" {c.tested:,} rows.")  # fmt: skip
+    title = _LEVELS[level] if level != "operator" else f"Operators ({_BASIS[c.operator_basis]})"
+    return Section(title, headings, is_number, [_row(row, scale, level) for row in rows], below)
+
+
+_BASIS = {"device": "device time they launched", "host": "their own time on the host"}
+
+
+def _row(row: Row, scale: Scale, level: str) -> list[str]:
+    name = _name(row)
+    cells = [name, number(row.before_ns, scale), number(row.after_ns, scale), _signed(row.difference_ns, scale),
+             change(row), _interval(row), _verdict(row)]  # fmt: skip
+    if level == "layer":
+        cells.append(short_name(row.kernel, _LONGEST) if row.kernel and row.difference_ns else "")
+    return cells
+
+
+def _name(row: Row) -> str:
+    if row.level != "kernel":
+        return clean(row.path or row.name)
+    name = short_name(row.name)
+    return name if row.after_name is None else f"{name} -> {short_name(row.after_name)}"
+
+
+def _changes(c: Comparison, most: int | None) -> Section:
+    rows = [_change_row(found) for found in c.changes[:most]]
+    below = [f"{len(c.changes) - len(rows):,} more; --rows 0 shows all."] if len(c.changes) > len(rows) else []
+    headings = ["kernels", "places", "before", "after", "was", "is", "first in"]
+    return Section("Kernels that changed, in one step", headings, [False, True, True, True, False, False, False], rows,
+                   below)  # fmt: skip
+
+
+def _change_row(found: Change) -> list[str]:
+    sides = ("; ".join(short_name(name, _LONGEST) for name in names) for names in (found.before, found.after))
+    times = (duration(ns) if names else "" for ns, names in ((found.before_ns, found.before),
+                                                             (found.after_ns, found.after)))  # fmt: skip
+    return [str(found.kind), count(found.places), *times, *sides, clean(found.layers[0])]
+
+
+def change(row: Row) -> str:
+    """The change in percent, or in words where one side has none; large ones as a factor."""
+    if row.change in {"appeared", "vanished"}:
+        return "new" if row.change == "appeared" else "gone"
+    return UNKNOWN if row.ratio is None else _percent_change(row.ratio)
+
+
+_AS_FACTOR = 10.0
+
+
+def _percent_change(ratio: float) -> str:
+    return f"{ratio:,.1f} x" if ratio >= _AS_FACTOR else f"{(ratio - 1) * 100:+.1f} %"
+
+
+def _interval(row: Row) -> str:
+    if row.low is None or row.high is None:
+        return ""
+    return f"{_percent_change(row.low)} to {_percent_change(row.high)}"
+
+
+def _verdict(row: Row) -> str:
+    if row.significant is None:
+        return ""
+    return "significant" if row.significant else "noise"
+
+
+def _signed(value: float | None, scale: Scale) -> str:
+    return _with_sign(value, number(value, scale))
+
+
+def _signed_duration(value: float | None) -> str:
+    return _with_sign(value, duration(value))
+
+
+def _with_sign(value: float | None, text: str) -> str:
+    return f"+{text}" if value is not None and value > 0 else text
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g} %"

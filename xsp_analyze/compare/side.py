@@ -1,0 +1,110 @@
+"""One side of a comparison: its captures, each with what it measured at each level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.compare import levels
+from xsp_analyze.compare.facts import Facts, facts
+from xsp_analyze.merge.kernels import kernel_work, template
+from xsp_analyze.roles import Roles
+from xsp_model import Attribution, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.compare.levels import Measured
+    from xsp_analyze.view import View
+
+__all__ = ["Side"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """`name` is how messages call it; `views` are its captures of the same work; all times are divided by `per`."""
+
+    name: str
+    views: Sequence[View]
+    per: float = 1.0
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What was run, on what, and how it was measured."""
+        return facts(self.views)
+
+    @cached_property
+    def has_kernels(self) -> bool:
+        """Whether every capture holds device work."""
+        return all(view.has("kernel") for view in self.views)
+
+    @cached_property
+    def model(self) -> list[Measured]:
+        """Model latency in each capture."""
+        return [self._scaled(levels.model(view)) for view in self.views]
+
+    @cached_property
+    def layers(self) -> list[Measured]:
+        """Layers of each capture."""
+        return [self._scaled(levels.layers(view)) for view in self.views]
+
+    @cached_property
+    def kernels(self) -> list[Measured]:
+        """Kernels of each capture."""
+        return [self._scaled(levels.kernels(view)) for view in self.views]
+
+    def operators(self, *, on_device: bool) -> list[Measured]:
+        """Operators of each capture, by device time or by their own time on the host."""
+        return [self._scaled(levels.operators(view, on_device=on_device)) for view in self.views]
+
+    def device_time(self) -> list[Measured]:
+        """Sum of all device work in each capture: one row."""
+        found = []
+        for measured in self.kernels:
+            total = measured.mean_ns.sum(keepdims=True), measured.count.sum(keepdims=True)
+            found.append(
+                levels.Measured(pl.DataFrame({"key": ["device_time"]}), *total, measured.steps.sum(axis=0)[None, :])
+            )
+        return found
+
+    def one_step(self) -> pl.DataFrame:
+        """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
+        view = self.views[0]
+        return template(Roles.of(kernel_work(view.trace), view.roles.kernels))
+
+    def work(self) -> pl.DataFrame:
+        """Device time of a mean step in the first capture: layer_index, layer_type, attribution, phase, name, ns.
+
+        Of several processes side by side, what each of them takes on average, so that it compares with latency.
+        """
+        view = self.views[0]
+        latency = view.model_latency
+        whole = float(latency["model_ns"][0] or 0) if latency.height else 0.0
+        share = float(latency["latency_ns"][0]) / whole if whole else 1.0
+        inside = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
+        return view.executions.select(
+            pl.when(inside).then("layer_index").alias("layer_index"),
+            *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase")),
+            pl.col("kernel_name").cast(pl.String).alias("name"),
+            (pl.col("duration_ns").cast(pl.Float64) * share / self.per).alias("ns"),
+        )
+
+    def check_steps(self, other: Side) -> None:
+        """XspError unless the two are taken in the same way: both by steps or both whole."""
+        if self.views[0].averaged != other.views[0].averaged:
+            by_steps, whole = (self, other) if self.views[0].averaged else (other, self)
+            raise XspError(
+                f"{by_steps.name} has steps and {whole.name} has none, so a step would be compared with a whole trace",
+                advice="Name the ranges that are steps with --model-range, or compare whole traces with --steps all",
+            )
+
+    def _scaled(self, measured: Measured) -> Measured:
+        if self.per == 1.0:
+            return measured
+        return levels.Measured(
+            measured.labels, measured.mean_ns / self.per, np.asarray(measured.count), measured.steps / self.per
+        )

@@ -1,0 +1,132 @@
+"""How far a mean over the steps of one capture may be off, from how its steps vary.
+
+Steps of one run follow one another: a slow step is often followed by another one (clocks, caches, other programs), so
+they are not as many independent measurements as there are steps. Blocks of successive steps are drawn instead of
+steps (the circular block bootstrap: Politis and Romano, 1992), as long as the steps' own correlation asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xsp_model.arrays import Floats, Ints
+
+__all__ = ["LEAST_STEPS", "StepNoise", "block_length", "correlation", "step_noise", "trimmed"]
+
+LEAST_STEPS = 3
+"""With fewer steps nothing is said of their noise."""
+
+_RESAMPLES = 500
+_MOST_CORRELATED = 0.9
+_LEAST_FOR_CORRELATION = 6
+_MOST_DRAWS = 4_000_000  # numbers drawn at once: 32 MB
+_TRIM_ONE_IN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StepNoise:
+    """Of each row: the standard error of its mean over the mean (nan: unknown), and the degrees of freedom of that."""
+
+    relative_error: Floats
+    freedom: Floats
+    correlation: float
+    block: int
+
+    @classmethod
+    def unknown(cls, rows: int) -> StepNoise:
+        """Too few steps to tell."""
+        return cls(np.full(rows, np.nan), np.zeros(rows), 0.0, 1)
+
+
+def step_noise(values: Floats, *, seed: int = 0) -> StepNoise:
+    """The noise of each row of `values` (rows x steps), by a block bootstrap of the trimmed mean; deterministic."""
+    rows, steps = values.shape
+    if steps < LEAST_STEPS or rows == 0:
+        return StepNoise.unknown(rows)
+    each = _correlations(values)
+    shared = _shared(each)
+    own = np.maximum(each - 1 / math.sqrt(steps), shared)  # a row's own only where it is clearly above the others'
+    block = block_length(shared, steps)
+    picks = _picks(steps, block, seed)
+    blocks = steps / block
+    spread = np.empty(rows)
+    at_once = max(1, _MOST_DRAWS // picks.size)
+    for start in range(0, rows, at_once):
+        drawn = trimmed(values[start : start + at_once][:, picks])
+        spread[start : start + at_once] = drawn.std(axis=1, ddof=1)
+    # A resample of m blocks varies by (m - 1) / m of what m new blocks would.
+    spread *= np.sqrt(blocks / (blocks - 1) * _beyond_blocks(own, shared, block))
+    freedom = np.minimum(blocks - 1, np.maximum(steps / _inflation(own) - 1, 1.0))
+    mean = trimmed(values)
+    known = mean > 0
+    error = np.where(known, spread / np.where(known, mean, 1.0), np.nan)
+    return StepNoise(error, freedom, shared, block)
+
+
+def trimmed(values: Floats) -> Floats:
+    """The trimmed mean over the last axis, as `formulas.trimmed_mean` takes it."""
+    count = values.shape[-1]
+    dropped = 1 if count == LEAST_STEPS else count // _TRIM_ONE_IN
+    mean: Floats = np.sort(values, axis=-1)[..., dropped : count - dropped].mean(axis=-1)
+    return mean
+
+
+def correlation(values: Floats) -> float:
+    """How much a step is like the one before it, 0 to 0.9: the median over rows.
+
+    What disturbs a step disturbs most rows of it, so that the rows together say it better than each by itself.
+    """
+    return _shared(_correlations(values))
+
+
+def _shared(each: Floats) -> float:
+    return float(np.median(each)) if len(each) else 0.0
+
+
+def _correlations(values: Floats) -> Floats:
+    """Of each row, from the ranks of its steps, so that an outlier counts once; 0 where there are too few steps.
+
+    Source of the correction for short series: Kendall, "Note on bias in the estimation of autocorrelation", 1954.
+    """
+    rows, steps = values.shape
+    if steps < _LEAST_FOR_CORRELATION or rows == 0:
+        return np.zeros(rows)
+    ranked = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64)
+    off = ranked - ranked.mean(axis=1, keepdims=True)
+    found = (off[:, 1:] * off[:, :-1]).sum(axis=1) / (off**2).sum(axis=1)
+    corrected: Floats = np.clip((steps * found + 1) / (steps - 3), 0.0, _MOST_CORRELATED)
+    return corrected
+
+
+def block_length(shared: float, steps: int) -> int:
+    """Steps in a block, best for steps correlated so (Carlstein, 1986); at least three in all."""
+    best: float = (math.sqrt(6) * shared / (1 - shared**2)) ** (2 / 3) * steps ** (1 / 3)
+    return max(1, min(math.ceil(best), steps // 3))
+
+
+def _beyond_blocks(own: Floats, shared: float, block: int) -> Floats:
+    """The variance of a mean over what blocks show of it: they do not see that one block is like the next.
+
+    For steps of which each takes over that much of the one before (a first-order autoregression): blocks are as long
+    as suits what the rows share, a row may need more.
+    """
+    within = 1 + 2 * sum((1 - lag / block) * shared**lag for lag in range(1, block))
+    return _inflation(own) / within
+
+
+def _inflation(correlated: Floats) -> Floats:
+    """By how much correlation makes the variance of a mean of many steps larger."""
+    return (1 + correlated) / (1 - correlated)
+
+
+def _picks(steps: int, block: int, seed: int) -> Ints:
+    """Places of the steps of each resample (resamples x steps): blocks that start anywhere and wrap around."""
+    count = math.ceil(steps / block)
+    starts = np.random.default_rng(seed).integers(0, steps, size=(_RESAMPLES, count))
+    places = (starts[:, :, None] + np.arange(block)) % steps
+    return places.reshape(_RESAMPLES, count * block)[:, :steps]

@@ -1,0 +1,125 @@
+"""A comparison for a terminal, fitted to its width, or as Markdown for a pull request."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+from xsp_analyze.compare.rules import Verdict
+from xsp_analyze.compare.sections import change, sections, sentences
+from xsp_analyze.render.shown import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.rules import Outcome
+    from xsp_analyze.compare.sections import Section
+
+__all__ = ["markdown", "terminal"]
+
+_GAP = 2
+_LEAST = 14
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+_MARKS = {Verdict.KEPT: "ok", Verdict.NOISE: "ok", Verdict.BROKEN: "FAILED", Verdict.UNKNOWN: "unknown"}
+_IN_SUMMARY = 5
+
+
+def terminal(
+    c: Comparison, outcomes: Sequence[Outcome] = (), *, width: int | None = None, rows: int | None = 10
+) -> str:
+    """Sentences, tables, and what became of the rules; null width: as wide as needed."""
+    lines = [part for line in sentences(c) for part in _wrapped(line, width)]
+    for section in sections(c, rows):
+        lines += ["", section.title, *_table(section, width)]
+        lines += [part for line in section.below for part in _wrapped(line, width)]
+    if outcomes:
+        lines += ["", "Rules", *(part for o in outcomes for line in _told(o) for part in _wrapped(line, width))]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | None = _IN_SUMMARY) -> str:
+    """A summary for a pull request: the verdict first, tables folded away below it."""
+    lines = [f"### {_headline(c, outcomes)}", ""]
+    lines += [f"- {_escaped(line)}" for line in sentences(c)]
+    lines += [f"- {_escaped(line.strip())}" for outcome in outcomes for line in _told(outcome)]
+    first, *rest = sections(c, rows)
+    lines += ["", *_markdown_table(first), *([""] if first.below else []), *map(_escaped, first.below)]
+    for section in rest:
+        lines += ["", f"<details><summary>{_escaped(section.title)}</summary>", "", *_markdown_table(section), ""]
+        lines += [*map(_escaped, section.below), "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
+    broken = sum(o.verdict is Verdict.BROKEN for o in outcomes)
+    told = f"{broken} of {len(outcomes)} performance rules broken" if broken else "Performance rules kept"
+    row = c.latency
+    noise = "" if row.significant is None else ", significant" if row.significant else ", within noise"
+    latency = f"latency {change(row)}{noise}"
+    return _escaped(f"{told}: {latency}" if outcomes else f"Performance: {latency}")
+
+
+def _told(outcome: Outcome) -> list[str]:
+    mark = _MARKS[outcome.verdict]
+    more = len(outcome.sentences) - _IN_SUMMARY
+    lines = [f"{mark:8}{outcome.rule.text}"]
+    lines += [f"        {clean(sentence)}" for sentence in outcome.sentences[:_IN_SUMMARY]]
+    return [*lines, f"        and {more} more"] if more > 0 else lines
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    if width is None or cell_len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) or 8)
+    return textwrap.wrap(line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
+
+
+def _table(section: Section, width: int | None) -> Iterator[str]:
+    columns = [[h, *cells] for h, *cells in zip(section.headings, *section.rows, strict=True)]
+    kept = [i for i, cells in enumerate(columns) if any(cells[1:])]
+    widths = {i: max(cell_len(cell) for cell in columns[i]) for i in kept}
+    if width is not None:
+        _narrow(widths, section, width)
+    for row in (section.headings, *section.rows):
+        cells = [_padded(row[i], widths[i], right=section.is_number[i]) for i in widths]
+        yield (" " * _GAP).join(cells).rstrip()
+        if row is section.headings:
+            yield "\u2500" * (sum(widths.values()) + _GAP * (len(widths) - 1))
+
+
+def _narrow(widths: dict[int, int], section: Section, width: int) -> None:
+    """Cuts text, the widest first; where that does not do, leaves out columns of text, then of numbers."""
+    text = [i for i in widths if not section.is_number[i]]
+
+    def over() -> int:
+        return sum(widths.values()) + _GAP * (len(widths) - 1) - width
+
+    while over() > 0 and any(widths[i] > _LEAST for i in text):
+        widest = max(text, key=lambda i: widths[i])
+        widths[widest] -= 1
+    for i in [*reversed(text[1:]), *reversed([k for k in widths if section.is_number[k]][2:])]:
+        if over() > 0:
+            del widths[i]
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    if cell_len(text) > width:
+        tail = width // 3
+        text = f"{set_cell_size(text, width - tail - 1)}\u2026{text[-tail:]}"
+    blank = " " * (width - cell_len(text))
+    return blank + text if right else text + blank
+
+
+def _markdown_table(section: Section) -> list[str]:
+    kept = [i for i in range(len(section.headings)) if any(row[i] for row in section.rows)]
+    rules = ["---:" if section.is_number[i] else "---" for i in kept]
+    rows = [[_escaped(row[i]) for i in kept] for row in (section.headings, *section.rows)]
+    return [f"| {' | '.join(cells)} |" for cells in (rows[0], rules, *rows[1:])]
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)

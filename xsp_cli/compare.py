@@ -1,0 +1,282 @@
+"""`xsp compare`: two captures of the same work beside each other, and rules that fail a build."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys
+from xsp_cli.inputs import Reading, expand, load
+from xsp_cli.output import check_writable, note, print_bytes, write_file
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.rules import Outcome, Rule
+    from xsp_analyze.view import View
+
+__all__ = ["compare"]
+
+_ROWS = 10
+_RULES = "Failing a build"
+_BASELINES = "Baselines"
+_RULE_BROKEN = 1
+_BASELINE_FILE = Path("baselines.toml")
+_TWO = 2
+
+
+class Formats(StrEnum):
+    """What `-f` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    MD = "md"
+
+
+def compare(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[BEFORE] AFTER",
+            help="Two traces, bundles, run sets or folders of ranks. With --baseline only AFTER.",
+            show_default=False,
+        ),
+    ],
+    *,
+    output_format: Annotated[Formats, typer.Option("-f", "--output-format", help="How the answer is written.")] = (
+        Formats.TABLE
+    ),
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Most rows of each table; 0 for all.")] = _ROWS,
+    also_before: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INPUT", help="Another capture of BEFORE. May be given several times.", show_default=False
+        ),
+    ] = None,
+    also_after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="INPUT", help="Another capture of AFTER. May be given several times.", show_default=False),
+    ] = None,
+    per_input: Annotated[
+        bool, typer.Option("--per-input", help="Divide times by the batch size, to compare different ones.")
+    ] = False,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            "--steps",
+            metavar="mean|all",
+            help="mean: a mean step (what you get where there are steps); all: whole traces.",
+            show_default=False,
+        ),
+    ] = None,
+    run_noise: Annotated[
+        float | None,
+        typer.Option(
+            "--run-noise",
+            metavar="PERCENT",
+            min=0.0,
+            help="What captures of the same work differ by (standard deviation), where one a side is given. Without it"
+            " 1 on a device, 5 on the host, or more where the rows scatter more.",
+            show_default=False,
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="RULE",
+            help="""Exit with 1 where this holds, as in 'model.latency > +3%' or 'kernel["*gemm*"].time > +1ms'."""
+            " May be given several times.",
+            show_default=False,
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Rules go by estimates alone, noise or not.", rich_help_panel=_RULES)
+    ] = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the rules' outcomes as JUnit XML.", show_default=False, rich_help_panel=_RULES
+        ),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a summary for a pull request.", show_default=False, rich_help_panel=_RULES
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Take BEFORE from the file of baselines.",
+            show_default=False,
+            rich_help_panel=_BASELINES,
+        ),
+    ] = None,
+    save_baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Remember AFTER (alone: the only INPUT) and its other captures under this name, unless a rule is"
+            " broken.",
+            show_default=False,
+            rich_help_panel=_BASELINES,
+        ),
+    ] = None,
+    baselines: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file of baselines.", rich_help_panel=_BASELINES)
+    ] = _BASELINE_FILE,
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    device: DeviceFile = None,
+) -> int:
+    """Say what became slower or faster between two captures of the same work, and what explains the difference.
+
+    Exit status: 0; 1 where a rule of --fail-on is broken; 2 where inputs or rules cannot be used.
+
+    Examples: `xsp compare before.json.gz after.json.gz`, `xsp compare --baseline main new.xsp --fail-on
+    'model.latency > +3%' --markdown summary.md`.
+    """  # fmt: skip
+    rules = _rules(fail_on or ())
+    for path in filter(None, (junit, markdown, baselines if save_baseline else None)):
+        check_writable(path)
+    before, after = _named(inputs, baseline, save_baseline, baselines, also_before or (), also_after or ())
+    if not before:
+        _save(baselines, save_baseline, after)
+        return 0
+    reading = Reading(None, layer_source, model_range or (), layer_range or (), nsys=nsys, device=device)
+    with Progress() as progress:
+        views = [[_view(one, reading, steps, progress) for one in side] for side in (before, after)]
+        progress.note("comparing")
+        found = _compared(views, (before[0], after[0]), baseline, per_input, run_noise)
+        outcomes = _outcomes(found, rules, strict)
+        _write(found, outcomes, junit, markdown)
+        content = _printed(found, outcomes, output_format, rows or None)
+    print_bytes(content)
+    failed = any(o.verdict == "broken" for o in outcomes)
+    if save_baseline and not failed:
+        _save(baselines, save_baseline, after)
+    return _RULE_BROKEN if failed else 0
+
+
+def _rules(texts: Sequence[str]) -> list[Rule]:
+    if not texts:
+        return []
+    from xsp_analyze.compare.rules import parse  # noqa: PLC0415 (--help must not wait for polars)
+
+    return [parse(text) for text in texts]
+
+
+def _named(
+    inputs: Sequence[str],
+    baseline: str | None,
+    save_baseline: str | None,
+    file: Path,
+    also_before: Sequence[str],
+    also_after: Sequence[str],
+) -> tuple[list[str], list[str]]:
+    """The captures of each side as the user named them; none before where AFTER is only to be remembered."""
+    from xsp_analyze.compare.baselines import read  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if baseline is not None:
+        known = read(file)
+        if baseline not in known:
+            raise XspError(
+                f"there is no baseline {baseline!r}", path=file, advice=f"It has {', '.join(known) or 'none'}"
+            )
+        if len(inputs) != 1:
+            raise XspError("with --baseline there is one input, AFTER", advice="Further captures go to --also-after")
+        return [*known[baseline].inputs, *also_before], [*inputs, *also_after]
+    if len(inputs) == _TWO:
+        return [inputs[0], *also_before], [inputs[1], *also_after]
+    if len(inputs) == 1 and save_baseline and not also_before:
+        return [], [*inputs, *also_after]
+    raise XspError(
+        f"xsp compare takes two inputs, BEFORE and AFTER, and was given {len(inputs)}",
+        advice="Further captures of a side go to --also-before and --also-after; a baseline is named with --baseline",
+    )
+
+
+def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> View:
+    from xsp_analyze.view import View  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if steps not in {None, "mean", "all"}:
+        raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
+    return View(load([text], reading, progress.note), steps=steps)
+
+
+def _compared(
+    views: Sequence[Sequence[View]],
+    inputs: tuple[str, str],
+    baseline: str | None,
+    per_input: bool,
+    run_noise: float | None,
+) -> Comparison:
+    from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
+
+    names = [Path(text).name or text for text in inputs]
+    if names[0] == names[1]:
+        names = [str(Path(text)) for text in inputs]
+    if baseline is not None:
+        names[0] = f"baseline {baseline}"
+    noise = None if run_noise is None else run_noise / 100
+    return compared(*views, names=(names[0], names[1]), per_input=per_input, run_noise=noise)
+
+
+def _outcomes(found: Comparison, rules: Sequence[Rule], strict: bool) -> list[Outcome]:
+    from xsp_analyze.compare.rules import check  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if rules and not found.comparable:
+        raise XspError(
+            f"no rule can be held against different work: {'; '.join(found.reasons)}",
+            advice="Compare captures of the same model and batch size (--per-input evens out batch sizes)",
+        )
+    return [check(rule, found, strict=strict) for rule in rules]
+
+
+def _write(found: Comparison, outcomes: Sequence[Outcome], junit: Path | None, markdown: Path | None) -> None:
+    from xsp_analyze.compare import junit as as_junit  # noqa: PLC0415
+    from xsp_analyze.compare import text  # noqa: PLC0415
+
+    if junit is not None:
+        write_file(junit, as_junit.render(found, outcomes))
+    if markdown is not None:
+        write_file(markdown, text.markdown(found, outcomes).encode())
+
+
+def _printed(found: Comparison, outcomes: Sequence[Outcome], output_format: str, rows: int | None) -> bytes:
+    from xsp_analyze.compare import json_text, text  # noqa: PLC0415
+
+    if output_format == Formats.JSON:
+        return json_text.render(found, outcomes).encode()
+    if output_format == Formats.MD:
+        return text.markdown(found, outcomes, rows=rows).encode()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return text.terminal(found, outcomes, width=width, rows=rows).encode()
+
+
+def _save(file: Path, name: str | None, inputs: Sequence[str]) -> None:
+    """Adds the baseline to the file; its paths are kept relative to the file, so that both may move together."""
+    from xsp_analyze.compare.baselines import read, with_baseline  # noqa: PLC0415
+
+    paths = [path for text in inputs for path in expand([text])]
+    if file.exists():
+        read(file)
+    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    kept = [Path(os.path.relpath(path, file.parent)).as_posix() for path in paths]
+    write_file(file, with_baseline(old, name or "", kept, "").encode())
+    note(f"{file}: baseline {name} is {', '.join(kept)}")
