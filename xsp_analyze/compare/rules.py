@@ -129,6 +129,11 @@ def _rows(rule: Rule, comparison: Comparison) -> list[Row]:
         rows = [row for row in comparison.model if row.name == name]
         if not rows:
             raise XspError(f"{rule.text!r}: one of the sides recorded no device work")
+        if None in _values(rule, rows[0], comparison):
+            raise XspError(
+                f"{rule.text!r}: {rule.metric} is not known on both sides",
+                advice="Throughput needs a batch size: describe the runs in a run.json (docs/run-set.md)",
+            )
         return rows
     every = comparison.level(rule.subject)
     rows = [row for row in every if rule.pattern is None or _matches(rule.pattern, row)]

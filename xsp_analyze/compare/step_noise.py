@@ -49,7 +49,7 @@ def step_noise(values: Floats, *, seed: int = 0) -> StepNoise:
     if steps < LEAST_STEPS or rows == 0:
         return StepNoise.unknown(rows)
     each = _correlations(values)
-    shared = _shared(each)
+    shared = _shared(each, steps)
     own = np.maximum(each - 1 / math.sqrt(steps), shared)  # a row's own only where it is clearly above the others'
     block = block_length(shared, steps)
     picks = _picks(steps, block, seed)
@@ -77,15 +77,18 @@ def trimmed(values: Floats) -> Floats:
 
 
 def correlation(values: Floats) -> float:
-    """How much a step is like the one before it, 0 to 0.9: the median over rows.
+    """How much a step is like the one before it, 0 to 0.9: the median over rows, and half its standard error more.
 
-    What disturbs a step disturbs most rows of it, so that the rows together say it better than each by itself.
+    What disturbs a step disturbs most rows of it, so that the rows together say it better than each by itself. They
+    may all say the same wrong thing, though, and too little correlation taken makes noise look like a finding.
     """
-    return _shared(_correlations(values))
+    return _shared(_correlations(values), values.shape[1])
 
 
-def _shared(each: Floats) -> float:
-    return float(np.median(each)) if len(each) else 0.0
+def _shared(each: Floats, steps: int) -> float:
+    if not len(each) or steps < _LEAST_FOR_CORRELATION:
+        return 0.0
+    return min(float(np.median(each)) + 0.5 / math.sqrt(steps), _MOST_CORRELATED)
 
 
 def _correlations(values: Floats) -> Floats:

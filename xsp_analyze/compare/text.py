@@ -45,7 +45,10 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
     """A summary for a pull request: the verdict first, tables folded away below it."""
     lines = [f"### {_headline(c, outcomes)}", ""]
     lines += [f"- {_escaped(line)}" for line in sentences(c)]
-    lines += [f"- {_escaped(line.strip())}" for outcome in outcomes for line in _told(outcome)]
+    for outcome in outcomes:
+        _, *told = _told(outcome)
+        lines.append(f"- **{_MARKS[outcome.verdict]}** {_escaped(outcome.rule.text)}")
+        lines += [f"  - {_escaped(line.strip())}" for line in told]
     first, *rest = sections(c, rows)
     lines += ["", *_markdown_table(first), *([""] if first.below else []), *map(_escaped, first.below)]
     for section in rest:
