@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.modelled import tensors
 from xsp_analyze.timeline import COMMUNICATION
 from xsp_model import Kind, Level
-from xsp_model.intervals import merge
+from xsp_model.intervals import covered_before, merge
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ def operations(view: View) -> pl.DataFrame:
     """
     name = pl.col("name").cast(pl.String)
     kernels = view.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION))
-    if kernels.is_empty():
-        return kernels
     said = _said(view.trace, kernels["span_id"].to_numpy())
     order = ["launch_ns", "start_ns", "span_id"]
     return (
@@ -107,17 +105,5 @@ def _exposed(view: View, kernels: pl.DataFrame) -> pl.Series:
         start = rows["start_ns"].to_numpy()
         end = start + rows["duration_ns"].to_numpy()
         busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
-        out[rows["row"].to_numpy()] = end - start - (_before(busy, end) - _before(busy, start))
+        out[rows["row"].to_numpy()] = end - start - (covered_before(busy, end) - covered_before(busy, start))
     return pl.Series("exposed_ns", out)
-
-
-def _before(union: tuple[Ints, Ints], time_ns: Ints) -> Ints:
-    """How much of the union lies before each time."""
-    start, end = union
-    if not len(start):
-        return np.zeros(len(time_ns), dtype=np.int64)
-    total = np.concatenate(([0], np.cumsum(end - start)))
-    place = np.searchsorted(start, time_ns, side="right")
-    last = np.maximum(place - 1, 0)
-    inside = np.where(place > 0, np.minimum(time_ns, end[last]) - start[last], 0)
-    return np.asarray(total[last] + inside, dtype=np.int64)

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run"]
 
 
+_NEEDS = {  # what is no level: in words, and how to get it
+    "metrics": ("hardware counters", "Measure them in a run of their own (ncu --csv) and join it with xsp merge"),
+    "communication": ("communication kernels (NCCL, RCCL)", ""),
+    "power": (
+        "samples of power",
+        "Record them beside the run (the nvml runner), and name their file in the run's run.json",
+    ),
+}
+
+
 class Role(StrEnum):
     """What a column is for."""
 
@@ -110,15 +120,9 @@ class Result:
 def run(wanted: Analysis, view: View) -> Result:
     """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs."""
     missing = [need for need in wanted.needs if not view.has(need)]
-    if missing == ["metrics"]:
-        raise XspError(
-            f"{wanted.id} ({wanted.title}) needs hardware counters, which this trace does not hold",
-            advice="Measure them in a run of their own (ncu --csv) and join it with xsp merge",
-        )
     if missing:
-        raise XspError(
-            f"{wanted.id} ({wanted.title}) needs the level {' and '.join(missing)}, which this trace does not hold"
-        )
+        what, advice = _NEEDS.get(missing[0], (f"the level {' and '.join(missing)}", ""))
+        raise XspError(f"{wanted.id} ({wanted.title}) needs {what}, which this trace does not hold", advice=advice)
     table = wanted.function(view).collect()
     # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
     columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["STREAM", "calls_of", "is_wait", "with_queue"]
+__all__ = ["STREAM", "calls_of", "waits_of", "with_queue"]
 
 STREAM = ("run_id", "process_id", "device_id", "stream_id")
 """What makes a queue: work of one stream runs in the order in which it was put there."""
@@ -22,7 +22,7 @@ _WAITS = r"(?i)^(?:cuda|cu|hip)(?:(?:Device|Stream|Event|Ctx)Synchronize|Memcpy)
 _ASYNCHRONOUS = r"(?i)Async"
 
 
-def is_wait(name: pl.Expr) -> pl.Expr:
+def _is_wait(name: pl.Expr) -> pl.Expr:
     """Whether the host waits for the device in calls of that name: synchronisations, and copies that block."""
     return name.str.contains(_WAITS) & ~name.str.contains(_ASYNCHRONOUS)
 
@@ -36,6 +36,22 @@ def calls_of(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     )
     parents = activities["parent_id"]
     return activities.hstack([column.gather(parents) for column in calls.collect()])
+
+
+def waits_of(trace: Trace, run: int) -> pl.DataFrame:
+    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
+    return (
+        trace.scan("spans")
+        .filter(
+            pl.col("run_id") == run,
+            pl.col("level") == str(Level.RUNTIME),
+            pl.col("duration_ns").is_not_null(),
+            _is_wait(pl.col("name").cast(pl.String)),
+        )
+        .select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+        .sort("end_ns", "start_ns")
+        .collect()
+    )
 
 
 def with_queue(activities: pl.DataFrame) -> pl.DataFrame:

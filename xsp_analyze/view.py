@@ -10,15 +10,17 @@ import polars as pl
 from xsp_analyze import coverage, layer_time, model_time
 from xsp_analyze.activities import device_activities, with_shapes
 from xsp_analyze.counters import ideal_intensity
+from xsp_analyze.energy import power_series
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.kernel_means import aligned, executions
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.roles import Roles, roles_of
 from xsp_analyze.steps import StepChoice, StepMode, all_steps, choose_steps, mean_over_steps, without_stubs
+from xsp_analyze.timeline import COMMUNICATION
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_model import Trace
 
@@ -48,21 +50,15 @@ class View:
         return self.choice.mode is StepMode.MEAN
 
     def has(self, need: str) -> bool:
-        """Whether the trace holds a level, `module` calls, or rows in a table; `layer`: calls with own work.
+        """Whether the trace holds a level, rows in a table, or what `_HOLDS` lists; `layer`: calls with own work.
 
         `A or B` is either of them.
         """
         if " or " in need:
             return any(self.has(part) for part in need.split(" or "))
-        if need == "kernel":
-            return not self.all_activities.is_empty()
-        if need == "leveled":
-            return self.roles.leveled
-        if need == "layer":
-            return not self.layer_calls.is_empty()
-        if need == "module":
-            modules = self.trace.scan("layers").filter(pl.col("source") == "module")
-            return not modules.head(1).collect().is_empty()
+        special = _HOLDS.get(need)
+        if special is not None:
+            return special(self)
         rows = self.trace.scan(need).head(1).collect() if need in TABLES else None
         return need in self.trace.levels if rows is None else not rows.is_empty()
 
@@ -210,3 +206,24 @@ class View:
     def ideal_intensity(self) -> float | None:
         """Flop per byte at the roofline's ridge; null where unknown."""
         return ideal_intensity(self.trace)
+
+
+def _communicates(view: View) -> bool:
+    names = view.all_activities["name"].unique().cast(pl.String)
+    return bool(names.str.contains(COMMUNICATION).any())
+
+
+def _has_modules(view: View) -> bool:
+    modules = view.trace.scan("layers").filter(pl.col("source") == "module")
+    return not modules.head(1).collect().is_empty()
+
+
+_HOLDS: Mapping[str, Callable[[View], bool]] = {
+    "kernel": lambda view: not view.all_activities.is_empty(),
+    "communication": _communicates,
+    "power": lambda view: bool(power_series(view.trace.frame("counters"))),
+    "leveled": lambda view: view.roles.leveled,
+    "layer": lambda view: not view.layer_calls.is_empty(),
+    "module": _has_modules,
+}
+"""What an analysis may need besides levels and tables."""

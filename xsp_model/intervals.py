@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
-__all__ = ["gaps", "intersection", "merge", "union_length"]
+__all__ = ["covered_before", "gaps", "intersection", "merge", "union_length"]
 
 
 def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -48,3 +48,15 @@ def gaps(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The holes of a union between its first start and last end, as disjoint, sorted intervals."""
     first, last = merge(start, end)
     return last[:-1], first[1:]
+
+
+def covered_before(union: tuple[Ints, Ints], time: Ints) -> Ints:
+    """How much of a union, disjoint and sorted as `merge` returns it, lies before each time."""
+    start, end = union
+    if not len(start):
+        return np.zeros(len(time), dtype=np.int64)
+    total = np.concatenate(([0], np.cumsum(end - start)))
+    place = np.searchsorted(start, time, side="right")
+    last = np.maximum(place - 1, 0)
+    inside = np.where(place > 0, np.minimum(time, end[last]) - start[last], 0)
+    return np.asarray(total[last] + inside, dtype=np.int64)

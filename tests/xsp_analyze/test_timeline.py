@@ -8,6 +8,7 @@ import pytest
 from tests.xsp_analyze.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.idle import CAUSES
 from xsp_analyze.timeline import COMMUNICATION
 from xsp_analyze.view import View
 
@@ -24,7 +25,7 @@ def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
     hand.work("Memset", 300, 10, kind="memset")
     hand.work("whole graph", 5, 10, kind="graph", device_id=1)
     table = run(find("B03"), View(hand.build())).table
-    assert table.drop("idle_share").rows(named=True) == [
+    assert table.drop("idle_share", *CAUSES).rows(named=True) == [
         {
             "run_id": 0,
             "device_id": 0,
@@ -67,6 +68,21 @@ def test_steps_are_measured_apart_then_averaged() -> None:
     each = run(find("B03"), View(trace, "each")).table
     assert each.select("step", "device_id", "window_ns", "busy_ns").rows() == [(1, 0, 30, 20), (2, 0, 30, 30)]
     assert run(find("B03"), View(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [(30.0, 25.0, 5.0)]
+
+
+def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None:
+    # Gaps: [20, 60), next launched at 50 after a wait [10, 35): sync 15, host 15, launch 10. [70, 80), next launched
+    # at 65: launch 10. [90, 100), launch unknown.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 10, 10, launch=0)
+    hand.span("runtime", "call", "cudaStreamSynchronize", 10, 25)
+    hand.span("runtime", "call", "cudaMemcpyAsync", 40, 5)
+    hand.work("b", 60, 10, launch=50)
+    hand.work("c", 80, 10, launch=65)
+    hand.work("d", 100, 10)
+    table = run(find("B03"), View(hand.build())).table
+    assert table.select("idle_ns", *CAUSES).rows() == [(60, 15, 15, 20, 10)]
 
 
 @pytest.mark.parametrize(

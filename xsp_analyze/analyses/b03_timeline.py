@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.idle import CAUSES, idle_causes
 from xsp_analyze.timeline import MEASURES, breakdown
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ def _time(name: str, doc: str) -> Column:
         _time("compute_communication_ns", "Time in which compute and communication ran side by side."),
         _time("exposed_communication_ns", "Communication while nothing computed."),
         _time("exposed_memory_ns", "Copies and fills while nothing computed or communicated."),
+        _time("idle_host_ns", "Idle while the host had yet to launch what came next, and did something else."),
+        _time("idle_sync_ns", "Idle while it had yet to do so, and waited for a device."),
+        _time("idle_launch_ns", "Idle between that launch and the start of the work."),
+        _time("idle_unknown_ns", "Idle before work whose launch is not in the trace."),
         Column("idle_share", pl.Float64(), "Idle time over the window."),
     ),
     figure=FigureSpec(
@@ -48,13 +53,16 @@ def _time(name: str, doc: str) -> Column:
     ),
 )
 def timeline(view: View) -> pl.LazyFrame:
-    """One row a run and device, in order; busy = compute + exposed communication + exposed memory."""
+    """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
+
+    The four causes of idle time sum to it.
+    """
     device = ["run_id", "device_id"]
     if view.averaged:
-        parts = breakdown(view.activities, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
-        found = view.combine(parts, ["run", "device_id"], MEASURES).rename({"run": "run_id"})
+        parts = _parts(view, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
+        found = view.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
     else:
-        found = breakdown(view.activities, [*view.by, *device])
+        found = _parts(view, [*view.by, *device])
     window = pl.col("window_ns")
     return (
         found.lazy()
@@ -62,3 +70,7 @@ def timeline(view: View) -> pl.LazyFrame:
         .with_columns(pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"))
         .sort(*view.by, *device, nulls_last=True)
     )
+
+
+def _parts(view: View, keys: list[str]) -> pl.DataFrame:
+    return breakdown(view.activities, keys).hstack(idle_causes(view, keys).drop(keys))

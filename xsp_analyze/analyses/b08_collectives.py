@@ -9,7 +9,6 @@ import polars as pl
 from xsp_analyze.collectives import bus_factors, operations
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_model import XspError
 
 if TYPE_CHECKING:
     from xsp_analyze.view import View
@@ -27,7 +26,7 @@ _NS_PER_S = 1e9
 @analysis(
     "B08",
     "collectives",
-    needs=("kernel",),
+    needs=("kernel", "communication"),
     read=(
         "Waiting is time in which a rank's communication kernel spins for ranks that come later: much of it means "
         "uneven work or a slow host on the straggler, not a slow network."
@@ -67,10 +66,7 @@ def collectives(view: View) -> pl.LazyFrame:
     The n-th such operation of a step on one rank is the n-th on another. All ranks leave a collective together, so that
     the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    rows = operations(view)
-    if rows.is_empty():
-        raise XspError("B08 (collectives) needs communication kernels (NCCL, RCCL), which this trace does not hold")
-    matched = _matched(view.chosen(rows))
+    matched = _matched(view.chosen(operations(view)))
     per_step = matched.group_by("run_id", "step", "operation", maintain_order=True).agg(pl.col(_SUMS).sum())
     keys = [*view.by, "operation"]
     ranks = matched.group_by(keys, maintain_order=True).agg(

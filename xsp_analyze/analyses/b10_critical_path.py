@@ -9,10 +9,9 @@ import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.critical_path import Link, Timeline, walk
-from xsp_analyze.launches import STREAM, calls_of, is_wait
+from xsp_analyze.launches import STREAM, calls_of, waits_of
 from xsp_analyze.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.layer_time import LAYER_KEY, layer_calls
-from xsp_model import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +109,7 @@ def _work(view: View, run: int) -> pl.DataFrame:
 
 
 def _timeline(view: View, run: int, work: pl.DataFrame) -> Timeline:
-    waits = _waits(view, run)
+    waits = waits_of(view.trace, run)
     first, last = _extent(view, run)
     streams = work.select(pl.struct(STREAM).rank("dense").cast(pl.Int64).alias("stream"))["stream"]
     return Timeline(
@@ -122,21 +121,6 @@ def _timeline(view: View, run: int, work: pl.DataFrame) -> Timeline:
         waits["end_ns"].to_numpy(),
         first,
         max(last, int(np.max(work["end_ns"].to_numpy()))),
-    )
-
-
-def _waits(view: View, run: int) -> pl.DataFrame:
-    return (
-        view.trace.scan("spans")
-        .filter(
-            pl.col("run_id") == run,
-            pl.col("level") == str(Level.RUNTIME),
-            pl.col("duration_ns").is_not_null(),
-            is_wait(pl.col("name").cast(pl.String)),
-        )
-        .select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        .sort("end_ns", "start_ns")
-        .collect()
     )
 
 

@@ -11,7 +11,6 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.energy import power_series
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.steps import StepMode
-from xsp_model import XspError
 from xsp_model.intervals import merge
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _NS_PER_S = 1e9
 @analysis(
     "B14",
     "energy",
-    needs=("counters",),
+    needs=("power",),
     read=(
         "A layer's energy is the power of the device while the layer's kernels ran; compare it with its share of time "
         "to see which layers draw more than the mean."
@@ -63,11 +62,6 @@ def energy(view: View) -> pl.LazyFrame:
     power counts for both, so that layers may sum to more than the model.
     """
     series = power_series(view.trace.frame("counters"))
-    if not series:
-        raise XspError(
-            "B14 (energy) needs samples of power, which this trace does not hold",
-            advice="Record them beside the run (the nvml runner), and name the file in the run's run.json",
-        )
     rows = pl.concat([_of_model(view, series), _of_layers(view, series)], how="diagonal")
     covered = pl.col("covered_ns")
     return (
