@@ -206,13 +206,13 @@ def choose(
     if wanted is not None:
         for ingester in ingesters:
             if ingester.name == wanted:
+                _check_not_empty(path)
                 return ingester
         known = ", ".join(i.name for i in ingesters)
         raise XspError(f"there is no format {wanted!r}", advice=f"Known formats: {known}")
     probe = Probe(path)
     if claimants is None:
-        if not probe.head:
-            raise XspError("the file is empty", path=path, advice="Capture or copy it again")
+        _check_not_empty(path)
         claimants = claimants_of(probe, ingesters)
     if len(claimants) == 1:
         return claimants[0]
@@ -220,3 +220,8 @@ def choose(
         names = ", ".join(i.name for i in claimants)
         raise XspError(f"several formats claim the file: {names}", path=path, advice="Choose one with --format")
     raise refusal(probe)
+
+
+def _check_not_empty(path: Path) -> None:
+    if path.is_file() and not path.stat().st_size:
+        raise XspError("the file is empty", path=path, advice="Capture or copy it again")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp_model.plain_text import clean
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -11,7 +13,7 @@ __all__ = ["XspError"]
 
 
 class XspError(Exception):
-    """What happened, in which file, and what to do; the command prints it and exits with 2."""
+    """What happened, in which file, and what to do: one line; the command prints it and exits with 2."""
 
     def __init__(self, what: str, *, path: Path | str | None = None, advice: str = "") -> None:
         self.what = what
@@ -21,4 +23,5 @@ class XspError(Exception):
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path is not None else ""
-        return f"{where}{self.what}{'. ' + self.advice if self.advice else ''}"
+        said = f"{where}{self.what}{'. ' + self.advice if self.advice else ''}"
+        return clean(" ".join(said.split()))

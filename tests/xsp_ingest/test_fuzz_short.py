@@ -88,3 +88,29 @@ def test_a_time_beyond_64_bits_in_jaeger_spans(tmp_path: Path) -> None:
     document["data"][0]["spans"][4]["startTime"] = 2**63 - 1
     (tmp_path / "t.json").write_text(json.dumps(document), encoding="utf-8")
     assert tried([tmp_path / "t.json"], None).kind == "trace"
+
+
+def test_facts_of_a_trace_beyond_64_bits(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    head = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 1 << 63, "numSms": -(1 << 70), "totalGlobalMem": 1 << 64}],
+        "distributedInfo": {"rank": 1 << 63, "world_size": (1 << 64) - 1},
+    }
+    (tmp_path / "t.json").write_text(json.dumps({**head, "traceEvents": [event]}), encoding="utf-8")
+    assert tried([tmp_path / "t.json"], None).kind == "trace"
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("nsys_sqlite", 1258),  # SQLite's own message, which repeats the file over several lines
+        ("nsys_sqlite", 2288),  # rows that are not found under their number
+        ("xplane", 1287),  # nothing at all, with the format given
+        ("xplane", 1718),  # a step without a name
+        ("xplane", 1778),  # a start of the profile beyond 63 bits
+        ("xplane", 4340),  # a clock rate that is beyond 63 bits once it is in Hz
+    ],
+)
+def test_what_long_rounds_found(name: str, number: int, tmp_path: Path) -> None:
+    assert tried(*prepare(name, number, tmp_path)).failure is None

@@ -141,10 +141,10 @@ def test_odd_values_survive(tmp_path: Path) -> None:
     [
         (b'{"rocprofiler-sdk-tool":[', "cut off"),
         (b'{"rocprofiler-sdk-tool":[{}', "cut off"),
-        (b'{"rocprofiler-sdk-tool":[}', "no valid JSON"),
+        (b'{"rocprofiler-sdk-tool":[}', "not valid JSON"),
         (b'{"rocprofiler-sdk-tool":[]}', "holds no kernel"),
         (b'{"rocprofiler-sdk-tool":[{"agents":7}]}', "not as its tool writes it"),
-        (b'{"rocprofiler-sdk-tool":[{"x":' + b"[" * 100_000, "no valid JSON"),
+        (b'{"rocprofiler-sdk-tool":[{"x":' + b"[" * 100_000, "nested"),
         (_run().tables()["7_agent_info.csv"], "holds no kernel"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
+from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ __all__ = [
     "unknown_columns",
 ]
 
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " "}
 _UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
 _UNIT_IN_HEADER = re.compile(r" \([^()]*\)$")
 _PREFIX = re.compile(r"(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*")
@@ -46,11 +46,6 @@ class ShownColumn:
     is_key: bool
     is_time: bool
     cells: Sequence[str]
-
-
-def clean(text: str) -> str:
-    """The text without control characters, so that a name can neither move the cursor nor break a line."""
-    return text.translate(_CONTROLS)
 
 
 def short_name(name: str, most: int = 60) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_ingest.cuda_words import COPY_KINDS, MEMORY_KINDS
 from xsp_ingest.nsys_sqlite.identifiers import process_of
 from xsp_ingest.nsys_sqlite.rows import Part, word
-from xsp_model import Finding, Kind, Level
+from xsp_model import Finding, Kind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,7 +129,10 @@ def _repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
     seen: set[tuple[object, ...]] = set()
     repeated: list[int] = []
     rowids = suspects["rowid"].to_list()
-    for suspect, values in zip(rowids, database.whole_rows(table, rowids), strict=True):
+    whole = database.whole_rows(table, rowids)
+    if len(whole) != len(rowids):  # in a damaged file a row may be found by its place and not by its number
+        raise XspError(f"the rows of {table} are not where the file's index has them", advice="Export it again")
+    for suspect, values in zip(rowids, whole, strict=True):
         if values in seen:
             repeated.append(suspect)
         seen.add(values)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.content import cut_off, whole
-from xsp_model import XspError
+from xsp_ingest.json_walk import EACH, Wanted, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Agent", "Process", "load"]
+__all__ = ["APIS", "COPIES", "DISPATCHES", "Agent", "Process", "Record", "Symbol", "load"]
 
-_MOST_BYTES = 1 << 30
+DISPATCHES, COPIES = "kernel_dispatch", "memory_copy"
+APIS = ("hip_api", "hsa_api", "rccl_api", "marker_api")
 
 
 class _Handle(msgspec.Struct, frozen=True):
@@ -56,16 +58,9 @@ class Record(msgspec.Struct, frozen=True):
     bytes: int | None = None
 
 
-class _Records(msgspec.Struct, frozen=True):
-    kernel_dispatch: list[Record] = []
-    memory_copy: list[Record] = []
-    hip_api: list[Record] = []
-    hsa_api: list[Record] = []
-    rccl_api: list[Record] = []
-    marker_api: list[Record] = []
+class Symbol(msgspec.Struct, frozen=True):
+    """A kernel of a code object."""
 
-
-class _Symbol(msgspec.Struct, frozen=True):
     kernel_id: int = 0
     kernel_name: str = ""
     demangled_kernel_name: str = ""
@@ -101,44 +96,57 @@ class _Text(msgspec.Struct, frozen=True):
     value: str = ""
 
 
-class _Strings(msgspec.Struct, frozen=True):
-    buffer_records: list[_Kind] = []
-    marker_api: list[_Text] | dict[str, Any] = []
+@dataclass
+class Process:
+    """What the tool wrote of one process besides its records: they are handed on as they come."""
 
-
-class _Metadata(msgspec.Struct, frozen=True):
     pid: int | None = None
+    agents: list[Agent] = field(default_factory=list)
+    kinds: list[_Kind] = field(default_factory=list)
+    symbols: dict[int, Symbol] = field(default_factory=dict)
+    markers: dict[str, str] = field(default_factory=dict)
 
 
-class Process(msgspec.Struct, frozen=True):
-    """What the tool wrote of one process."""
-
-    metadata: _Metadata = _Metadata()
-    agents: list[Agent] = []
-    strings: _Strings = _Strings()
-    kernel_symbols: list[_Symbol] = []
-    buffer_records: _Records = _Records()
-
-
-class _Document(msgspec.Struct, frozen=True):
-    tool: list[Process] = msgspec.field(name="rocprofiler-sdk-tool")
-
-
-def load(path: Path) -> list[Process]:
-    """The processes of the file; XspError where it is cut off, no such JSON, or more than 1 GiB of it."""
-    content = whole(path, _MOST_BYTES)
-    try:
-        return _decoded(content)
-    except msgspec.ValidationError as error:
-        raise XspError(f"the rocprofv3 JSON is not as its tool writes it ({error})", path=path) from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        if "truncated" in str(error):
-            raise cut_off(path, "its JSON does not end") from error
-        raise XspError("the rocprofv3 output is no valid JSON", path=path, advice="Write or copy it again") from error
+_ROOT = ("rocprofiler-sdk-tool", EACH)
+_BUFFER = (*_ROOT, "buffer_records")
+_PID, _AGENTS, _SYMBOLS = (*_ROOT, "metadata", "pid"), (*_ROOT, "agents"), (*_ROOT, "kernel_symbols")
+_KINDS, _MARKERS = (*_ROOT, "strings", "buffer_records"), (*_ROOT, "strings", "marker_api")
+_WANTED = Wanted(
+    "the rocprofv3 JSON",
+    lists={
+        _AGENTS: Agent,
+        _SYMBOLS: Symbol,
+        _KINDS: _Kind,
+        **{(*_BUFFER, table): Record for table in (DISPATCHES, COPIES, *APIS)},
+    },
+    values={_PID: int | None, _MARKERS: list[_Text] | dict[str, Any]},
+)
 
 
-def _decoded(content: bytes) -> list[Process]:
-    try:
-        return msgspec.json.decode(content, type=_Document).tool
-    except UnicodeDecodeError:  # a second copy only where it must be
-        return msgspec.json.decode(content.decode("utf-8", errors="replace"), type=_Document).tool
+def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, Sequence[Record]]]:
+    """Some records at a time: the process they are of, their table, and they; `processes` is filled meanwhile.
+
+    What names a record's kernel, operation and agent may stand behind it. XspError where the file is cut off or not
+    such JSON.
+    """
+    for part in walk(path, _WANTED):
+        number = part.numbers[0]
+        process = processes.setdefault(number, Process())
+        if part.place[:-1] == _BUFFER:
+            yield number, part.place[-1], part.found
+        elif part.place == _PID:
+            process.pid = part.found
+        elif part.place == _AGENTS:
+            process.agents += part.found
+        elif part.place == _KINDS:
+            process.kinds += part.found
+        elif part.place == _SYMBOLS:
+            process.symbols.update((symbol.kernel_id, symbol) for symbol in part.found)
+        else:
+            process.markers = _texts(part.found)
+
+
+def _texts(said: list[_Text] | dict[str, Any]) -> dict[str, str]:
+    if isinstance(said, list):
+        return {str(text.key): text.value for text in said}
+    return {key: str(value) for key, value in said.items()}

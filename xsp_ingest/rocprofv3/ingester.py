@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Probe
 from xsp_ingest.rocprofv3.csv_records import Table, from_tables, table_of
-from xsp_ingest.rocprofv3.document import load
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ class _RocprofV3:
 
     def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
         """The run of these files; XspError where one is damaged or they hold no record."""
-        from xsp_ingest.rocprofv3.json_records import from_processes
+        from xsp_ingest.rocprofv3.json_records import from_json
         from xsp_ingest.rocprofv3.shape import shape
 
         if _JSON.match(Probe(paths[0]).text):
-            records = from_processes(load(paths[0]))
+            records = from_json(paths[0])
         else:
             tables: dict[Table, list[Path]] = defaultdict(list)
             for path in paths:

@@ -1,35 +1,99 @@
-"""From the JSON document to the common columns."""
+"""From the JSON document to the common columns, some records at a time."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records, column, empty
+from xsp_ingest.rocprofv3.document import COPIES, DISPATCHES, Process, load
 from xsp_ingest.rocprofv3.names import plain_kernel_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from xsp_ingest.rocprofv3.document import Agent, Process, Record
+    from xsp_ingest.rocprofv3.document import Agent, Record
 
-__all__ = ["from_processes"]
+__all__ = ["from_json"]
 
 _GPU = 2
 _DEVICE_HEAPS = {1, 2}  # frame buffer, public and private
 _HZ_PER_MHZ = 1_000_000
-_APIS = ("hip_api", "hsa_api", "rccl_api", "marker_api")
+_MARKERS = "marker_api"
+_I, _S = pl.Int64(), pl.String()
 
 
-def from_processes(processes: Sequence[Process]) -> Records:
-    """The records of all processes."""
-    return Records(
-        pl.concat([_kernels(one) for one in processes] or [empty(KERNEL)]),
-        pl.concat([_copies(one) for one in processes] or [empty(COPY)]),
-        pl.concat([_calls(one, api) for one in processes for api in _APIS] or [empty(API)]),
-        pl.concat([_devices(one) for one in processes] or [empty(DEVICE)]),
-    )
+def from_json(path: Path) -> Records:
+    """The records of all processes of the file; XspError where it is cut off or not such JSON."""
+    processes: dict[int, Process] = {}
+    parts: dict[tuple[int, str], list[pl.DataFrame]] = defaultdict(list)
+    for number, table, records in load(path, processes):
+        if records:
+            parts[number, table].append(_numbers(table, records))
+    kernels, copies, calls = [empty(KERNEL)], [empty(COPY)], [empty(API)]
+    for (number, table), frames in sorted(parts.items(), key=lambda part: part[0][0]):
+        rows, process = pl.concat(frames), processes[number]
+        rows = rows.with_columns(pl.lit(process.pid, _I).alias("process") if _fits(process.pid) else _NO_PROCESS)
+        if table == DISPATCHES:
+            kernels.append(_kernels(process, rows))
+        elif table == COPIES:
+            copies.append(_copies(process, rows))
+        else:
+            calls.append(_calls(process, rows, table))
+        frames.clear()
+    devices = [_devices(processes[number]) for number in sorted(processes)]
+    return Records(pl.concat(kernels), pl.concat(copies), pl.concat(calls), pl.concat([empty(DEVICE), *devices]))
+
+
+_NO_PROCESS = pl.lit(None, _I).alias("process")
+
+
+def _fits(number: int | None) -> bool:
+    return number is not None and -(1 << 63) <= number < 1 << 63
+
+
+_TIMES: Mapping[str, Callable[[Record], int | None]] = {
+    "thread": lambda r: r.thread_id,
+    "correlation": lambda r: r.correlation_id.internal,
+    "start": lambda r: r.start_timestamp,
+    "end": lambda r: r.end_timestamp,
+}
+_DISPATCH: Mapping[str, Callable[[Record], int | None]] = {
+    **_TIMES,
+    "agent_handle": lambda r: r.dispatch_info.agent_id.handle,
+    # The stream, or where the tool did not record it the queue.
+    "stream": lambda r: r.dispatch_info.queue_id.handle if r.stream_id is None else r.stream_id.handle,
+    "kernel_id": lambda r: r.dispatch_info.kernel_id,
+    "threads_x": lambda r: r.dispatch_info.grid_size.x,
+    "threads_y": lambda r: r.dispatch_info.grid_size.y,
+    "threads_z": lambda r: r.dispatch_info.grid_size.z,
+    "block_x": lambda r: r.dispatch_info.workgroup_size.x,
+    "block_y": lambda r: r.dispatch_info.workgroup_size.y,
+    "block_z": lambda r: r.dispatch_info.workgroup_size.z,
+    "shared": lambda r: r.dispatch_info.group_segment_size,
+}
+_OPERATION: Mapping[str, Callable[[Record], int | None]] = {
+    "kind": lambda r: r.kind,
+    "operation": lambda r: r.operation,
+}
+_COPY: Mapping[str, Callable[[Record], int | None]] = {
+    **_TIMES,
+    **_OPERATION,
+    "source": lambda r: r.src_agent_id.handle,
+    "destination": lambda r: r.dst_agent_id.handle,
+    "stream": lambda r: None if r.stream_id is None else r.stream_id.handle,
+    "bytes": lambda r: r.bytes,
+}
+_CALL: Mapping[str, Callable[[Record], int | None]] = {**_TIMES, **_OPERATION}
+
+
+def _numbers(table: str, records: Sequence[Record]) -> pl.DataFrame:
+    """What is in the records themselves; ids stay ids until the whole file is read."""
+    wanted = _DISPATCH if table == DISPATCHES else _COPY if table == COPIES else _CALL
+    return pl.DataFrame({name: column(name, [of(record) for record in records]) for name, of in wanted.items()})
 
 
 def _gpus(process: Process) -> dict[int, tuple[int, Agent]]:
@@ -38,91 +102,60 @@ def _gpus(process: Process) -> dict[int, tuple[int, Agent]]:
     return {agent.id.handle: (number, agent) for number, agent in enumerate(gpus)}
 
 
-def _times(process: Process, records: Sequence[Record]) -> dict[str, pl.Series]:
-    return {
-        "process": column("process", [process.metadata.pid] * len(records)),
-        "thread": column("thread", [r.thread_id for r in records]),
-        "correlation": column("correlation", [r.correlation_id.internal for r in records]),
-        "start": column("start", [r.start_timestamp for r in records]),
-        "end": column("end", [r.end_timestamp for r in records]),
-    }
+def _joined(
+    rows: pl.DataFrame, own: str, name: str, pairs: Iterable[tuple[object, object]], kind: pl.DataType
+) -> pl.DataFrame:
+    """Adds column `name`: what the pairs have for the number in column `own`, null where they have nothing."""
+    known = {key: value for key, value in pairs if isinstance(key, int) and _fits(key)}
+    found = pl.DataFrame({own: column(own, list(known)), name: pl.Series(name, list(known.values()), dtype=kind)})
+    return rows.join(found, on=own, how="left", maintain_order="left")
 
 
-def _kernels(process: Process) -> pl.DataFrame:
-    records = process.buffer_records.kernel_dispatch
-    gpus = _gpus(process)
-    symbols = {symbol.kernel_id: symbol for symbol in process.kernel_symbols}
+def _agents(process: Process, rows: pl.DataFrame, own: str, name: str) -> pl.DataFrame:
+    pairs = ((handle, number) for handle, (number, _) in _gpus(process).items())
+    return _joined(rows, own, name, pairs, _I)
+
+
+def _kernels(process: Process, rows: pl.DataFrame) -> pl.DataFrame:
+    symbols = process.symbols
     names = {n: plain_kernel_name(s.demangled_kernel_name or s.kernel_name) for n, s in symbols.items()}
-    info = [record.dispatch_info for record in records]
-    sizes = {
-        f"{ours}_{axis}": column(f"{ours}_{axis}", [getattr(getattr(i, theirs), axis) for i in info])
-        for ours, theirs in (("threads", "grid_size"), ("block", "workgroup_size"))
-        for axis in "xyz"
-    }
-    own = [symbols.get(i.kernel_id) for i in info]
-    return pl.DataFrame(
-        {
-            **_times(process, records),
-            "agent": column("agent", [_number(gpus, i.agent_id.handle) for i in info]),
-            "stream": column("stream", [_stream(record) for record in records]),
-            "name": pl.Series("name", [names.get(i.kernel_id) for i in info], dtype=pl.String),
-            **sizes,
-            "registers": column("registers", [None if s is None else s.arch_vgpr_count for s in own]),
-            "shared": column("shared", [i.group_segment_size for i in info]),
-        },
-        schema=dict(KERNEL),
+    placed = _agents(process, rows, "agent_handle", "agent")
+    named = _joined(placed, "kernel_id", "name", names.items(), _S)
+    registers = column("registers", [symbol.arch_vgpr_count for symbol in symbols.values()]).to_list()
+    return _joined(named, "kernel_id", "registers", zip(symbols, registers, strict=True), _I).select(*KERNEL)
+
+
+def _copies(process: Process, rows: pl.DataFrame) -> pl.DataFrame:
+    """A copy is its source's; where that is the host, its destination's."""
+    ends = _agents(process, _agents(process, rows, "source", "from"), "destination", "to")
+    named = _operations(process, ends, "direction")
+    return named.with_columns(pl.coalesce("from", "to").alias("agent")).select(*COPY)
+
+
+def _calls(process: Process, rows: pl.DataFrame, api: str) -> pl.DataFrame:
+    named = _operations(process, rows, "operation_name")
+    if api == _MARKERS:
+        said = pl.DataFrame(
+            {"said_for": list(process.markers), "said": list(process.markers.values())},
+            schema={"said_for": _S, "said": _S},
+        )
+        keyed = named.with_columns(pl.col("correlation").fill_null(0).cast(_S).alias("said_for"))
+        named = keyed.join(said, on="said_for", how="left", maintain_order="left")
+        named = named.with_columns(pl.when(pl.col("said") != "").then("said"))
+    else:
+        named = named.with_columns(pl.lit(None, _S).alias("said"))
+    domain = pl.lit(api.upper()).alias("domain")
+    return named.select(
+        *(c for c in API if c not in {"domain", "name"}), domain, pl.coalesce("said", "operation_name").alias("name")
     )
 
 
-def _stream(record: Record) -> int:
-    """The stream, or where the tool did not record it the queue."""
-    return record.dispatch_info.queue_id.handle if record.stream_id is None else record.stream_id.handle
-
-
-def _number(gpus: Mapping[int, tuple[int, Agent]], handle: int) -> int | None:
-    return gpus[handle][0] if handle in gpus else None
-
-
-def _copies(process: Process) -> pl.DataFrame:
-    records = process.buffer_records.memory_copy
-    gpus = _gpus(process)
-    ends = [[_number(gpus, end.handle) for end in (r.src_agent_id, r.dst_agent_id)] for r in records]
-    return pl.DataFrame(
-        {
-            **_times(process, records),
-            "agent": column("agent", [destination if source is None else source for source, destination in ends]),
-            "stream": column("stream", [None if r.stream_id is None else r.stream_id.handle for r in records]),
-            "direction": pl.Series("direction", [_operation(process, r) for r in records], dtype=pl.String),
-            "bytes": column("bytes", [r.bytes for r in records]),
-        },
-        schema=dict(COPY),
-    )
-
-
-def _calls(process: Process, api: str) -> pl.DataFrame:
-    records: Sequence[Record] = getattr(process.buffer_records, api)
-    said = process.strings.marker_api
-    texts = {str(t.key): t.value for t in said} if isinstance(said, list) else {k: str(v) for k, v in said.items()}
-    names = [
-        (texts.get(str(r.correlation_id.internal)) if api == "marker_api" else None) or _operation(process, r)
-        for r in records
-    ]
-    return pl.DataFrame(
-        {
-            **_times(process, records),
-            "domain": pl.Series("domain", [api.upper()] * len(records), dtype=pl.String),
-            "name": pl.Series("name", names, dtype=pl.String),
-        },
-        schema=dict(API),
-    )
-
-
-def _operation(process: Process, record: Record) -> str | None:
-    kinds = process.strings.buffer_records
-    if not 0 <= record.kind < len(kinds):
-        return None
-    operations = kinds[record.kind].operations
-    return operations[record.operation] if 0 <= record.operation < len(operations) else None
+def _operations(process: Process, rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Adds column `name`: the operation's name, by its kind's list."""
+    listed = [(kind, n, word) for kind, one in enumerate(process.kinds) for n, word in enumerate(one.operations)]
+    columns = {"kind": _I, "operation": _I, name: _S}
+    known = pl.DataFrame(listed, schema=columns, orient="row")
+    return rows.join(known, on=["kind", "operation"], how="left", maintain_order="left")
 
 
 def _devices(process: Process) -> pl.DataFrame:
@@ -133,7 +166,7 @@ def _devices(process: Process) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "device_id": column("device_id", [number for number, _ in gpus]),
-            "process_id": column("process_id", [process.metadata.pid] * len(gpus)),
+            "process_id": column("process_id", [process.pid] * len(gpus)),
             "name": pl.Series("name", [a.product_name or a.name or None for a in agents], dtype=pl.String),
             "multiprocessor_count": column("multiprocessor_count", [a.cu_count for a in agents]),
             "clock_hz": column("clock_hz", [clock or None for clock in clocks]),

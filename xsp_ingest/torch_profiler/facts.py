@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["devices", "facts"]
 
+_INT64 = range(-(1 << 63), 1 << 63)
+
 
 def facts(head: Mapping[str, object]) -> RunFacts:
     """Profiler, rank and epoch; without `baseTimeNanoseconds` the time stamps themselves count from 1970."""
@@ -48,4 +50,4 @@ def _capability(device: Mapping[str, object]) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None

@@ -76,10 +76,13 @@ def devices(planes: Iterable[tuple[int, Plane]]) -> pl.DataFrame:
     return frame_of("devices", columns)
 
 
+_MOST = 1 << 52  # of kHz, bytes and bytes a second; beyond, a number is none
+
+
 def _device(number: int, stats: Mapping[str, int | float | str]) -> dict[str, object]:
     def whole(name: str) -> int | None:
         value = stats.get(name)
-        return value if isinstance(value, int) and 0 < value < 1 << 62 else None
+        return value if isinstance(value, int) and 0 < value < _MOST else None
 
     clock_khz, bandwidth = whole("clock_rate"), whole("memory_bandwidth")
     major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")

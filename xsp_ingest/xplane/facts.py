@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["process_of", "run_facts"]
 
 _ENVIRONMENT = "Task Environment"
+_LAST_NS = 1 << 61  # beyond, sums and differences of times overflow
 _UNIX_AT_LEAST_NS = 10**18  # 2001; a time that counts from the start of the profile is far smaller
 
 
@@ -34,7 +35,7 @@ def run_facts(planes: Sequence[Plane], spans: pl.DataFrame) -> RunFacts:
     started = stats.get("profile_start_time")
     first = spans["start_ns"].min()
     epoch = 0 if isinstance(first, int) and first >= _UNIX_AT_LEAST_NS else None
-    if epoch is None and isinstance(started, int) and started > 0:
+    if epoch is None and isinstance(started, int) and 0 < started < _LAST_NS:
         epoch = started
     return RunFacts(profiler="TensorFlow/JAX profiler (XPlane)", framework=_framework(planes, stats), epoch_ns=epoch)
 

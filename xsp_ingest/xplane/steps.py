@@ -51,7 +51,8 @@ def step_rows(
 
 
 def _rows(steps: pl.DataFrame) -> pl.DataFrame:
-    return wide(steps.select(*_PLACE, "start_ns", "duration_ns", "name"), Level.MODEL, Kind.STEP)
+    named = pl.col("name").cast(pl.String).fill_null("[unnamed step]")
+    return wide(steps.select(*_PLACE, "start_ns", "duration_ns", named), Level.MODEL, Kind.STEP)
 
 
 def _inferred(what: str, count: int) -> Finding:
