@@ -124,7 +124,9 @@ def record(out: str | Path, *, graph: str = "node", clock: str = "realtime") -> 
     header: dict[str, object] = {"pid": os.getpid(), "tool": "cupti-python", "clock": _CLOCK_NAMES[clock]}
     header["epoch_ns"] = 0 if clock == "realtime" else time.time_ns() - cupti.get_timestamp()
     try:
-        writer = DumpWriter(Path(out) / NAME, header)
+        path = Path(out) / NAME
+        path.with_suffix(".parquet").unlink(missing_ok=True)  # so that an earlier run's is not taken for this one's
+        writer = DumpWriter(path, header)
         recorder = Recorder(cupti, writer, now)
         enabled = _started(cupti, recorder, graph=graph, clock=clock)
         try:

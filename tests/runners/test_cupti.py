@@ -130,6 +130,15 @@ def test_a_recording_is_a_trace_with_layers_and_kernels(
     assert not [row for row in trace.frame("ledger").to_dicts() if row["kind"] in ("no_end", "unknown_record")]
 
 
+def test_an_earlier_recording_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for suffix in ("jsonl", "parquet"):
+        (tmp_path / f"cupti.{suffix}").write_text("of yesterday")
+    FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    with _without_pyarrow(), record(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [runner.NAME]
+
+
 def test_every_kind_wanted_is_turned_on_and_off_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
     with record(tmp_path):
