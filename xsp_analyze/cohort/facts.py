@@ -1,0 +1,216 @@
+"""What one trace says of its model and system, in plain values for JSON: rows of a cohort are made of these."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.catalog import find
+from xsp_analyze.cohort.loadgen import LoadGen, load_test
+from xsp_analyze.cohort.mix import Mix, operator_mix
+from xsp_analyze.cohort.utilisation import Utilisation, utilisation
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+from xsp_model import Attribution, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_model import Trace
+
+__all__ = ["CONVOLUTION", "Facts", "Speed", "facts_of", "from_json"]
+
+CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
+"""Layer types that are convolutions, in every framework's words: Conv2d, Convolution, depthwise_conv2d, ..."""
+
+_PEAK_COUNTERS = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use")
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast one batch size ran. Times in ns; the interval is null below three steps."""
+
+    batch_size: int | None
+    latency_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    throughput_per_s: float | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One trace's word on its model and system; null: it does not say. Times in ns, shares in 0..1."""
+
+    model: str
+    system: str | None
+    framework: str | None
+    formats: Sequence[str]
+    levels: Sequence[str]
+    runs: int
+    spans: int
+    speeds: Sequence[Speed]
+    kernel_duration_ns: float | None = None
+    gpu_share: float | None = None
+    layer_count: int | None = None
+    dominant_type: str | None = None
+    dominant_share: float | None = None
+    convolution_share: float | None = None
+    intensity: float | None = None
+    flop_per_s: float | None = None
+    bound: str | None = None
+    memory_bound_layers: int | None = None
+    layers_under_roof: int | None = None
+    peak_memory_bytes: int | None = None
+    peak_memory_place: str | None = None
+    attributed_share: float | None = None
+    warnings: int = 0
+    utilisation: Utilisation = field(default_factory=Utilisation)
+    mix: Mix = field(default_factory=Mix)
+    load_test: LoadGen | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in JSON's own types; `from_json` undoes it."""
+        return asdict(self)
+
+
+def facts_of(trace: Trace, name: str) -> Facts:
+    """The facts of a trace; `name` stands for the model where no file names it."""
+    view = View(trace)
+    runs = trace.frame("runs")
+    return Facts(
+        model=_one(runs["model"]) or name,
+        system=_system(trace),
+        framework=_one(runs["framework"]),
+        formats=sorted(set(runs["format"].drop_nulls())),
+        levels=list(trace.levels),
+        runs=runs.height,
+        spans=trace.row_count,
+        speeds=_speeds(view),
+        **_kernels(view),
+        **_layers(view),
+        **_roof(view),
+        **_memory(trace),
+        attributed_share=_attributed(view),
+        warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
+        utilisation=utilisation(view),
+        mix=operator_mix(view),
+        load_test=load_test(trace),
+    )
+
+
+def from_json(given: Mapping[str, Any]) -> Facts:
+    """The facts that `to_json` wrote; keys of another version are ignored. KeyError or TypeError where it is none."""
+    known = {f.name: given[f.name] for f in fields(Facts) if f.name in given}
+    known["speeds"] = [Speed(**speed) for speed in given["speeds"]]
+    known["utilisation"] = Utilisation(**given["utilisation"])
+    known["mix"] = Mix(**given["mix"])
+    known["load_test"] = LoadGen(**given["load_test"]) if given.get("load_test") else None
+    return Facts(**known)
+
+
+def _one(values: pl.Series) -> str | None:
+    """The runs' word, where they have one; several are joined."""
+    return ", ".join(dict.fromkeys(values.drop_nulls())) or None
+
+
+def _system(trace: Trace) -> str | None:
+    """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
+    if described := _one(trace.frame("runs")["device_name"]):
+        return described
+    used = trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
+    names = (
+        used.join(trace.scan("devices").select("run_id", "device_id", "name").unique(), on=["run_id", "device_id"])
+        .collect()["name"]
+        .drop_nulls()
+        .value_counts(sort=True, name="devices")
+        .sort("name")
+    )
+    words = [name if count == 1 else f"{count} x {name}" for name, count in names.iter_rows()]
+    return ", ".join(words) or None
+
+
+def _answer(identity: str, view: View) -> pl.DataFrame | None:
+    """The analysis's table; None where the trace lacks what it needs."""
+    with suppress(XspError):
+        return run(find(identity), view).table
+    return None
+
+
+def _speeds(view: View) -> list[Speed]:
+    found = _answer("A01", view)
+    if found is None:
+        return []
+    timed = pl.col("durations").list.len() if view.averaged else pl.lit(0)  # else they are the trace's extent
+    columns = ("batch_size", "latency_ns", "low_ns", "high_ns", "throughput_per_s")
+    rows = found.filter(pl.col("latency_ns").is_not_null()).select(*columns, timed.cast(pl.Int64).alias("steps"))
+    return [Speed(**row) for row in rows.iter_rows(named=True)]
+
+
+def _kernels(view: View) -> dict[str, Any]:
+    found = _answer("A15", view)
+    if found is None:
+        return {}
+    first = found.row(0, named=True)
+    names = {"arithmetic_intensity": "intensity", "flop_per_s": "flop_per_s", "bound": "bound"}
+    return {
+        "kernel_duration_ns": first["kernel_duration_ns"],
+        "gpu_share": first["gpu_share"],
+        **{ours: first[theirs] for theirs, ours in names.items()},
+    }
+
+
+def _layers(view: View) -> dict[str, Any]:
+    by_type = _answer("A06", view)
+    if by_type is None or by_type.is_empty():
+        return {}
+    top = by_type.row(0, named=True)
+    shares = dict(by_type.select("layer_type", "share").iter_rows())
+    known = [share for share in shares.values() if share is not None]
+    convolution = sum(share or 0.0 for name, share in shares.items() if CONVOLUTION.search(name))
+    return {
+        "layer_count": view.layers.height,
+        "dominant_type": top["layer_type"] if known else None,
+        "dominant_share": top["share"],
+        "convolution_share": convolution if known else None,
+    }
+
+
+def _roof(view: View) -> dict[str, Any]:
+    found = _answer("A14", view)
+    if found is None:
+        return {}
+    layers = found.drop_nulls(["bound", "layer_index"]).unique("layer_index", keep="first", maintain_order=True)
+    return {
+        "memory_bound_layers": layers.filter(pl.col("bound") == "memory").height,
+        "layers_under_roof": layers.height,
+    }
+
+
+def _memory(trace: Trace) -> dict[str, Any]:
+    """The most memory in use at once, on the device where that was recorded, else on the host."""
+    rows = (
+        trace.scan("counters")
+        .with_columns(pl.col("counter").cast(pl.String))
+        .filter(pl.col("counter").is_in(_PEAK_COUNTERS))
+        .group_by(pl.col("device_id").is_not_null().alias("device"))
+        .agg(pl.col("value").max())
+        .sort("device", descending=True)
+        .collect()
+    )
+    if rows.is_empty():
+        return {}
+    device, value = rows.row(0)
+    return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if device else "host"}
+
+
+def _attributed(view: View) -> float | None:
+    """Share of device time that belongs to a layer."""
+    work = view.all_activities
+    total = int(work["duration_ns"].sum())
+    in_layers = int(work.filter(pl.col("attribution") == str(Attribution.LAYER))["duration_ns"].sum())
+    return in_layers / total if total else None

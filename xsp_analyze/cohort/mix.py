@@ -1,0 +1,126 @@
+"""Where a model's time goes by type of operator: the vector that models are compared by.
+
+Source: Adolf et al., "Fathom: reference workloads for modern deep learning methods", IISWC 2016: a workload's profile
+is the share of its time in each type of operation, and two workloads are as alike as the cosine of their profiles.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.roles import Roles
+from xsp_model import Level
+from xsp_model.tree import outermost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsp_analyze.view import View
+
+__all__ = ["GROUPS", "Mix", "group_of", "operator_mix"]
+
+_WORDS = {
+    "communication": r"nccl|rccl|c10d|all_?reduce|all_?gather|all_?to_?all|broadcast_$|ppermute|psum",
+    "convolution": r"conv",
+    "loss": r"loss|cross_?entropy|nll|log_?softmax",
+    "attention": r"attention|flash|sdpa|softmax",
+    "matrix product": r"gemm|matmul|mat_mul|(^|_)(b|add|badd|addb)?mm(_|$|\d|backward)|linear|einsum|(^|_)dot|dense|"
+    r"innerproduct|fully_?connected|mmbackward|lstm|gru|rnn|^fc\d*$",
+    "normalisation": r"norm|lrn",
+    "pooling": r"pool",
+    "activation": r"relu|gelu|silu|swish|sigmoid|tanh|elu|mish|dropout|bernoulli",
+    "embedding and gather": r"embedding|gather|scatter|index|take|one_?hot",
+    "optimizer": r"optimizer|adam|sgd|foreach|accumulategrad|momentum",
+    "reduction": r"sum|mean|reduce|argm(ax|in)|^max|^min|topk|sort|^all$|^any$",
+    "data movement": r"copy|(^|_)to$|cat|concat|transpose|permute|reshape|view|split|slice|pad|contiguous|mem(cpy|set)|"
+    r"flatten|stack|expand|squeeze|clone|upsample|interpolate|resize|roll|shuffle|item|fill|zero|ones|empty|arange|"
+    r"broadcast",
+    "elementwise": r"add|sub|mul|div|pow|sqrt|exp|log|neg|abs|clamp|where|select|(^|_)(eq|ne|lt|gt)|bias|cast|"
+    r"m(ax|in)imum",
+}
+GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((n, re.compile(p, re.IGNORECASE)) for n, p in _WORDS.items())
+"""Groups of operators by a word in their names, the first that fits, as Fathom groups those of TensorFlow."""
+
+_PREFIX = re.compile(r"^(autograd::engine::evaluate_function: |aten::|prim::|cudnn::|torch::|onnx::|tf\.|.*\bnn\.)+")
+_SUFFIX = re.compile(r"(#\d+|_\d+|_)$")
+_OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Shares of time by operator type; they add up to 1, or there are none.
+
+    `basis`: device (time of the work that operators launched) or host (of outermost operators); of operators or,
+    where none were recorded, of layers. `covered_share` is the part of that time which lies in any operator.
+    """
+
+    basis: str | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    covered_share: float | None = None
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """Shares of the groups, in the order of GROUPS."""
+        found = dict.fromkeys([name for name, _ in GROUPS] + [_OTHER], 0.0)
+        for name, share in self.shares.items():
+            found[group_of(name)] += share
+        return {name: share for name, share in found.items() if share}
+
+
+def group_of(operator: str) -> str:
+    """The group of an operator's type; `other` where no word of its name is known."""
+    return next((name for name, pattern in GROUPS if pattern.search(operator)), _OTHER)
+
+
+def operator_mix(view: View) -> Mix:
+    """The mix of the runs that kernels (without any: layers) are taken from, over all of the trace."""
+    runs = view.roles.kernels if not view.all_activities.is_empty() else view.roles.layers or view.roles.kernels
+    spans = view.trace.scan("spans").select(
+        "span_id", "parent_id", "run_id", "level", "name", "duration_ns", "attribution"
+    )
+    frame = spans.collect()
+    is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
+    if not (is_operator & frame["run_id"].is_in(list(runs)).to_numpy()).any():
+        return _of_layers(view)
+    top = outermost(frame["parent_id"].fill_null(-1).to_numpy(), is_operator)
+    owned = frame.with_columns(pl.Series("top", top))
+    work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
+    if work.is_empty():
+        own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
+        return _shares(own, "host time of operators", None)
+    names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
+    inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
+    return _shares(inside, "device time of operators", int(work["duration_ns"].sum()))
+
+
+def _of_layers(view: View) -> Mix:
+    if view.layer_calls.is_empty():
+        return Mix()
+    layers = view.layers.select(pl.col("layer_type").alias("name"), pl.col("latency_ns").alias("duration_ns"))
+    return _shares(layers, "time of layers", None)
+
+
+def _shares(rows: pl.DataFrame, basis: str, whole: int | None) -> Mix:
+    """Shares by the types that the names stand for, largest first."""
+    sums = rows.group_by(pl.col("name").cast(pl.String)).agg(pl.col("duration_ns").sum()).sort("name")
+    times: dict[str, float] = {}
+    for name, duration in sums.iter_rows():
+        kind = _type(name)
+        times[kind] = times.get(kind, 0) + (duration or 0)
+    total = sum(times.values())
+    if not total:
+        return Mix()
+    ordered = sorted(times.items(), key=lambda pair: (-pair[1], pair[0]))
+    covered = None if not whole else total / whole
+    return Mix(basis, {name: time / total for name, time in ordered if time}, covered)
+
+
+def _type(name: str) -> str:
+    """The operator's type, without the framework's prefix, a number of the call, or the mark of working in place."""
+    bare = _PREFIX.sub("", name).split("/")[-1]
+    return _SUFFIX.sub("", bare) or name

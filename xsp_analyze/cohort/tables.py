@@ -1,0 +1,233 @@
+"""The tables of a cohort (B13) as results, so that every renderer takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import polars as pl
+
+from xsp_analyze.cohort.linkage import cosines
+from xsp_analyze.cohort.mix import GROUPS
+from xsp_analyze.cohort.price import NO_PRICES
+from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_model import XspError
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xsp_analyze.cohort.cohort import System
+    from xsp_analyze.cohort.price import Prices
+    from xsp_analyze.view import View
+
+__all__ = ["TOP", "across", "groups", "models", "similarity", "tables", "top"]
+
+TOP = 5
+"""How many models `top` names for each measure."""
+
+_PAIR = 2
+_NS_PER_S = 1e9
+_MODEL = Column("model", pl.String(), "The model, as its traces name it.", role=Role.KEY)
+_SYSTEM = Column("system", pl.String(), "The devices it ran on; null: no file names them.", role=Role.KEY)
+_FRAMEWORK = Column("framework", pl.String(), "Framework and version; null: no file names it.", role=Role.KEY)
+_KEYS = (_MODEL, _SYSTEM, _FRAMEWORK)
+_MEASURES: tuple[Column, ...] = (
+    Column("batch_sizes", pl.String(), "Batch sizes that were measured; null: unknown.", role=Role.LABEL),
+    Column("optimal_batch", pl.Int64(), "The first whose doubling raises throughput by 5 % or less; null: not swept."),
+    Column("batch_size", pl.Int64(), "The one that this row stands for: the optimal, else the fastest."),
+    Column("latency_ns", pl.Float64(), "Of a step at that batch size.", "ns"),
+    Column("single_latency_ns", pl.Float64(), "Of one input at a time; null: batch size 1 was not measured.", "ns"),
+    Column("throughput_per_s", pl.Float64(), "Inputs per second at that batch size.", "1/s"),
+    Column("gpu_share", pl.Float64(), "Device time over latency (A15)."),
+    Column("gpu_utilisation_share", pl.Float64(), "Time in which the device was active over time elapsed (TBD)."),
+    Column("fp32_utilisation_share", pl.Float64(), "FP32 flops over peak rate times active time (TBD)."),
+    Column("fp32_coverage", pl.Float64(), "Device time whose flops were counted, of all of it."),
+    Column("dominant_type", pl.String(), "The layer type that most of the layers' latency goes to.", role=Role.LABEL),
+    Column("dominant_share", pl.Float64(), "Its part of the latency of all layers."),
+    Column("convolution_share", pl.Float64(), "Part of the layers' latency in layers with `conv` in their type."),
+    Column("bound", pl.String(), "memory or compute, in FP32; null: no counters or peaks.", role=Role.LABEL),
+    Column("arithmetic_intensity", pl.Float64(), "FP32 flop per byte of device memory traffic.", "flop/byte"),
+    Column("memory_bound_share", pl.Float64(), "Layers left of the roof's ridge, of those whose place is known."),
+    Column("peak_memory_bytes", pl.Int64(), "Most memory allocated at once.", "byte"),
+    Column("peak_memory_place", pl.String(), "device or host: whose memory that is.", role=Role.LABEL),
+    Column("attributed_share", pl.Float64(), "Device time that belongs to a layer."),
+    Column("load_test", pl.String(), "The MLPerf LoadGen test.", role=Role.LABEL),
+    Column("load_test_valid", pl.Boolean(), "Whether LoadGen found the test valid; null: it did not judge."),
+    Column("p99_latency_ns", pl.Float64(), "99th percentile of latency that LoadGen states.", "ns"),
+    Column("cost_per_1k_inputs", pl.Float64(), "At the row's throughput, by the prices given."),
+    Column("trace", pl.String(), "The trace that the row stands for.", role=Role.LABEL),
+)
+_TOP_OF = {  # measure -> whether more is first
+    "throughput_per_s": True,
+    "latency_ns": False,
+    "gpu_share": True,
+    "gpu_utilisation_share": True,
+    "convolution_share": True,
+    "memory_bound_share": True,
+    "peak_memory_bytes": True,
+    "cost_per_1k_inputs": False,
+}
+
+
+def tables(systems: Sequence[System], prices: Prices = NO_PRICES) -> list[Result]:
+    """Every table that the cohort has rows for, the one over all models first."""
+    every = (models(systems, prices), top(systems, prices), groups(systems), similarity(systems), across(systems))
+    return [each for n, each in enumerate(every) if n == 0 or each.table.height]
+
+
+def models(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
+    """One row a model, system and framework, in that order."""
+    rows = [_row(system, prices) for system in systems]
+    return _result("B13", "models and systems", (*_KEYS, *_MEASURES), rows)
+
+
+def _row(system: System, prices: Prices) -> dict[str, Any]:
+    facts, speed = system.facts, system.best[0] if system.best else None
+    sizes = [str(s.batch_size) for s, _ in system.speeds if s.batch_size is not None]
+    test = next((m.facts.load_test for m in system.members if m.facts.load_test), None)
+    return {
+        "model": facts.model,
+        "system": facts.system,
+        "framework": facts.framework,
+        "batch_sizes": ", ".join(sizes) or None,
+        "optimal_batch": system.optimal_batch,
+        "batch_size": speed.batch_size if speed else None,
+        "latency_ns": speed.latency_ns if speed else None,
+        "single_latency_ns": system.single_latency_ns,
+        "throughput_per_s": speed.throughput_per_s if speed else None,
+        "gpu_share": facts.gpu_share,
+        "gpu_utilisation_share": facts.utilisation.gpu,
+        "fp32_utilisation_share": facts.utilisation.fp32,
+        "fp32_coverage": facts.utilisation.fp32_coverage,
+        "dominant_type": facts.dominant_type,
+        "dominant_share": facts.dominant_share,
+        "convolution_share": facts.convolution_share,
+        "bound": facts.bound,
+        "arithmetic_intensity": facts.intensity,
+        "memory_bound_share": _share(facts.memory_bound_layers, facts.layers_under_roof),
+        "peak_memory_bytes": facts.peak_memory_bytes,
+        "peak_memory_place": facts.peak_memory_place,
+        "attributed_share": facts.attributed_share,
+        "load_test": test.test if test else None,
+        "load_test_valid": test.valid if test else None,
+        "p99_latency_ns": test.percentiles_ns.get("p99_00") if test else None,
+        "cost_per_1k_inputs": system.cost(prices),
+        "trace": system.member.name,
+    }
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
+    """One row a measure and place: its first TOP models; measures that fewer than two models have are left out."""
+    found = models(systems, prices).table
+    rows = []
+    for measure, more in _TOP_OF.items():
+        known = found.filter(pl.col(measure).is_not_null())
+        if known.height < _PAIR:
+            continue
+        first = known.sort(measure, "model", "system", "framework", descending=[more, False, False, False]).head(TOP)
+        for place, row in enumerate(first.iter_rows(named=True), start=1):
+            rows.append(
+                {"measure": measure, "place": place, **{c.name: row[c.name] for c in _KEYS}, "value": row[measure]}
+            )
+    columns = (
+        Column("measure", pl.String(), "What the models are ordered by.", role=Role.KEY),
+        Column("place", pl.Int64(), "1 is the first.", role=Role.KEY),
+        *(Column(c.name, c.dtype, c.doc, role=Role.LABEL) for c in _KEYS),
+        Column("value", pl.Float64(), "In the measure's own unit: ns, bytes, shares of 1."),
+    )
+    return _result("B13.top", "first models by each measure", columns, rows)
+
+
+def groups(systems: Sequence[System]) -> Result:
+    """One row a model that recorded operators (or layers): the share of its time in each group of them."""
+    names = [name for name, _ in GROUPS] + ["other"]
+    rows = []
+    for system in (s for s in systems if s.facts.mix.shares):
+        found = system.facts.mix.groups
+        shares = {_group_column(name): found.get(name, 0.0) for name in names}
+        keys = {c.name: getattr(system.facts, c.name) for c in _KEYS}
+        rows.append({**keys, "basis": system.facts.mix.basis, **shares})
+    columns = (
+        *_KEYS,
+        Column("basis", pl.String(), "What the shares are of.", role=Role.LABEL),
+        *(Column(_group_column(name), pl.Float64(), f"Share of time in: {name}.") for name in names),
+    )
+    return _result("B13.mix", "time by group of operators", columns, rows)
+
+
+def _group_column(name: str) -> str:
+    return f"{name.replace(' ', '_')}_share"
+
+
+def similarity(systems: Sequence[System]) -> Result:
+    """One row a pair of models, most alike first: the cosine of their operator mixes."""
+    mixed = [s for s in systems if s.facts.mix.shares]
+    found = cosines([s.facts.mix.shares for s in mixed])
+    pairs = [
+        {
+            "model": a.facts.model,
+            "system": a.facts.system,
+            "other_model": b.facts.model,
+            "other_system": b.facts.system,
+            "similarity_share": float(found[i, j]),
+        }
+        for i, a in enumerate(mixed)
+        for j, b in enumerate(mixed)
+        if i < j
+    ]
+    columns = (
+        _MODEL,
+        _SYSTEM,
+        Column("other_model", pl.String(), "The model it is compared with.", role=Role.KEY),
+        Column("other_system", pl.String(), "The devices that one ran on.", role=Role.KEY),
+        Column("similarity_share", pl.Float64(), "Cosine of the two vectors of time by operator type: 1 is alike."),
+    )
+    found_pairs = sorted(pairs, key=lambda p: (-cast("float", p["similarity_share"]), p["model"], p["other_model"]))
+    return _result("B13.similarity", "similarity by operator mix", columns, found_pairs)
+
+
+def across(systems: Sequence[System]) -> Result:
+    """One row a system and framework of every model that ran on several, the fastest first.
+
+    `speedup` is its throughput over the slowest's; of traces without batch sizes, the slowest's latency over its own.
+    """
+    rows = []
+    of_model: dict[str, list[System]] = {}
+    for system in systems:
+        if system.best:
+            of_model.setdefault(system.facts.model, []).append(system)
+    for same in (s for s in of_model.values() if len({(x.facts.system, x.facts.framework) for x in s}) >= _PAIR):
+        speeds = _speeds(same)
+        slowest = min((v for v in speeds if v), default=None)
+        for speed, one in sorted(zip(speeds, same, strict=True), key=lambda p: (-(p[0] or 0.0), p[1].key)):
+            row = _row(one, NO_PRICES)
+            keep = (*(c.name for c in _KEYS), "batch_size", "latency_ns", "throughput_per_s")
+            rows.append({**{k: row[k] for k in keep}, "speedup": speed / slowest if speed and slowest else None})
+    columns = (
+        *_KEYS,
+        *(c for c in _MEASURES if c.name in {"batch_size", "latency_ns", "throughput_per_s"}),
+        Column("speedup", pl.Float64(), "Over the slowest of the model's rows.", "x"),
+    )
+    return _result("B13.systems", "one model across systems and frameworks", columns, rows)
+
+
+def _speeds(same: Sequence[System]) -> list[float | None]:
+    """Inputs per second; steps per second where no trace of the model names a batch size."""
+    best = [s.best[0] for s in same if s.best]
+    if any(b.batch_size is not None for b in best):
+        return [b.throughput_per_s for b in best]
+    return [_NS_PER_S / b.latency_ns if b.latency_ns else None for b in best]
+
+
+def _result(identity: str, title: str, columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> Result:
+    table = pl.DataFrame(list(rows), schema={c.name: c.dtype for c in columns}, orient="row")
+    ledger = pl.DataFrame(schema=pl.Schema(TABLES["ledger"].schema))
+    return Result(Analysis(identity, title, (), columns, _of_many), table, columns, ledger)
+
+
+def _of_many(view: View) -> pl.LazyFrame:
+    raise XspError(f"this analysis is of many traces, not of {view.trace.origin}", advice="Use xsp cohort")
