@@ -1,0 +1,92 @@
+"""The tables over the ranks of a job as results, so that every renderer takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_model import XspError
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.ranks.job import Job
+    from xsp_analyze.view import View
+
+__all__ = ["tables"]
+
+
+def _ns(name: str, doc: str) -> Column:
+    return Column(name, pl.Float64(), doc, "ns")
+
+
+_KERNEL = Column("kernel_name", pl.String(), "Name of the kernel, copy or fill.", role=Role.KEY)
+_RANKS = Column("rank_count", pl.Int64(), "Ranks that have it.")
+_IMBALANCE = Column("imbalance_share", pl.Float64(), "The longest over the mean of the ranks that have it, less 1.")
+_BY_RANK = (
+    Column("rank", pl.Int64(), "The rank.", role=Role.KEY),
+    Column("step_count", pl.Int64(), "Steps that means are over."),
+    _ns("step_ns", "Trimmed mean of its steps."),
+    Column("over_median_share", pl.Float64(), "How much longer that is than the median over ranks."),
+    _ns("busy_ns", "Time a step in which its devices worked."),
+    _ns("compute_ns", "Time a step in which kernels other than communication ran."),
+    _ns("communication_ns", "Time a step in which communication ran."),
+    _ns("exposed_communication_ns", "Communication while nothing computed."),
+    Column("exposed_share", pl.Float64(), "That, over the step."),
+    _ns("memory_ns", "Time a step in which copies and fills ran."),
+    _ns("wait_ns", "Time a step in collectives beyond the shortest of all ranks: waiting for the last to come."),
+    Column("last_count", pl.Int64(), "Collectives that it came to last, alone: the others waited for it."),
+)
+_BY_STEP = (
+    Column("step", pl.Int64(), "Number of the step; null: the traces mark none.", role=Role.KEY),
+    _RANKS,
+    _ns("shortest_ns", "The shortest of the ranks'."),
+    _ns("median_ns", "The median over ranks."),
+    _ns("longest_ns", "The longest."),
+    Column("slowest_rank", pl.Int64(), "Whose that was; of several the lowest.", role=Role.LABEL),
+    _IMBALANCE,
+)
+_BY_KERNEL = (
+    _KERNEL,
+    Column("kind", pl.String(), "kernel, memcpy, memset or graph.", role=Role.KEY),
+    _RANKS,
+    Column("count", pl.Int64(), "How often it ran, over all ranks and the whole traces."),
+    _ns("duration_ns", "Sum over all ranks, exact."),
+    Column("share", pl.Float64(), "Of all device time of the job."),
+    _ns("least_of_a_rank_ns", "The least that one rank spent in it."),
+    _ns("most_of_a_rank_ns", "The most that one rank spent in it."),
+    _IMBALANCE,
+)
+_BY_COLLECTIVE = (
+    _KERNEL,
+    Column("count", pl.Int64(), "How often it ran, over all ranks."),
+    _ns("duration_ns", "Sum over all ranks."),
+    _ns("transfer_ns", "Sum over calls that every rank ran of the shortest rank's time, counted once a call."),
+    _ns("wait_ns", "What all ranks together spent beyond that."),
+    Column("matched_share", pl.Float64(), "Of its time, that of calls which every rank ran; the rest is not judged."),
+)
+
+
+def tables(job: Job) -> list[Result]:
+    """The tables that the job has rows for: by rank, by step, by collective, by kernel."""
+    found = (
+        _result("R01", "ranks", _BY_RANK, job.by_rank()),
+        _result("R02", "steps over ranks", _BY_STEP, job.by_step()),
+        _result("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective()),
+        _result("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel()),
+    )
+    return [each for each in found if each.table.height]
+
+
+def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.DataFrame) -> Result:
+    ledger = pl.DataFrame(schema=pl.Schema(TABLES["ledger"].schema))
+    return Result(
+        Analysis(identity, title, (), columns, _of_job), frame.select(c.name for c in columns), columns, ledger
+    )
+
+
+def _of_job(view: View) -> pl.LazyFrame:
+    raise XspError(f"this analysis is of a job's ranks, not of {view.trace.origin}", advice="Use xsp batch")
