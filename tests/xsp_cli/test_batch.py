@@ -1,0 +1,339 @@
+"""`xsp batch` on this machine: what comes of good and bad inputs, of a second run, and of workers that die."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.synth import KinetoTrace
+from xsp_cli.batching.discover import discover
+from xsp_cli.batching.pool import run_here
+from xsp_cli.batching.unit import Kind, Outcome, Settings, Status, Unit
+from xsp_cli.batching.version import own_version
+from xsp_cli.batching.work import process
+from xsp_cli.inputs import Reading
+from xsp_cli.main import main
+from xsp_model import XspError, bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_REPO = Path(__file__).parents[2]
+
+
+def trace_of(scale: int, **head: object) -> KinetoTrace:
+    """Two steps of one layer with one kernel of `scale` microseconds."""
+    trace = KinetoTrace(**head)  # type: ignore[arg-type]
+    for number, start in ((0, 1_000), (1, 2_000_000)):
+        trace.step(number, start, 1_500_000)
+        trace.module("Linear_0", start + 10_000, 900_000)
+        trace.operator("aten::linear", start + 20_000, 800_000, shapes=[[8, 16], [4, 16]])
+        trace.launch("gemm", start + 30_000, start + 60_000, scale * 1_000)
+    return trace
+
+
+@pytest.fixture(name="traces")
+def fixture_traces(tmp_path: Path) -> Path:
+    """Three good traces, one cut off, and one file of something else, in folders."""
+    folder = tmp_path / "in"
+    for name, scale in (("a/one", 100), ("a/two", 200), ("three", 300)):
+        path = folder / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(trace_of(scale).to_bytes())
+    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:-200])
+    (folder / "notes.md").write_text("# not a trace\n")
+    return folder
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    status = main(["batch", *map(str, arguments), "-f", "json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def _bytes_below(folder: Path, *, without: tuple[str, ...] = ("costs.json",)) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in without
+    }
+
+
+def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = _run(capsys, traces, "-o", tmp_path / "out", "--jobs", "2")
+    assert status == 1
+    assert [(row["name"], row["status"]) for row in found["traces"]] == [
+        ("a-one", "ok"), ("a-two", "ok"), ("cut", "failed"), ("three", "ok")
+    ]  # fmt: skip
+    cut = found["traces"][2]
+    assert "cut.json: the trace is cut off" in cut["reason"]
+    assert cut["report"] is None
+    assert [Path(row["input"]).name for row in found["left_out"]] == ["notes.md"]
+    assert found["costs"]["counts"] == {"done": 3, "kept": 0, "failed": 1, "left out": 0}
+    one = found["traces"][0]
+    assert bundle.read(tmp_path / "out" / one["bundle"]).row_count == one["facts"]["spans"]
+    assert "</html>" in (tmp_path / "out" / one["report"]).read_text()
+    index = (tmp_path / "out" / "index.html").read_text()
+    assert 'href="traces/a-one/report.html"' in index
+    assert "the trace is cut off" in index
+
+
+def test_the_numbers_are_those_of_a_report_of_the_one_file(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = _run(capsys, traces / "a", "-o", tmp_path / "out", "--jobs", "1")
+    facts = {row["name"]: row["facts"] for row in found["traces"]}
+    # 100 us (200 us) of kernel in steps of 1.5 ms
+    assert facts["one"]["speeds"][0]["latency_ns"] == facts["two"]["speeds"][0]["latency_ns"] == 1_500_000
+    assert facts["one"]["gpu_share"] == pytest.approx(100 / 1500)
+    assert facts["two"]["gpu_share"] == pytest.approx(200 / 1500)
+    assert facts["one"]["mix"]["shares"] == {"linear": 1.0}
+    assert main(["report", str(traces / "a" / "one.json"), "-o", str(tmp_path / "one.html")]) == 0
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "out/traces/one/report.html").read_bytes()
+
+
+def test_one_worker_and_many_write_the_same_bytes(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run(capsys, traces, "-o", tmp_path / "one", "--jobs", "1")
+    _run(capsys, traces, "-o", tmp_path / "many", "--jobs", "3")
+    assert _bytes_below(tmp_path / "one") == _bytes_below(tmp_path / "many")
+
+
+def test_a_second_run_keeps_what_is_done(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (traces / "cut.json").unlink()
+    out = tmp_path / "out"
+    _run(capsys, traces, "-o", out, "--jobs", "1")
+    before = _bytes_below(out)
+    status, found = _run(capsys, traces, "-o", out, "--jobs", "1")
+    assert status == 0
+    assert found["costs"]["counts"] == {"done": 0, "kept": 3, "failed": 0, "left out": 0}
+    assert _bytes_below(out) == before
+
+
+def test_what_changed_is_done_again(traces: Path, tmp_path: Path) -> None:
+    path = traces / "three.json"
+    unit = Unit("three", (str(path),))
+    settings = Settings(str(tmp_path / "out"), version=own_version())
+    assert process(unit, settings).status is Status.DONE
+    assert process(unit, settings).status is Status.KEPT
+    times = path.stat()
+    path.write_bytes(trace_of(400).to_bytes())  # of the same size
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # and the same age: only its content tells
+    assert path.stat().st_size == times.st_size
+    outcome = process(unit, settings)
+    assert outcome.status is Status.DONE
+    assert outcome.facts is not None
+    assert outcome.facts["gpu_share"] == pytest.approx(400 / 1500)
+    for other in (
+        replace(settings, redo=True),
+        replace(settings, version="xsp of tomorrow"),
+        replace(settings, reading=Reading(layer_source="operator")),
+    ):
+        assert process(unit, other).status is Status.DONE
+
+
+def test_a_fault_of_ours_is_one_failed_trace(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*_: object) -> None:
+        raise ValueError("our own")
+
+    monkeypatch.setattr("xsp_model.bundle.write", fault)
+    outcome = process(Unit("one", (str(traces / "a/one.json"),)), Settings(str(tmp_path / "out")))
+    assert outcome.status is Status.FAILED
+    assert "a fault in xsp (ValueError: our own)" in outcome.reason
+    assert "Traceback" in outcome.details
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
+    """What a worker does, but that it is killed as the system would, or takes memory without end, where so named."""
+    if unit.name == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    held = []
+    while unit.name == "greedy":
+        held.append(bytearray(10_000_000))
+        time.sleep(0.01)
+    return process(unit, settings)
+
+
+def _outcomes(
+    traces: Path, out: Path, bad: str, monkeypatch: pytest.MonkeyPatch, limit_bytes: int
+) -> dict[str, Outcome]:
+    monkeypatch.setattr("xsp_cli.batching.pool.process", _process_or_die)
+    names = {"one": "a/one.json", bad: "three.json", "two": "a/two.json"}
+    units = [Unit(name, (str(traces / file),)) for name, file in names.items()]
+    settings = Settings(str(out), version=own_version())
+    return {o.unit.name: o for o in run_here(units, settings, jobs=1, limit_bytes=limit_bytes)}
+
+
+def test_a_worker_that_is_killed_costs_one_trace(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _outcomes(traces, tmp_path / "out", "killed", monkeypatch, 1 << 34)
+    assert [found[n].status for n in ("one", "killed", "two")] == [Status.DONE, Status.FAILED, Status.DONE]
+    assert "its worker was killed by the system or died" in found["killed"].reason
+
+
+def test_a_worker_beyond_its_memory_is_ended(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _outcomes(traces, tmp_path / "out", "greedy", monkeypatch, 600_000_000)
+    assert [found[n].status for n in ("one", "greedy", "two")] == [Status.DONE, Status.FAILED, Status.DONE]
+    assert "took more than 0.6 GB of memory" in found["greedy"].reason
+
+
+def test_an_interrupt_leaves_nothing_half_done(traces: Path, tmp_path: Path) -> None:
+    for n in range(40):
+        shutil.copy(traces / "three.json", traces / f"more{n}.json")
+    out = tmp_path / "out"
+    code = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "batch", str(traces), "-o", str(out), "--jobs", "1"]
+    batch = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(_REPO)}, stderr=subprocess.PIPE, text=True)
+    _wait(lambda: len(list(out.glob("traces/*"))) >= 2)
+    batch.send_signal(signal.SIGTERM)
+    _, said = batch.communicate(timeout=60)
+    assert batch.returncode == 130
+    assert "interrupted" in said
+    done = sorted(out.glob("traces/*"))
+    assert 2 <= len(done) < 43
+    assert all((each / "done.json").is_file() and (each / "report.html").is_file() for each in done)
+    assert not list(out.glob(".unfinished-*"))
+    assert not (out / "index.html").exists()
+
+
+def _wait(until: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_two_batches_do_not_write_into_one_folder(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import fcntl  # noqa: PLC0415
+
+    out = tmp_path / "out"
+    out.mkdir()
+    with (out / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["batch", str(traces), "-o", str(out)]) == 2
+    assert "another xsp batch is writing into this folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "there is no such file or folder"),
+        ([".", "--memory", "much"], "no size of memory"),
+        ([".", "--scheduler", "tcp://127.0.0.1:1", "--jobs", "2"], "--jobs and --memory concern"),
+    ],
+)
+def test_mistakes_are_sentences(
+    arguments: list[str], sentence: str, traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(traces / "a")
+    assert main(["batch", *arguments, "-o", str(tmp_path / "out")]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_folder_without_traces_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "notes.md").write_text("# nothing\n")
+    assert main(["batch", str(tmp_path / "in"), "-o", str(tmp_path / "out")]) == 2
+    assert "no file of a known profiler format is there" in capsys.readouterr().err
+
+
+def test_results_of_an_earlier_batch_are_not_inputs(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(capsys, traces, "-o", traces / "out", "--jobs", "1")
+    _, found = _run(capsys, traces, "-o", traces / "out", "--jobs", "1")
+    assert [row["name"] for row in found["traces"]] == ["a-one", "a-two", "cut", "three"]
+
+
+# What is a trace
+
+
+def _names(folder: Path, *, ranks: bool | None = None) -> list[tuple[str, str | None, int | None]]:
+    found = discover([str(folder)], "/nowhere", ranks=ranks, wanted=None)
+    return [(u.name, u.job, u.rank) for u in found.units]
+
+
+def test_names_that_come_twice_are_numbered(tmp_path: Path) -> None:
+    for name in ("x/t.json", "x-t.json", "X-T.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(trace_of(100).to_bytes())
+    assert [name for name, _, _ in _names(tmp_path)] == ["X-T", "x-t-2", "x-t-3"]
+
+
+def test_the_same_file_twice_is_one_unit(traces: Path) -> None:
+    found = discover([str(traces / "a"), str(traces / "a" / "one.json")], "/nowhere", ranks=None, wanted=None)
+    assert [u.name for u in found.units] == ["one", "two"]
+
+
+@pytest.mark.parametrize("names", [("rank0.json", "rank1.json"), ("rank_00/t.json", "rank_01/t.json")])
+def test_ranks_are_known_by_their_names(names: tuple[str, ...], tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    for name in names:
+        (job / name).parent.mkdir(parents=True, exist_ok=True)
+        (job / name).write_bytes(trace_of(100).to_bytes())
+    assert _names(job) == [("rank-0", "job", 0), ("rank-1", "job", 1)]
+    assert {job for _, job, _ in _names(job, ranks=False)} == {None}
+
+
+def test_ranks_are_known_by_what_their_files_say(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        head = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
+        (tmp_path / f"host{1 - rank}.json").write_bytes(trace_of(100, **head).to_bytes())
+    assert _names(tmp_path) == [("rank-0", tmp_path.name, 0), ("rank-1", tmp_path.name, 1)]
+
+
+def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
+    head = {"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1}}
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_bytes(trace_of(100, **head).to_bytes())
+    assert [job for _, job, _ in _names(tmp_path)] == [None, None]
+
+
+def test_ranks_that_are_forced_are_numbered_in_order(traces: Path) -> None:
+    assert _names(traces / "a", ranks=True) == [("rank-0", "a", 0), ("rank-1", "a", 1)]
+
+
+def test_a_forced_job_with_a_rank_twice_is_refused(tmp_path: Path) -> None:
+    for name in ("a/rank0.json", "b/rank0.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(trace_of(100).to_bytes())
+    with pytest.raises(XspError, match="two traces are of rank 0"):
+        _names(tmp_path, ranks=True)
+
+
+def test_runs_of_different_work_are_no_run_set(tmp_path: Path) -> None:
+    for model in ("a", "b"):
+        folder = tmp_path / model
+        folder.mkdir()
+        (folder / "trace.json").write_bytes(trace_of(100).to_bytes())
+        run = {
+            "schema_version": 1, "level": "MLG", "model": {"name": model}, "framework": {"name": "pytorch"},
+            "batch_size": 1, "device": {"name": "none"}, "steps": 2, "files": [{"path": "trace.json"}],
+        }  # fmt: skip
+        (folder / "run.json").write_text(json.dumps(run))
+    assert [name for name, _, _ in _names(tmp_path)] == ["a", "b"]
+
+
+def test_logs_of_one_load_test_are_one_unit() -> None:
+    assert [n for n, _, _ in _names(_REPO / "fixtures/loadgen/offline_cpu")] == ["mlperf_log_trace"]
+
+
+def test_units_of_a_job_are_ranks(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_bytes(trace_of(100).to_bytes())
+    found = discover([str(tmp_path)], "/nowhere", ranks=None, wanted=None)
+    assert {u.kind for u in found.units} == {Kind.RANK}

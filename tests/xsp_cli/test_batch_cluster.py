@@ -1,0 +1,208 @@
+"""`xsp batch` with workers and files elsewhere: a Dask cluster of processes, and an S3 of moto on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.xsp_cli.test_batch import _bytes_below, trace_of
+from xsp_cli.batching import cluster
+from xsp_cli.batching.unit import Outcome, Settings, Status, Unit
+from xsp_cli.batching.version import own_version
+from xsp_cli.batching.work import process
+from xsp_cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+S3 = Any  # s3fs has no types
+
+pytestmark = [
+    # Libraries of others, in processes of theirs: what they leave open when they end is not ours to close.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+_BUCKET = "traces"
+
+
+@pytest.fixture(name="scheduler", scope="module")
+def fixture_scheduler() -> Iterator[str]:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `cluster`)")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as found:
+        yield str(found.scheduler_address)
+
+
+@pytest.fixture(name="s3")
+def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A file system of s3fs over a bucket that only this test has; workers started later find it by the environment."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed (the extra `dev`)")
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `cluster`)")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=_free_port(), verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
+    for name, value in _environment(f"http://{host}:{port}").items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = s3fs.S3FileSystem(use_listings_cache=False)
+    system.mkdir(_BUCKET)
+    yield system
+    s3fs.S3FileSystem.clear_instance_cache()
+    running.stop()
+
+
+def _environment(url: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(3):
+        (folder / f"t{n}.json").write_bytes(trace_of(100 + n).to_bytes())
+    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:-200])
+    return folder
+
+
+# A cluster
+
+
+def test_a_cluster_writes_what_this_machine_does(
+    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _folder(tmp_path)
+    status = main(["batch", str(folder), "-o", str(tmp_path / "far"), "--scheduler", scheduler, "-f", "json"])
+    captured = capsys.readouterr()
+    assert status == 1  # one trace is cut off
+    assert "dashboard: http://" in captured.err
+    assert json.loads(captured.out)["costs"]["counts"]["done"] == 3
+    main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
+    assert _bytes_below(tmp_path / "near") == _bytes_below(tmp_path / "far")
+
+
+def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
+    if unit.name == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return process(unit, settings)
+
+
+def test_a_trace_that_kills_its_workers_is_one_failed_trace(
+    scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _folder(tmp_path)
+    monkeypatch.setattr(cluster, "process", _process_or_die)
+    units = [Unit(name, (str(folder / "t0.json"),)) for name in ("one", "killed", "two")]
+    settings = Settings(str(tmp_path / "out"), version=own_version())
+    outcomes = cluster.run_on_cluster(units, settings, scheduler=scheduler, say=lambda _: None)
+    found = {o.unit.name: o for o in outcomes}
+    assert found["killed"].status is Status.FAILED
+    # Where a result was lost with the other trace's worker, that trace is taken up again, and found to be done.
+    assert {found[n].status for n in ("one", "two")} <= {Status.DONE, Status.KEPT}
+    assert "its worker died or was lost (KilledWorker" in found["killed"].reason
+
+
+def test_a_scheduler_that_does_not_answer_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "_PATIENCE_S", 1)
+    address = f"tcp://127.0.0.1:{_free_port()}"
+    assert main(["batch", str(_folder(tmp_path)), "-o", str(tmp_path / "out"), "--scheduler", address]) == 2
+    captured = capsys.readouterr()
+    assert "the scheduler does not answer" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_workers_of_another_version_are_refused(scheduler: str, tmp_path: Path) -> None:
+    settings = Settings(str(tmp_path), version="xsp of tomorrow")
+    with pytest.raises(Exception, match="Install the same version on all machines"):
+        list(cluster.run_on_cluster([], settings, scheduler=scheduler, say=lambda _: None))
+
+
+# Files elsewhere
+
+
+def test_traces_are_read_from_and_written_to_s3(s3: S3, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _folder(tmp_path)
+    s3.put(str(folder), f"{_BUCKET}/in", recursive=True)
+    s3.pipe_file(f"{_BUCKET}/in/notes.md", b"# not a trace\n")
+    command = ["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--jobs", "1", "-f", "json"]
+    assert main(command) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["status"] for row in found["traces"]} == {
+        "cut": "failed", "t0": "ok", "t1": "ok", "t2": "ok"
+    }  # fmt: skip
+    assert [row["input"] for row in found["left_out"]] == [f"s3://{_BUCKET}/in/notes.md"]
+    s3.get(f"{_BUCKET}/out", str(tmp_path / "far"), recursive=True)
+    main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
+    capsys.readouterr()
+    same = ("trace.xsp", "report.html", "facts.json")
+    near, far = (_bytes_below(tmp_path / side / "traces") for side in ("near", "far"))
+    assert {n: d for n, d in near.items() if any(s in n for s in same)} == {
+        n: d for n, d in far.items() if any(s in n for s in same)
+    }
+    # What is done is told by the stamp of the object, which is not fetched again.
+    s3.pipe_file(f"{_BUCKET}/in/t1.json", trace_of(777).to_bytes())
+    main(command)
+    assert json.loads(capsys.readouterr().out)["costs"]["counts"] == {
+        "done": 1, "kept": 2, "failed": 1, "left out": 0
+    }  # fmt: skip
+
+
+def test_patterns_and_run_sets_of_s3_are_units(s3: S3) -> None:
+    from xsp_cli.batching.discover import discover  # noqa: PLC0415
+
+    for name in ("a/m/run.json", "a/mlg/run.json", "a/mlg/trace.json", "b.xsp/manifest.json", "c/x.json", "c/y.txt"):
+        s3.pipe_file(f"{_BUCKET}/{name}", b"{}")
+    found = discover([f"s3://{_BUCKET}/"], "/nowhere", ranks=None, wanted=None)
+    assert [(u.name, u.inputs[0]) for u in found.units] == [
+        ("a", f"s3://{_BUCKET}/a"),
+        ("b", f"s3://{_BUCKET}/b.xsp"),
+        ("c-x", f"s3://{_BUCKET}/c/x.json"),
+        ("c-y", f"s3://{_BUCKET}/c/y.txt"),
+    ]
+    found = discover([f"s3://{_BUCKET}/c/*.json"], "/nowhere", ranks=None, wanted=None)
+    assert [u.name for u in found.units] == ["x"]
+
+
+def test_ranks_on_s3_are_joined_from_their_small_tables(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        s3.pipe_file(f"{_BUCKET}/job/rank{rank}.json", trace_of(100 * (rank + 1)).to_bytes())
+    command = ["batch", f"s3://{_BUCKET}/job", "-o", f"s3://{_BUCKET}/out", "--jobs", "1", "-f", "json"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["name"] == "job"
+    tables = json.loads(s3.cat_file(f"{_BUCKET}/out/jobs/job/ranks.json"))
+    kernels = next(t for t in tables if t["title"] == "kernels over ranks")
+    assert [(r["count"], r["duration_ns"]) for r in kernels["rows"]] == [(4, 600_000)]
+
+
+def test_a_url_that_cannot_be_reached_is_a_sentence(s3: S3, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert s3 is not None
+    for url, sentence in ((f"s3://{_BUCKET}/none", "nothing is there"), ("odd://x/y", "cannot be reached")):
+        assert main(["batch", url, "-o", str(tmp_path / "out")]) == 2
+        captured = capsys.readouterr()
+        assert sentence in captured.err
+        assert captured.err.count("\n") == 1

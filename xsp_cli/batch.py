@@ -1,0 +1,283 @@
+"""`xsp batch`: many traces, run sets and ranks converted and reported at once."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
+from xsp_cli.inputs import Reading
+from xsp_cli.output import check_writable, note, print_text
+
+if TYPE_CHECKING:
+    from xsp_cli.batching.discover import Found
+    from xsp_cli.batching.unit import Outcome, Settings, Unit
+
+__all__ = ["batch"]
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_LOCK = ".lock"
+_SOME_FAILED = 1
+
+
+class BatchFormats(StrEnum):
+    """How the summary is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def batch(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Traces, run sets, bundles, folders of them (looked into at any depth), quoted patterns, or URLs"
+            " (s3://, gs://, https://, ...).",
+            show_default=False,
+        ),
+    ],
+    *,
+    output: Annotated[str, typer.Option("-o", "--output", metavar="DIR|URL", help="The folder for all results.")],
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="Processes on this machine; one a core unless said.", show_default=False),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A Dask scheduler (tcp://host:8786) whose workers do it instead; inputs and output must be reachable"
+            " from them.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Most memory of one process on this machine, such as 4GB; beyond it the trace has failed. Unless said,"
+            " an even part of 85 % of the machine's.",
+            show_default=False,
+        ),
+    ] = None,
+    ranks: Annotated[
+        bool | None,
+        typer.Option(
+            "--ranks/--no-ranks",
+            help="Whether a folder's traces are ranks of one job; unless said, where their names or heads say so.",
+            show_default=False,
+        ),
+    ] = None,
+    reports: Annotated[
+        bool, typer.Option("--reports/--no-reports", help="Whether to write an HTML report each.")
+    ] = True,
+    redo: Annotated[bool, typer.Option("--redo", help="Do again what an earlier batch has done already.")] = False,
+    output_format: Annotated[
+        BatchFormats, typer.Option("-f", "--output-format", help="How the summary is printed.")
+    ] = BatchFormats.TABLE,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
+) -> int:
+    """Convert and report many traces at once, with an index page over all of them.
+
+    What an earlier batch did is kept unless its input or xsp has changed, so an interrupted batch goes on where it
+    was. A file that cannot be read does not stop the rest: the summary names it, and the exit status is 1.
+
+    Examples: `xsp batch traces/ -o out`, `xsp batch 's3://bucket/run7/*.json.gz' -o s3://bucket/out --scheduler
+    tcp://head:8786`.
+    """
+    from xsp_cli.batching import summary  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_cli.batching.discover import discover  # noqa: PLC0415
+    from xsp_cli.batching.unit import Settings  # noqa: PLC0415
+    from xsp_cli.batching.version import own_version  # noqa: PLC0415
+
+    reading = Reading(
+        format,
+        str(layer_source),
+        tuple(model_range or ()),
+        tuple(layer_range or ()),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+    )
+    _check_exclusive(scheduler, jobs, memory)
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        place, scratch = stack.enter_context(_opened(output))
+        settings = Settings(place, reading, reports, redo, scratch, own_version())
+        found = discover(inputs, place, ranks=ranks, wanted=format)
+        outcomes = summary.ordered(_all(found, settings, scheduler, jobs, memory))
+        known, left_out = _sorted_out(found, outcomes)
+        document = summary.summary(known, left_out, settings)
+        spent = summary.costs(known, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
+        summary.write(document, spent, known, settings)
+    _print(document, spent, output_format)
+    return _SOME_FAILED if spent["counts"]["failed"] else 0
+
+
+def _check_exclusive(scheduler: str | None, jobs: int | None, memory: str | None) -> None:
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if scheduler is not None and (jobs is not None or memory is not None):
+        raise XspError(
+            "--jobs and --memory concern processes on this machine, and --scheduler those of a cluster",
+            advice="Give --nworkers and --memory-limit to `dask worker` there",
+        )
+
+
+def _jobs(jobs: int | None) -> int:
+    from xsp_cli.batching.pool import cores  # noqa: PLC0415
+
+    return jobs or cores()
+
+
+def _bytes(text: str) -> int:
+    """The size that the text says; XspError where it says none."""
+    from xsp_model import XspError  # noqa: PLC0415
+
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise XspError(f"{text!r} is no size of memory", advice="Write it as 4GB or 512MB")
+    step = 1024 if match[3] else 1000
+    return int(float(match[1]) * step ** " KMGT".index(match[2].upper() or " "))
+
+
+@contextmanager
+def _opened(output: str) -> Iterator[tuple[str, str | None]]:
+    """The output's place, held against other batches, and a folder inside it for what is unfinished, gone at the end.
+
+    Nothing is held at a URL, and unfinished work is then kept where the system keeps temporary files.
+    """
+    from xsp_cli.batching.place import absolute, is_url  # noqa: PLC0415
+    from xsp_model import XspError, bundle  # noqa: PLC0415
+
+    if is_url(output):
+        yield absolute(output), None
+        return
+    folder = Path(output).absolute()
+    check_writable(folder / "any")
+    if folder.exists() and (not folder.is_dir() or bundle.is_bundle(folder)):
+        raise XspError("this exists and is no folder for results", path=folder, advice="Choose another one with -o")
+    folder.mkdir(parents=True, exist_ok=True)
+    with _held(folder):
+        for stale in folder.glob(".unfinished-*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        scratch = tempfile.mkdtemp(prefix=".unfinished-", dir=folder)
+        try:
+            yield str(folder), scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keeps a second batch out of the folder; XspError where one is at work in it."""
+    import fcntl  # noqa: PLC0415 (POSIX only, and wanted here alone)
+
+    from xsp_model import XspError  # noqa: PLC0415
+
+    lock = folder / _LOCK
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise XspError(
+                "another xsp batch is writing into this folder", path=folder, advice="Wait for it, or choose another -o"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _all(
+    found: Found, settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
+) -> list[Outcome]:
+    """The outcomes of all units; on an interrupt what is done stays, and a line says how to go on."""
+    from xsp_cli.batching.progress import BatchProgress  # noqa: PLC0415
+
+    outcomes: list[Outcome] = []
+    with _ended_politely(), BatchProgress(len(found.units)) as progress:
+        stream = _stream(found.units, settings, scheduler, jobs, memory)
+        try:
+            for outcome in stream:
+                outcomes.append(outcome)
+                progress.count(outcome)
+        except KeyboardInterrupt:
+            note(f"interrupted: {len(outcomes)} of {len(found.units)} are done; the same command goes on from there")
+            raise
+        finally:
+            stream.close()
+    return outcomes
+
+
+def _stream(
+    units: Sequence[Unit], settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
+) -> Generator[Outcome]:
+    if scheduler is not None:
+        from xsp_cli.batching.cluster import run_on_cluster  # noqa: PLC0415 (Dask only where asked for)
+
+        return run_on_cluster(units, settings, scheduler=scheduler, say=note)
+    from xsp_cli.batching.pool import default_limit_bytes, run_here  # noqa: PLC0415
+
+    count = _jobs(jobs)
+    return run_here(units, settings, jobs=count, limit_bytes=_bytes(memory) if memory else default_limit_bytes(count))
+
+
+@contextmanager
+def _ended_politely() -> Iterator[None]:
+    """A request to end (SIGTERM) is taken like an interrupt, so that nothing unfinished stays."""
+
+    def interrupt(*_: Any) -> None:  # noqa: ANN401
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _sorted_out(found: Found, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
+    """Outcomes of what is a trace, and the files that are none, with a sentence each."""
+    known = [o for o in outcomes if str(o.status) != "left out"]
+    unknown = [(o.unit.inputs[0], o.reason) for o in outcomes if str(o.status) == "left out"]
+    return known, sorted((*found.left_out, *unknown))
+
+
+def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str) -> None:
+    if output_format == BatchFormats.JSON:
+        print_text(json.dumps({**document, "costs": spent}, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    from xsp_cli.batching.told import lines  # noqa: PLC0415
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print_text("\n".join(lines(document, spent, width)))

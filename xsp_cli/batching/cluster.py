@@ -1,0 +1,105 @@
+"""Units done by the workers of a Dask cluster, which read inputs and write results themselves."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from xsp_cli.batching.unit import Outcome, Status
+from xsp_cli.batching.work import process
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from xsp_cli.batching.unit import Settings, Unit
+
+__all__ = ["run_on_cluster"]
+
+_PATIENCE_S = 30
+_AHEAD = 4  # units handed out per thread of the cluster, so that the scheduler never holds all of a large batch
+_LEAST_AHEAD = 64
+
+
+def run_on_cluster(
+    units: Sequence[Unit], settings: Settings, *, scheduler: str, say: Callable[[str], None]
+) -> Generator[Outcome]:
+    """The outcomes, in the order in which they come; closing the iterator cancels what is not done.
+
+    XspError where Dask is not installed, the scheduler does not answer, or workers hold another version of xsp.
+    """
+    client = _client(scheduler)
+    try:
+        _check_workers(client, settings)
+        say(f"dashboard: {client.dashboard_link}")
+        yield from _outcomes(client, units, settings)
+    finally:
+        client.close()
+
+
+def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
+    try:
+        from distributed import Client  # noqa: PLC0415 (only for clusters)
+    except ImportError as error:
+        raise XspError("--scheduler needs Dask, which is not installed", advice="pip install 'xsp[cluster]'") from error
+    try:
+        return Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise XspError(
+            f"the scheduler does not answer ({words})", path=scheduler, advice="Start one with `dask scheduler`"
+        ) from error
+
+
+def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
+    """XspError where there are no workers, or their xsp is not ours: results would differ with who made them."""
+    from xsp_cli.batching.version import own_version  # noqa: PLC0415
+
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE_S)
+        found = client.run(own_version, on_error="return")
+    except TimeoutError as error:
+        advice = "Start some with `dask worker ADDRESS`"
+        raise XspError("the cluster has no workers", path=client.scheduler.address, advice=advice) from error
+    for address, version in sorted(found.items()):
+        if isinstance(version, OSError):
+            continue  # it has gone meanwhile, and another may come in its place
+        if isinstance(version, Exception):
+            advice = "Install the same version on all machines"
+            raise XspError(f"the worker {address} cannot import xsp ({version})", advice=advice)
+        if version != settings.version:
+            raise XspError(
+                f"the worker {address} has {version}, and this is {settings.version}",
+                advice="Install the same version on all machines",
+            )
+
+
+def _outcomes(client: Any, units: Sequence[Unit], settings: Settings) -> Generator[Outcome]:  # noqa: ANN401
+    from distributed import as_completed  # noqa: PLC0415
+
+    rest = iter(enumerate(units))
+    of_future: dict[Any, Unit] = {}
+
+    def handed_out(number: int, unit: Unit) -> Any:  # noqa: ANN401
+        key = f"xsp-batch-{number}-{unit.name}"
+        future = client.submit(process, unit, settings, key=key, pure=False, retries=0)
+        of_future[future] = unit
+        return future
+
+    ahead = max(_LEAST_AHEAD, _AHEAD * sum(client.nthreads().values()))
+    waiting = as_completed([handed_out(*one) for one in islice(rest, ahead)], loop=client.loop)
+    for future in waiting:
+        yield _outcome(future, of_future.pop(future))
+        for one in islice(rest, 1):
+            waiting.add(handed_out(*one))
+
+
+def _outcome(future: Any, unit: Unit) -> Outcome:  # noqa: ANN401
+    """What the worker said; a unit that killed its workers, or whose result did not arrive, has failed."""
+    error = future.exception()
+    if error is None:
+        outcome: Outcome = future.result()
+        return outcome
+    words = " ".join(str(error).split())
+    sentence = f"{unit.inputs[0]}: its worker died or was lost ({type(error).__name__}: {words})"
+    return Outcome(unit, Status.FAILED, sentence)

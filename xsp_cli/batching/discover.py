@@ -1,0 +1,114 @@
+"""From what the user named to units: which files are a trace each, which belong together, which are ranks of a job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_cli.batching import folders, job_ranks, remote
+from xsp_cli.batching.place import absolute, is_url
+from xsp_cli.batching.unit import Kind, Unit
+from xsp_cli.inputs import expand
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Found", "Part", "discover"]
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_ENDINGS = re.compile(
+    r"(\.pt)?(\.trace)?\.(json|sqlite|db|csv|txt|log|xplane\.pb|pb|nsys-rep|ncu-rep|xsp|pftrace)?(\.gz)?$"
+)
+_LONGEST = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Inputs that are one trace, and where they lie below what the user named: the unit's name comes from that."""
+
+    inputs: tuple[str, ...]
+    below: str
+    found: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All units by name, and the files of folders that were left out, each with a sentence."""
+
+    units: Sequence[Unit]
+    left_out: Sequence[tuple[str, str]] = field(default=())
+
+
+def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, wanted: str | None) -> Found:
+    """The units of all inputs, each once; XspError where an input names nothing or holds nothing known.
+
+    `ranks`: whether the traces of a folder are ranks of one job; None: where they say so themselves.
+    """
+    units: list[Unit] = []
+    left_out: list[tuple[str, str]] = []
+    seen: set[tuple[str, ...]] = set()
+    for text in inputs:
+        parts = []
+        for name in [text] if is_url(text) else map(str, expand([text])):
+            found, unknown = _parts(absolute(name), wanted, Path(output) if not is_url(output) else None)
+            left_out += unknown
+            parts += [p for p in found if p.inputs not in seen]
+            seen |= {p.inputs for p in found}
+        units += _units(parts, _job_name(text), ranks)
+    if not units:
+        example = f" ({left_out[0][1]})" if left_out else ""
+        raise XspError(
+            f"no file of a known profiler format is there{example}",
+            path=", ".join(inputs),
+            advice="`xsp formats` lists what can be read",
+        )
+    return Found(_named_once(units), left_out)
+
+
+def _parts(place: str, wanted: str | None, output: Path | None) -> tuple[list[Part], list[tuple[str, str]]]:
+    if is_url(place):
+        return remote.parts(place), []
+    path = Path(place)
+    if path.is_dir():
+        return folders.parts(path, wanted, output)
+    return [Part((place,), path.name, found=False)], []
+
+
+def _job_name(text: str) -> str:
+    """The folder's name: of a pattern, that of the folder before it."""
+    steps = [s for s in re.split(r"[/\\]", text.rstrip("/\\")) if s and not any(c in s for c in "*?[")]
+    return steps[-1] if steps and steps[-1] not in {".", ".."} else Path(text).resolve().name
+
+
+def _units(parts: Sequence[Part], job: str, ranks: bool | None) -> list[Unit]:
+    groups = job_ranks.grouped(parts, ranks) if ranks is not False else {}
+    units = [Unit(_fit(p.below), p.inputs, found=p.found) for p in parts if not any(p in g for g in groups.values())]
+    for below, of_rank in groups.items():
+        name = _fit(below or job)
+        width = len(str(max(of_rank.values())))
+        for part, rank in sorted(of_rank.items(), key=lambda pair: pair[1]):
+            units.append(Unit(f"rank-{rank:0{width}d}", part.inputs, Kind.RANK, part.found, name, rank))
+    return units
+
+
+def _fit(text: str) -> str:
+    """The text as a folder's name on any system: the path's steps joined, without the endings of files."""
+    bare = _ENDINGS.sub("", text.replace("\\", "/").strip("/"))
+    return _UNFIT.sub("-", bare.replace("/", "-")).strip(".-")[:_LONGEST] or "trace"
+
+
+def _named_once(units: Iterable[Unit]) -> list[Unit]:
+    """The units with a number where a name came before; names that differ in case alone are one to some systems."""
+    taken: set[tuple[str | None, str]] = set()
+    result = []
+    for unit in units:
+        name, number = unit.name, 1
+        while (unit.job, name.casefold()) in taken:
+            number += 1
+            name = f"{unit.name}-{number}"
+        taken.add((unit.job, name.casefold()))
+        result.append(replace(unit, name=name))
+    return result

@@ -1,0 +1,91 @@
+"""What a finished unit leaves beside its results, by which a later batch knows that it need not do it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xsp_cli.batching.place import is_url, joined, read_bytes, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_cli.batching.unit import Settings, Unit
+
+__all__ = ["DONE", "Inputs", "asked", "earlier", "record", "same_content"]
+
+DONE = "done.json"
+_SCHEMA = 1
+_CHUNK = 1 << 20
+
+Inputs = dict[str, dict[str, Any]]
+"""What is known of each input's content, by its path or URL: `sha256` and `bytes`, and of a URL its `stamp`."""
+
+
+def asked(unit: Unit, settings: Settings) -> dict[str, Any]:
+    """What makes two runs of a unit give the same results, besides the content of its inputs."""
+    reading = settings.reading
+    device = Path(reading.device).read_text(encoding="utf-8") if reading.device else None
+    return {
+        "schema_version": _SCHEMA,
+        "xsp": settings.version,
+        "report": settings.reports and unit.kind == "trace",
+        "kind": str(unit.kind),
+        "format": reading.format,
+        "layer_source": str(reading.layer_source),
+        "model_ranges": list(reading.model_ranges),
+        "layer_ranges": list(reading.layer_ranges),
+        "os_runtime": reading.os_runtime,
+        "keep_private": reading.keep_private,
+        "device": device,
+    }
+
+
+def record(unit: Unit, settings: Settings, inputs: Inputs) -> bytes:
+    """The record of a unit that is done."""
+    document = {"asked": asked(unit, settings), "inputs": inputs, "rank": unit.rank}
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def earlier(unit: Unit, settings: Settings, place: str) -> Inputs | None:
+    """What the inputs were when the unit was done the same way before; None where it was not."""
+    content = read_bytes(joined(place, DONE))
+    if content is None or settings.redo:
+        return None
+    try:
+        found = json.loads(content)
+        same = found["asked"] == asked(unit, settings) and found["rank"] == unit.rank
+        inputs: Inputs = found["inputs"]
+    except (ValueError, KeyError, TypeError):
+        return None  # not a record of ours: it is done again
+    return inputs if same and list(inputs) == list(unit.inputs) else None
+
+
+def same_content(before: Inputs) -> bool:
+    """Whether every input is still what it was: by the digest of what lies here, by the stamp of what does not."""
+    return all(_is_same(name, known) for name, known in before.items())
+
+
+def _is_same(name: str, known: dict[str, Any]) -> bool:
+    if is_url(name):
+        return known.get("stamp") is not None and stamp(name) == known["stamp"]
+    path = Path(name)
+    return path.exists() and content_of([path])[0] == known.get("sha256")
+
+
+def content_of(paths: Sequence[Path]) -> tuple[str, int]:
+    """The digest of files and of all files in folders, with their places; and how many bytes they are."""
+    digest, size = hashlib.sha256(), 0
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if not file.is_file():
+                continue
+            if path.is_dir():
+                digest.update(f"{file.relative_to(path).as_posix()}\n{file.stat().st_size}\n".encode())
+            size += file.stat().st_size
+            with file.open("rb") as content:
+                while chunk := content.read(_CHUNK):
+                    digest.update(chunk)
+    return digest.hexdigest(), size

@@ -1,0 +1,118 @@
+"""A folder of this machine as parts: bundles, run sets, files that are one trace together, files by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from xsp_cli.batching.discover import Part
+    from xsp_ingest.ingester import Ingester
+
+__all__ = ["parts"]
+
+_Unknown = list[tuple[str, str]]
+_DEEPEST = 32
+
+
+def parts(folder: Path, wanted: str | None, output: Path | None) -> tuple[list[Part], _Unknown]:
+    """The traces in the folder and the folders inside it, and the files nobody knows; `output` is not looked into."""
+    unknown: _Unknown = []
+    found = list(_walk(folder, folder, wanted, output, unknown))  # which fills `unknown`
+    return found, unknown
+
+
+def _walk(
+    folder: Path, root: Path, wanted: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
+) -> Iterator[Part]:
+    from xsp_ingest.ingester import laid_out, owner_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+    from xsp_ingest.safe_files import inside  # noqa: PLC0415
+    from xsp_model import bundle  # noqa: PLC0415
+
+    ingesters = all_ingesters()
+    if folder == output or depth > _DEEPEST:
+        return
+    if bundle.is_bundle(folder) or _is_one_run_set(folder) or owner_of(folder, ingesters, wanted):
+        yield _part([folder], root, named=folder == root)
+        return
+    if laid_out(folder, ingesters, wanted):
+        yield _part([folder], root, named=folder == root)
+        return
+    files, _ = inside(folder)
+    yield from _files([f for f in files if f.is_file()], root, ingesters, wanted, unknown)
+    for each in files:
+        if each.is_dir() and not each.name.startswith("."):
+            yield from _walk(each, root, wanted, output, unknown, depth + 1)
+
+
+def _is_one_run_set(folder: Path) -> bool:
+    """Whether the folder is a run set whose runs are of the same work; runs of different work are a folder of each."""
+    from xsp_ingest.run_set.description import read_description  # noqa: PLC0415 (imports msgspec)
+    from xsp_ingest.run_set.run_set import DESCRIPTION, is_run_set  # noqa: PLC0415
+
+    if (folder / DESCRIPTION).is_file():
+        return True
+    if not is_run_set(folder):
+        return False
+    work = set()
+    for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
+        try:
+            run = read_description(path)
+        except XspError:
+            return True  # the unit then fails with the sentence on what is wrong
+        work.add((run.model.name, run.framework.name, run.batch_size, run.device.name))
+    return len(work) == 1
+
+
+def _files(
+    files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], wanted: str | None, unknown: _Unknown
+) -> Iterator[Part]:
+    """Files that are a trace each, files that are one together, and those that only say more of another."""
+    from xsp_ingest.ingester import Supplement, choose, units  # noqa: PLC0415
+
+    known: list[tuple[Path, Ingester]] = []
+    for path in files:
+        claimants = [] if wanted else _claimants(path, ingesters, unknown)
+        if wanted or claimants:
+            known.append((path, claimants[0] if len(claimants) == 1 else choose(path, ingesters, wanted)))
+    whole = [one for one in known if not isinstance(one[1], Supplement)]
+    more = [path for path, ingester in known if isinstance(ingester, Supplement)]
+    groups = [list(paths) for paths, _ in units(whole)]
+    if len(groups) == 1 and more:
+        groups[0] += more
+    elif not groups:
+        groups = [[path] for path in more]
+    else:
+        sentence = "it says more of a trace, and which of the folder's is not known; convert the two by themselves"
+        unknown += [(str(path), sentence) for path in more]
+    for group in groups:
+        yield _part(group, root)
+
+
+def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> list[Ingester]:
+    """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
+    from xsp_ingest.ingester import Probe, claimants_of  # noqa: PLC0415
+    from xsp_ingest.known_others import refusal  # noqa: PLC0415
+
+    if path.name.startswith(".") or not path.stat().st_size:
+        return []
+    try:
+        found = claimants_of(Probe(path), ingesters)
+        if not found:
+            unknown.append((str(path), refusal(Probe(path)).what))
+    except XspError as error:
+        unknown.append((str(path), error.what))
+        return []
+    return found
+
+
+def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> Part:
+    from xsp_cli.batching.discover import Part  # noqa: PLC0415 (it imports this module)
+
+    below = root.name if named else paths[0].relative_to(root).as_posix()
+    return Part(tuple(map(str, paths)), below, found=not named)

@@ -1,0 +1,79 @@
+"""Which traces of a folder are ranks of one job: by their names, or by what PyTorch's profiler writes at their head."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_cli.batching.place import is_url
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_cli.batching.discover import Part
+
+__all__ = ["grouped"]
+
+_NAMED = re.compile(r"(?<![A-Za-z])rank[-_.=]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_STATED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
+_PAIR = 2
+
+
+def grouped(parts: Sequence[Part], forced: bool | None) -> dict[str, Mapping[Part, int]]:
+    """Ranks of each job, by where the job lies below the input ("": all of it); jobs have two ranks at least.
+
+    `forced`: everything is one job, numbered in order where it does not say its rank. Raises XspError where two
+    traces of a forced job say they are the same rank.
+    """
+    named = {p: int(m[-1]) for p in parts if (m := _NAMED.findall(p.below))}
+    ranks = {p: r for p in parts if (r := named.get(p, _stated(p))) is not None}
+    if forced:
+        return {"": _forced(parts, ranks)}
+    jobs: dict[str, dict[Part, int]] = {}
+    for part, rank in ranks.items():
+        jobs.setdefault(_without_rank(part.below), {})[part] = rank
+    return {job: of for job, of in jobs.items() if len(of) >= _PAIR and len(set(of.values())) == len(of)}
+
+
+def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]:
+    if not ranks:
+        return {part: number for number, part in enumerate(parts)}
+    silent = next((p for p in parts if p not in ranks), None)
+    if silent is not None:
+        raise XspError(
+            "this file does not say which rank it is of, and others do",
+            path=silent.inputs[0],
+            advice="Put rank and number into its name (rank7.json), or leave it out",
+        )
+    seen: dict[int, Part] = {}
+    for part, rank in ranks.items():
+        if rank in seen:
+            raise XspError(
+                f"two traces are of rank {rank}: this one and {seen[rank].inputs[0]}",
+                path=part.inputs[0],
+                advice="Give one job at a time",
+            )
+        seen[rank] = part
+    return dict(ranks)
+
+
+def _stated(part: Part) -> int | None:
+    """The rank that the file's head states; of what lies elsewhere only names are looked at."""
+    from xsp_ingest.ingester import Probe  # noqa: PLC0415 (--help must not wait for polars)
+
+    name = part.inputs[0]
+    if is_url(name) or not Path(name).is_file():
+        return None
+    try:
+        match = _STATED.search(Probe(Path(name)).text)
+    except XspError:
+        return None
+    return int(match[1]) if match else None
+
+
+def _without_rank(below: str) -> str:
+    """Where the job lies: the folders that hold its ranks, without those that are named after one."""
+    steps = below.split("/")[:-1]
+    return "/".join(step for step in steps if not _NAMED.search(step))

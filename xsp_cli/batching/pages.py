@@ -1,0 +1,97 @@
+"""The pages over a batch: its index, which is the page of a cohort, and one a job of ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.cohort.cohort import Member, gathered
+from xsp_analyze.cohort.facts import from_json
+from xsp_analyze.cohort.markup import escaped, link, section
+from xsp_analyze.cohort.page import render
+from xsp_cli.batching.of_job import local_tables
+from xsp_cli.batching.place import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.cohort.page import Part
+
+__all__ = ["index_page", "job_pages", "members"]
+
+_MOST_LISTED = 200
+
+
+def members(document: Mapping[str, Any]) -> list[Member]:
+    """The traces of a batch that went well, from its summary."""
+    good = (row for row in document["traces"] if row["status"] == "ok")
+    return [Member(row["name"], from_json(row["facts"]), row["report"]) for row in good]
+
+
+def index_page(document: Mapping[str, Any]) -> str:
+    """The index: what failed first, then jobs, then all models."""
+    known = members(document)
+    bad = [row for row in _everything(document) if row["status"] == "failed"]
+    title = _title(len(known), len(document["jobs"]))
+    return render(gathered(known), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
+
+
+def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The job's page and its tables as JSON, by their names; only small tables of each rank are read for them.
+
+    Of a job at a URL, those are fetched; the ranks' spans stay where they are.
+    """
+    from xsp_analyze.ranks.job import open_job  # noqa: PLC0415 (only where there are ranks)
+    from xsp_analyze.ranks.page import render as render_job  # noqa: PLC0415
+    from xsp_analyze.ranks.tables import tables  # noqa: PLC0415
+    from xsp_analyze.render import json_text  # noqa: PLC0415
+
+    good = [row["name"] for row in rows if row["status"] == "ok"]
+    failed = [row["reason"] or row["name"] for row in rows if row["status"] != "ok"]
+    with local_tables(joined(output, "jobs", name), good) as folder:
+        job = open_job(folder, name, only=good)
+        return {"index.html": render_job(job, failed), "ranks.json": json_text.render_many(tables(job))}
+
+
+def _title(traces: int, jobs: int) -> str:
+    parts = [
+        f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in ((traces, "trace"), (jobs, "job")) if count
+    ]
+    return f"Batch of {' and '.join(parts) or 'nothing that could be read'}"
+
+
+def _everything(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*document["traces"], *(rank for job in document["jobs"] for rank in job["ranks"])]
+
+
+def _failed(bad: Sequence[Mapping[str, Any]]) -> list[Part]:
+    if not bad:
+        return []
+    rows = "".join(f"<li><b>{escaped(r['name'])}</b> {escaped(r['reason'] or '')}</li>" for r in bad[:_MOST_LISTED])
+    rest = f"<p>... and {len(bad) - _MOST_LISTED:,} more; see summary.json.</p>" if len(bad) > _MOST_LISTED else ""
+    means = "These could not be read; the rest of this page is without them."
+    return [
+        ("failed", "Failed", section("failed", f"Failed: {len(bad):,}", means, f'<ul class="failed">{rows}</ul>{rest}'))
+    ]
+
+
+def _jobs(document: Mapping[str, Any]) -> list[Part]:
+    if not document["jobs"]:
+        return []
+    items = []
+    for job in document["jobs"]:
+        done = sum(rank["status"] == "ok" for rank in job["ranks"])
+        page = job["page"] if done else None
+        items.append(f"<li>{link(page, job['name'])}: {done:,} of {len(job['ranks']):,} ranks</li>")
+    means = "Each job's page compares its ranks: steps, stragglers, communication, kernels over all of them."
+    return [("jobs", "Jobs", section("jobs", "Jobs of many ranks", means, f'<ul class="failed">{"".join(items)}</ul>'))]
+
+
+def _left_out(document: Mapping[str, Any]) -> list[Part]:
+    rows = document["left_out"]
+    if not rows:
+        return []
+    items = "".join(f"<li>{escaped(r['input'])}: {escaped(r['reason'])}</li>" for r in rows[:_MOST_LISTED])
+    more = f"<p>... and {len(rows) - _MOST_LISTED:,} more; see summary.json.</p>" if len(rows) > _MOST_LISTED else ""
+    content = f'<details><summary>{len(rows):,} files</summary><ul class="failed">{items}</ul>{more}</details>'
+    means = "Files of folders that no known profiler wrote."
+    return [("left-out", "Left out", section("left-out", "Left out", means, content))]

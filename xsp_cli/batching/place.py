@@ -1,0 +1,169 @@
+"""Where inputs lie and outputs go: paths of this machine, or URLs of any kind that fsspec knows (s3, gs, http, ...)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["Entry", "absolute", "fetch", "is_url", "joined", "listed", "put_file", "put_folder", "read_bytes", "stamp"]
+
+_URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_STAMPS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "md5Hash", "generation")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file that a URL's folder or pattern holds, and its place below it."""
+
+    url: str
+    below: str
+    size: int
+
+
+def is_url(text: str) -> bool:
+    """Whether the text is a URL; `file://` is one too."""
+    return _URL.match(text) is not None
+
+
+def absolute(text: str) -> str:
+    """The path from the root, as workers may run elsewhere; a URL as it stands, without a slash at its end."""
+    return text.rstrip("/") if is_url(text) else str(Path(text).absolute())
+
+
+def joined(base: str, *parts: str) -> str:
+    """The path or URL of something below another."""
+    return "/".join((base.rstrip("/"), *parts)) if is_url(base) else str(Path(base, *parts))
+
+
+def listed(url: str) -> list[Entry]:
+    """The files of a URL: itself, those below it where it is a folder, or those that match its pattern; by name."""
+    with _reached(url) as (fs, path):
+        if any(c in path for c in "*?["):
+            found = {name: info for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"}
+            base = path[: min(path.index(c) for c in "*?[" if c in path)].rpartition("/")[0]
+        elif fs.isfile(path):
+            found, base = {path: fs.info(path)}, path.rpartition("/")[0]
+        else:
+            found, base = fs.find(path, detail=True), path
+    entries = [
+        Entry(fs.unstrip_protocol(name), name.removeprefix(base).lstrip("/"), int(info.get("size") or 0))
+        for name, info in sorted(found.items())
+    ]
+    if not entries:
+        raise XspError("nothing is there", path=url)
+    return entries
+
+
+def fetch(url: str, folder: Path) -> Path:
+    """A copy of the URL's file or folder, in the folder."""
+    with _reached(url) as (fs, path):
+        target = folder / path.rstrip("/").rpartition("/")[2]
+        fs.get(path, str(target), recursive=not fs.isfile(path))
+    return target
+
+
+def read_bytes(place: str) -> bytes | None:
+    """What a small file holds; None where there is none."""
+    if not is_url(place):
+        with suppress(OSError):
+            return Path(place).read_bytes()
+        return None
+    with _reached(place) as (fs, path):
+        try:
+            content: bytes = fs.cat_file(path)
+        except FileNotFoundError:
+            return None
+    return content
+
+
+def put_file(place: str, content: bytes) -> None:
+    """Writes a file that appears only when it is whole."""
+    if is_url(place):
+        with _reached(place) as (fs, path):
+            fs.pipe_file(path, content)
+        return
+    target = Path(place)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def put_folder(folder: Path, place: str, last: str) -> None:
+    """Moves the folder to its place, replacing what is there. To a URL: uploads it, the file `last` after the rest."""
+    if is_url(place):
+        _upload(folder, place, last)
+        return
+    target = Path(place)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        old = folder.with_name(f"{folder.name}.old")
+        target.rename(old)
+        folder.rename(target)
+        shutil.rmtree(old)
+    else:
+        folder.rename(target)
+
+
+def _upload(folder: Path, url: str, last: str) -> None:
+    with _reached(url) as (fs, path):
+        if fs.exists(f"{path}/{last}"):
+            fs.rm(f"{path}/{last}")  # from here on the old result is none
+        files = sorted(f for f in folder.rglob("*") if f.is_file())
+        for file in sorted(files, key=lambda f: f == folder / last):
+            fs.put_file(str(file), f"{path}/{file.relative_to(folder).as_posix()}")
+
+
+def stamp(url: str) -> str | None:
+    """What changes whenever the content of the URL's file does, without reading it; None: its host says nothing."""
+    with _reached(url) as (fs, path):
+        info = fs.info(path)
+        if info.get("type") == "directory":
+            return None
+    known = [f"{key}={info[key]}" for key in _STAMPS if info.get(key) is not None]
+    return f"size={info.get('size')} {' '.join(known)}" if known else None
+
+
+class _reached:  # noqa: N801 (read as a word: `with _reached(url)`)
+    """Within `with`, the URL's file system and path; whatever its library raises becomes a sentence."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __enter__(self) -> tuple[Any, str]:
+        try:
+            from fsspec.core import url_to_fs  # noqa: PLC0415 (only for URLs)
+        except ImportError as error:
+            raise XspError(
+                "reading URLs needs fsspec, which is not installed", path=self.url, advice="pip install 'xsp[cluster]'"
+            ) from error
+        try:
+            found: tuple[Any, str] = url_to_fs(self.url, use_listings_cache=False)
+        except Exception as error:
+            raise _unreachable(self.url, error) from error
+        return found
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, XspError):
+            raise _unreachable(self.url, error) from error
+
+
+def _unreachable(url: str, error: Exception) -> XspError:
+    """Libraries of clouds raise errors of their own, most of several lines."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, FileNotFoundError):
+        words = "nothing is there"
+    return XspError(f"cannot be reached ({words})", path=url, advice="Check the address and your credentials for it")

@@ -1,0 +1,186 @@
+"""Units done by processes of this machine: a process that dies costs the one unit that it was doing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_cli.batching.unit import Outcome, Status
+from xsp_cli.batching.work import process
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from xsp_cli.batching.unit import Settings, Unit
+
+__all__ = ["cores", "default_limit_bytes", "run_here"]
+
+_WATCH_S = 0.1
+_RENEW_SHARE = 0.5  # a worker that keeps more than this part of its limit after a unit is replaced by a fresh one
+_SYSTEM_SHARE = 0.85  # of the machine's memory, that all workers together may use
+_THREADS = ("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_limit_bytes(jobs: int) -> int:
+    """A worker's part of the machine's memory."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(total * _SYSTEM_SHARE / jobs)
+
+
+def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_bytes: int) -> Generator[Outcome]:
+    """The outcomes, in the order in which they come. Closing the iterator ends the workers.
+
+    Raises nothing of a unit's own: a worker that was killed, or that took more memory, is a failed unit.
+    """
+    waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
+    for unit in units:
+        waiting.put(unit)
+    done: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+    crew = [_Worker(waiting, done, settings, limit_bytes, jobs) for _ in range(min(jobs, len(units)))]
+    for worker in crew:
+        worker.start()
+    try:
+        for _ in units:
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            yield outcome
+    finally:
+        for worker in crew:
+            worker.end()
+        for worker in crew:
+            worker.join()
+
+
+class _Worker(threading.Thread):
+    """Hands units to one process, one at a time, and starts another where that one dies."""
+
+    def __init__(
+        self,
+        waiting: queue.SimpleQueue[Unit],
+        done: queue.SimpleQueue[Outcome | BaseException],
+        settings: Settings,
+        limit_bytes: int,
+        jobs: int,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._waiting, self._done, self._settings = waiting, done, settings
+        self._limit_bytes, self._jobs = limit_bytes, jobs
+        self._ended = False
+        self._pool: ProcessPoolExecutor | None = None
+        self._pid = 0
+
+    def run(self) -> None:
+        """Until nothing waits, or `end` is called."""
+        try:
+            while not self._ended:
+                try:
+                    unit = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                self._done.put(self._outcome(unit))
+        except BaseException as error:  # noqa: BLE001 (who waits for outcomes must hear of it)
+            self._done.put(error)
+        finally:
+            self._drop()
+
+    def end(self) -> None:
+        """Kills what is being done; its unit has no outcome."""
+        self._ended = True
+        self._kill()
+
+    def _outcome(self, unit: Unit) -> Outcome:
+        for first in (True, False):
+            try:
+                future = self._one_process().submit(process, unit, self._settings)
+                break
+            except BrokenProcessPool:  # died while it had nothing to do
+                self._drop()
+                if not first:
+                    raise
+        peak = self._watched(future)
+        try:
+            outcome: Outcome = future.result()
+        except BrokenProcessPool:
+            self._drop()
+            return Outcome(unit, Status.FAILED, self._why(unit, peak))
+        if _resident_bytes(self._pid) > _RENEW_SHARE * self._limit_bytes:
+            self._drop()
+        return outcome
+
+    def _why(self, unit: Unit, peak: int) -> str:
+        if peak > self._limit_bytes:
+            return (
+                f"{unit.inputs[0]}: its worker was ended, as it took more than {self._limit_bytes / 1e9:.1f} GB of"
+                " memory. Use fewer --jobs or a larger --memory"
+            )
+        return (
+            f"{unit.inputs[0]}: its worker was killed by the system or died, at {peak / 1e9:.1f} GB of memory. Use"
+            " fewer --jobs, or convert it by itself to see why"
+        )
+
+    def _one_process(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")  # a fork of a program with threads may hang
+            share = max(1, cores() // self._jobs)
+            self._pool = ProcessPoolExecutor(1, context, initializer=_prepare, initargs=(share, os.getpid()))
+            self._pid = self._pool.submit(os.getpid).result()
+        return self._pool
+
+    def _watched(self, future: Future[Outcome]) -> int:
+        """The most memory seen while the future ran; a worker over its limit is killed."""
+        peak = 0
+        while not future.done():
+            peak = max(peak, _resident_bytes(self._pid))
+            if peak > self._limit_bytes:
+                self._kill()
+                break
+            with suppress(TimeoutError):
+                future.exception(_WATCH_S)
+        return peak
+
+    def _kill(self) -> None:
+        if self._pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _drop(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool, self._pid = None, 0
+
+
+def _prepare(threads: int, parent: int) -> None:
+    """In a fresh worker: its part of the processors, no interrupts from the keyboard, and an end with its parent's."""
+    for name in _THREADS:
+        os.environ.setdefault(name, str(threads))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Resident memory of the process; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0

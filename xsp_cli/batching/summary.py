@@ -1,0 +1,107 @@
+"""What is left of a batch: its summary as JSON, what it cost, and its index page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from xsp_cli.batching.place import joined, put_file
+from xsp_cli.batching.unit import Kind, Status
+from xsp_cli.batching.work import BUNDLE, REPORT, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xsp_cli.batching.unit import Outcome, Settings
+
+__all__ = ["COSTS", "INDEX", "SUMMARY", "costs", "ordered", "summary", "write"]
+
+SUMMARY, COSTS, INDEX = "summary.json", "costs.json", "index.html"
+_SCHEMA = 1
+_OK = (Status.DONE, Status.KEPT)
+
+
+def ordered(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """In the order of jobs, ranks and names, whoever was done first."""
+    return sorted(outcomes, key=lambda o: (o.unit.job or "", o.unit.rank or 0, o.unit.name))
+
+
+def summary(outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], settings: Settings) -> dict[str, Any]:
+    """The document of summary.json: the same for the same inputs, however and by how many workers they were done."""
+    traces = [_row(o, settings) for o in outcomes if o.unit.kind is Kind.TRACE]
+    return {
+        "schema_version": _SCHEMA,
+        "made_by": settings.version,
+        "traces": traces,
+        "jobs": _jobs(outcomes, settings),
+        "left_out": [{"input": path, "reason": reason} for path, reason in left_out],
+    }
+
+
+def _row(outcome: Outcome, settings: Settings) -> dict[str, Any]:
+    unit = outcome.unit
+    place = place_of(unit, settings.output)[len(settings.output.rstrip("/")) + 1 :]
+    done = outcome.status in _OK
+    return {
+        "name": unit.name,
+        "inputs": list(unit.inputs),
+        "status": "ok" if done else str(outcome.status),
+        "reason": outcome.reason or None,
+        "report": f"{place}/{REPORT}" if done and settings.reports and unit.kind is Kind.TRACE else None,
+        "bundle": f"{place}/{BUNDLE}" if done else None,
+        "rank": unit.rank,
+        "facts": outcome.facts,
+    }
+
+
+def _jobs(outcomes: Sequence[Outcome], settings: Settings) -> list[dict[str, Any]]:
+    names = dict.fromkeys(o.unit.job for o in outcomes if o.unit.job is not None)
+    return [
+        {
+            "name": name,
+            "page": f"jobs/{name}/{INDEX}",
+            "ranks": [_row(o, settings) for o in outcomes if o.unit.job == name],
+        }
+        for name in names
+    ]
+
+
+def costs(outcomes: Sequence[Outcome], wall_s: float, how: str) -> dict[str, Any]:
+    """The document of costs.json: what each unit took, and the batch as a whole."""
+    done = [o for o in outcomes if o.status is Status.DONE]
+    peaks = [o.cost.peak_bytes for o in done if o.cost.peak_bytes is not None]
+    return {
+        "schema_version": _SCHEMA,
+        "how": how,
+        "wall_s": wall_s,
+        "counts": {str(status): sum(o.status is status for o in outcomes) for status in Status},
+        "done": {
+            "wall_s": sum(o.cost.wall_s for o in done),
+            "cpu_s": sum(o.cost.cpu_s for o in done),
+            "input_bytes": sum(o.cost.input_bytes for o in done),
+            "output_bytes": sum(o.cost.output_bytes for o in done),
+            "peak_bytes": max(peaks, default=None),
+        },
+        "units": [
+            {"name": o.unit.name, "job": o.unit.job, "status": str(o.status), **asdict(o.cost)} for o in outcomes
+        ],
+    }
+
+
+def write(document: dict[str, Any], spent: dict[str, Any], outcomes: Sequence[Outcome], settings: Settings) -> None:
+    """Writes summary, costs, the tracebacks of faults in xsp, each job's page and the index, which comes last."""
+    for name, content in ((SUMMARY, document), (COSTS, spent)):
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        put_file(joined(settings.output, name), text.encode())
+    for outcome in outcomes:
+        if outcome.details:
+            place = joined(settings.output, "faults", f"{outcome.unit.job or ''}{outcome.unit.name}.txt")
+            put_file(place, outcome.details.encode())
+    from xsp_cli.batching.pages import index_page, job_pages  # noqa: PLC0415 (imports polars)
+
+    for job in document["jobs"]:
+        if any(row["status"] == "ok" for row in job["ranks"]):
+            for name, text in job_pages(settings.output, job["name"], job["ranks"]).items():
+                put_file(joined(settings.output, "jobs", job["name"], name), text.encode())
+    put_file(joined(settings.output, INDEX), index_page(document).encode())

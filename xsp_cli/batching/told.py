@@ -1,0 +1,86 @@
+"""The end of a batch in words: a line a trace, the failures with their reasons, what it took, where to look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.render.units import duration, share, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["lines"]
+
+_MOST_ROWS = 40
+_HEADINGS = ("trace", "model", "batch", "latency", "GPU share", "spans")
+_NARROWEST = 12
+_NAMES = 2  # columns of text, which come first
+
+
+def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | None) -> Iterator[str]:
+    """The lines, fitted to so many cells (null: as many as needed)."""
+    good = [row for row in document["traces"] if row["status"] == "ok"]
+    if good:
+        yield from _table([_cells(row) for row in good[:_MOST_ROWS]], width)
+        if len(good) > _MOST_ROWS:
+            yield f"... and {len(good) - _MOST_ROWS:,} more"
+        yield ""
+    for job in document["jobs"]:
+        yield _job(job)
+    bad = [row for row in (*document["traces"], *_ranks(document)) if row["status"] == "failed"]
+    yield from (f"failed: {row['reason']}" for row in bad)
+    if unknown := len(document["left_out"]):
+        first = document["left_out"][0]
+        files = "file" if unknown == 1 else "files"
+        yield f"left out: {unknown:,} {files} of no known format, such as {first['input']}"
+    yield _ended(spent)
+
+
+def _ranks(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return [rank for job in document["jobs"] for rank in job["ranks"]]
+
+
+def _job(job: Mapping[str, Any]) -> str:
+    done = sum(rank["status"] == "ok" for rank in job["ranks"])
+    return f"job {job['name']}: {done:,} of {len(job['ranks']):,} ranks; see {job['page']}"
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    facts = row["facts"]
+    speeds = facts["speeds"]
+    batches = ", ".join(str(s["batch_size"]) for s in speeds if s["batch_size"] is not None) or "-"
+    latency = duration(speeds[0]["latency_ns"]) if speeds else "-"
+    return row["name"], facts["model"], batches, latency, share(facts["gpu_share"]), f"{facts['spans']:,}"
+
+
+def _table(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+    """Names to the left and cut where they do not fit, numbers to the right."""
+    columns = list(zip(_HEADINGS, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    over = sum(widths) + 2 * (len(widths) - 1) - (width or 10_000)
+    for name in range(_NAMES):
+        cut = min(max(over, 0), max(widths[name] - _NARROWEST, 0))
+        widths[name] -= cut
+        over -= cut
+    for row in (_HEADINGS, *rows):
+        cells = [_cut(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        padded = [c.ljust(w) if n < _NAMES else c.rjust(w) for n, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        yield "  ".join(padded).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _ended(spent: Mapping[str, Any]) -> str:
+    counts, done = spent["counts"], spent["done"]
+    words = [f"{counts['done']:,} done"]
+    words += [
+        f"{counts[word]:,} {said}"
+        for word, said in (("kept", "kept from before"), ("failed", "failed"))
+        if counts[word]
+    ]
+    took = f"{spent['wall_s']:.1f} s by {spent['how']}"
+    if not counts["done"]:
+        return f"{', '.join(words)} in {took}"
+    return f"{', '.join(words)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"

@@ -1,0 +1,80 @@
+"""What the parts of a batch hand one another: a unit of work, how it is to be done, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from xsp_cli.inputs import Reading
+
+__all__ = ["Cost", "Kind", "Outcome", "Settings", "Status", "Unit"]
+
+
+class Kind(StrEnum):
+    """What a unit is."""
+
+    TRACE = "trace"  # a trace, a profile (run set) or a bundle
+    RANK = "rank"  # one rank of a job
+
+
+class Status(StrEnum):
+    """What came of a unit."""
+
+    DONE = "done"
+    KEPT = "kept"  # an earlier batch had done it, and neither input nor xsp has changed
+    FAILED = "failed"
+    LEFT_OUT = "left out"  # a file of no known format that lay in a folder
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One trace to convert and report: `name` is its folder within the output, `inputs` are what `xsp report` takes.
+
+    Inputs are absolute paths or URLs. `found`: they were found in a folder, not named by the user.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    kind: Kind = Kind.TRACE
+    found: bool = False
+    job: str | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How every unit is done. `output` is an absolute path or a URL; `scratch` is a folder within a local one."""
+
+    output: str
+    reading: Reading = field(default_factory=Reading)
+    reports: bool = True
+    redo: bool = False
+    scratch: str | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a unit took: seconds of wall clock and of processors, bytes read and written, the worker's peak memory."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a unit; `reason` says in a sentence why it failed or was left out, `details` is a bug's traceback.
+
+    `facts` is what the index shows of it.
+    """
+
+    unit: Unit
+    status: Status
+    reason: str = ""
+    facts: dict[str, Any] | None = None
+    cost: Cost = field(default_factory=Cost)
+    details: str = ""

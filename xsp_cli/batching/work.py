@@ -1,0 +1,163 @@
+"""What is done with one unit, wherever it is done: fetch, convert, report, write; a failure is a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xsp_cli.batching.done import DONE, Inputs, content_of, earlier, record, same_content
+from xsp_cli.batching.place import fetch, is_url, joined, put_folder, read_bytes, stamp
+from xsp_cli.batching.unit import Cost, Kind, Outcome, Status
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from xsp_cli.batching.unit import Settings, Unit
+    from xsp_model import Trace
+
+__all__ = ["BUNDLE", "FACTS", "REPORT", "place_of", "process"]
+
+BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
+_KIB = 1024
+_DISK_FULL = 28  # ENOSPC
+
+
+def place_of(unit: Unit, output: str) -> str:
+    """Where the unit's results go."""
+    if unit.job is not None:
+        return joined(output, "jobs", unit.job, "ranks", unit.name)
+    return joined(output, "traces", unit.name)
+
+
+def process(unit: Unit, settings: Settings) -> Outcome:
+    """Does the unit, or finds that it was done; whatever goes wrong with it is in the outcome, not raised."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    try:
+        outcome = _kept(unit, settings) or _done(unit, settings)
+    except _UnknownError as error:
+        outcome = Outcome(unit, Status.LEFT_OUT, str(error))
+    except XspError as error:
+        outcome = Outcome(unit, Status.FAILED, str(error))
+    except MemoryError:
+        outcome = Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: there is not enough memory for it")
+    except OSError as error:
+        advice = "Free some space and run the batch again" if error.errno == _DISK_FULL else "Check its place"
+        sentence = f"{unit.inputs[0]}: cannot be read or written ({error.strerror or error}). {advice}"
+        outcome = Outcome(unit, Status.FAILED, sentence)
+    except Exception as error:  # noqa: BLE001 (one bad file must not stop the rest)
+        words = f"{type(error).__name__}: {error}"
+        sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(words.split())}). Please report it"
+        outcome = Outcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
+    cost = replace(
+        outcome.cost,
+        wall_s=time.perf_counter() - clock,
+        cpu_s=time.process_time() - cpu,
+        peak_bytes=_peak_bytes(),
+    )
+    return replace(outcome, cost=cost)
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * _KIB
+
+
+class _UnknownError(XspError):
+    """Nobody knows the format of a file that lay in a folder."""
+
+
+def _check_known(path: Path) -> None:
+    """_UnknownError where no ingester claims the file."""
+    from xsp_ingest.ingester import Probe, claimants_of  # noqa: PLC0415 (imports polars)
+    from xsp_ingest.known_others import refusal  # noqa: PLC0415
+    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+
+    if path.is_file() and not claimants_of(Probe(path), all_ingesters()):
+        said = refusal(Probe(path))
+        raise _UnknownError(said.what, path=path.name, advice=said.advice)
+
+
+def _kept(unit: Unit, settings: Settings) -> Outcome | None:
+    place = place_of(unit, settings.output)
+    before = earlier(unit, settings, place)
+    if before is None or not same_content(before):
+        return None
+    facts = read_bytes(joined(place, FACTS))
+    if facts is None:
+        return None
+    size = sum(int(known.get("bytes", 0)) for known in before.values())
+    return Outcome(unit, Status.KEPT, facts=json.loads(facts), cost=Cost(input_bytes=size))
+
+
+def _done(unit: Unit, settings: Settings) -> Outcome:
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="unit-", dir=settings.scratch))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        inputs: Inputs = {}
+        paths = [_here(name, folder / f"input-{n}", inputs) for n, name in enumerate(unit.inputs)]
+        result = folder / "result"
+        result.mkdir()
+        facts = _results(unit, settings, paths, result)
+        (result / FACTS).write_text(_text(facts), encoding="utf-8")
+        (result / DONE).write_bytes(record(unit, settings, inputs))
+        written = sum(file.stat().st_size for file in result.rglob("*") if file.is_file())
+        put_folder(result, place_of(unit, settings.output), DONE)
+    read = sum(int(known["bytes"]) for known in inputs.values())
+    return Outcome(unit, Status.DONE, facts=facts, cost=Cost(input_bytes=read, output_bytes=written))
+
+
+def _text(facts: dict[str, Any]) -> str:
+    from xsp_analyze.render.json_text import plain  # noqa: PLC0415 (imports polars)
+
+    return json.dumps(plain(facts), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _here(name: str, folder: Path, inputs: Inputs) -> Path:
+    """The input on this machine, fetched where it lies elsewhere; what its content was goes into `inputs`."""
+    if not is_url(name):
+        path, known = Path(name), {}
+        if not path.exists():
+            raise XspError("there is no such file or folder (any more)", path=name)
+    else:
+        folder.mkdir()
+        known = {"stamp": stamp(name)}
+        path = fetch(name, folder)
+    digest, size = content_of([path])
+    inputs[name] = {"sha256": digest, "bytes": size, **known}
+    return path
+
+
+def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
+    """Writes bundle and report into the folder; the unit's facts."""
+    from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415 (imports polars)
+    from xsp_cli.inputs import load  # noqa: PLC0415
+    from xsp_model import bundle  # noqa: PLC0415
+
+    if unit.found and settings.reading.format is None:
+        _check_known(paths[0])
+    trace = load([str(path) for path in paths], settings.reading, lambda _: None)
+    bundle.write(trace, result / BUNDLE)
+    trace = bundle.read(result / BUNDLE)
+    if unit.kind is Kind.RANK:
+        return _rank(unit, trace, result)
+    if settings.reports:
+        from xsp_analyze.report import render  # noqa: PLC0415
+
+        (result / REPORT).write_text(render(trace), encoding="utf-8")
+    return facts_of(trace, unit.name).to_json()
+
+
+def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:
+    """Writes the tables by which ranks are compared; what the job's page shows of the rank."""
+    from xsp_analyze.ranks.of_rank import write_tables  # noqa: PLC0415 (imports polars)
+
+    return write_tables(trace, result, unit.rank, os.path.basename(unit.inputs[0]))  # noqa: PTH119 (may be a URL)
