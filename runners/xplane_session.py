@@ -76,11 +76,11 @@ class Session:
         if recorded == 0 and self.profiled and self._folder is None:
             self._folder = tempfile.TemporaryDirectory()
             self.tool.start(self._folder.name)
-        self._mark = self.tool.mark(recorded) if self.profiled and recorded >= 0 else nullcontext()
         self.tool.synchronize(None)
         if self.ranges:
             self.ranges.open()
         self._begun_ns = time.perf_counter_ns()
+        self._mark = self.tool.mark(recorded) if self.profiled and recorded >= 0 else nullcontext()  # begins here
         self._mark.__enter__()
 
     def end(self, batch_size: int | None = None, result: object = None) -> bool:
