@@ -27,7 +27,7 @@ _SCALAR = re.compile(rb"[^\s,\]}]*+")
 _SPACE = b" \t\r\n"
 _BETWEEN = b" \t\r\n,"
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_QUOTE = ord('"')
+_QUOTE, _COMMA = ord('"'), ord(",")
 _STEPS = np.zeros(256, dtype=np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
@@ -89,13 +89,16 @@ def stretch(window: Window) -> tuple[bytes, bool]:
     Behind the last ones the window stands before the list's closing bracket.
     """
     while True:
-        steps, depth = _depths(window.text[window.at :])
+        steps, depth, commas = _depths(window.text[window.at :])
         ends = np.flatnonzero(depth < 0)
         last = len(ends) > 0
         if last:
             depth, steps = depth[: ends[0]], steps[: ends[0]]
         check_depth(int(depth.max(initial=0)), window)
         closed = np.flatnonzero((depth == 0) & (steps < 0))
+        if not last and not len(closed):  # numbers and texts, which no bracket ends
+            closed = np.flatnonzero((depth == 0) & commas[: len(depth)]) - 1
+            closed = closed[closed >= 0]
         if last or len(closed):
             behind = window.at + (len(depth) if last else int(closed[-1]) + 1)
             text = window.text[window.at : behind].lstrip(_BETWEEN)
@@ -164,12 +167,12 @@ def no_json(window: Window) -> XspError:
     )
 
 
-def _depths(text: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
-    """For each byte of text that begins outside of quotes: a bracket's +1 or -1, and how deep it is behind it."""
+def _depths(text: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.bool_]]:
+    """For each byte of text that begins outside of quotes: a bracket's +1 or -1, how deep it is behind it, commas."""
     if b"\\" in text:
         text = _ESCAPED.sub(b"  ", text)
     content = np.frombuffer(text, dtype=np.uint8)
     quoted = np.bitwise_xor.accumulate((content == _QUOTE).view(np.uint8)).view(np.bool_)
     steps = _STEPS[content]
     steps[quoted] = 0
-    return steps, np.cumsum(steps, dtype=np.int32)
+    return steps, np.cumsum(steps, dtype=np.int32), (content == _COMMA) & ~quoted

@@ -152,8 +152,8 @@ def test_alone_it_is_refused_with_advice(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ('{"schema": "1.1.1", "pid": 1, "nodes": [', "cut off"),
-        ('{"schema": "1.1.1", "pid": 1, "nodes": {}}', "not as PyTorch writes it"),
-        ('{"schema": "1.1.1", "pid": 1, "nodes": ]}', "no valid JSON"),
+        ('{"schema": "1.1.1", "pid": 1, "nodes": {}}', "not as its tool writes it"),
+        ('{"schema": "1.1.1", "pid": 1, "nodes": ]}', "not as its tool writes it"),
     ],
 )
 def test_a_damaged_file_says_so(tmp_path: Path, content: str, says: str) -> None:

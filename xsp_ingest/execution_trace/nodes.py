@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.content import cut_off, whole
-from xsp_model import XspError
+from xsp_ingest.json_values import whole
+from xsp_ingest.json_walk import Wanted, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Nodes", "read_nodes"]
 
-_MOST_BYTES = 1 << 30
 _INT64 = range(1, 1 << 63)
 _TENSOR = re.compile(r"Tensor\((.*)\)")
 _SCALARS = {"Int", "Double", "Float", "Bool", "Complex", "SymInt", "SymFloat", "SymBool"}
@@ -48,12 +47,6 @@ class _Node(msgspec.Struct, frozen=True):
     attrs: list[_Attribute] = []
 
 
-class _Document(msgspec.Struct, frozen=True):
-    schema: str
-    nodes: list[_Node]
-    pid: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] | None = None
-
-
 class Nodes(msgspec.Struct, frozen=True):
     """`table`: record_function_id, name, caller (a record function id), input_shapes, input_dtypes; one row a call."""
 
@@ -61,49 +54,58 @@ class Nodes(msgspec.Struct, frozen=True):
     process_id: int | None
 
 
-_COLUMNS = {
+_WANTED = Wanted(
+    "the execution trace",
+    lists={("nodes",): _Node},
+    values={("schema",): str, ("pid",): Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] | None},
+)
+_CALLS = {
+    "node": pl.Int64,
+    "parent": pl.Int64,
     "record_function_id": pl.Int64,
     "name": pl.String,
-    "caller": pl.Int64,
     "input_shapes": pl.String,
     "input_dtypes": pl.String,
 }
 
 
 def read_nodes(path: Path) -> Nodes:
-    """The calls of the file; XspError where it is cut off, no execution trace, or longer than 1 GiB."""
-    content = whole(path, _MOST_BYTES).decode("utf-8", errors="replace")
-    try:
-        document = msgspec.json.decode(content, type=_Document)
-    except msgspec.ValidationError as error:
-        raise XspError(f"the execution trace is not as PyTorch writes it ({error})", path=path) from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        if "truncated" in str(error):
-            raise cut_off(path, "its JSON does not end") from error
-        raise XspError("the execution trace is no valid JSON", path=path, advice="Write it again") from error
-    ids = {_key(node.id): _record_function(node) for node in document.nodes}
-    rows = [_row(node, ids) for node in document.nodes if _record_function(node) is not None]
-    table = pl.DataFrame(rows, schema=_COLUMNS, orient="row").unique("record_function_id", keep="none")
-    return Nodes(table, document.pid)
+    """The calls of the file, which is read some nodes at a time; XspError where it is cut off or no execution trace."""
+    frames, process_id = [pl.DataFrame(schema=_CALLS)], None
+    for part in walk(path, _WANTED):
+        if part.place == ("pid",):
+            process_id = part.found
+        elif part.place == ("nodes",):
+            frames.append(pl.DataFrame([_row(node) for node in part.found], schema=_CALLS, orient="row"))
+    calls = pl.concat(frames)
+    known = calls.drop_nulls("node").unique("node", keep="last", maintain_order=True)
+    callers = known.select(parent="node", caller="record_function_id")
+    joined = calls.drop_nulls("record_function_id").join(callers, on="parent", how="left", maintain_order="left")
+    table = joined.select("record_function_id", "name", "caller", "input_shapes", "input_dtypes")
+    return Nodes(table.unique("record_function_id", keep="none", maintain_order=True), process_id)
 
 
-def _row(node: _Node, ids: dict[str, int | None]) -> tuple[object, ...]:
-    caller = ids.get(_key(node.ctrl_deps if node.parent is None else node.parent))
+def _row(node: _Node) -> tuple[object, ...]:
+    called = _record_function(node)
+    parent = whole(node.ctrl_deps if node.parent is None else node.parent)
+    if called is None:
+        return whole(node.id), parent, None, None, None, None
     shapes, types = node.input_shapes, node.input_types
     if isinstance(node.inputs, dict):
-        nested = msgspec.convert(node.inputs, _Values, strict=False)
+        nested = _nested(node.inputs)
         shapes, types = nested.shapes, nested.types
     words = [_plain_type(each) for each in types]
-    return (_record_function(node), node.name, caller, _plain_shapes(shapes, words), json.dumps(words))
+    return whole(node.id), parent, called, node.name, _plain_shapes(shapes, words), json.dumps(words)
+
+
+def _nested(inputs: dict[str, Any]) -> _Values:
+    shapes, types = inputs.get("shapes"), inputs.get("types")
+    return _Values(shapes if isinstance(shapes, list) else [], types if isinstance(types, list) else [])
 
 
 def _record_function(node: _Node) -> int | None:
     value = next((a.value for a in node.attrs if a.name == "rf_id"), node.rf_id)
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
-
-
-def _key(value: object) -> str:
-    return json.dumps(value)
 
 
 def _plain_type(said: object) -> str:

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.memory_snapshot.moments import MOMENTS, column, decoded
+from xsp_ingest.json_walk import EACH, Wanted, walk
+from xsp_ingest.memory_snapshot.moments import MOMENTS, WHAT
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -34,21 +35,25 @@ class _Entry(msgspec.Struct, frozen=True):
     time_us: Any = None
 
 
-class _Snapshot(msgspec.Struct, frozen=True):
-    segments: list[_Segment]
-    device_traces: list[list[_Entry]] = []
+_TRACES = ("device_traces", EACH)
+_WANTED = Wanted(WHAT, lists={("segments",): _Segment, _TRACES: _Entry})
+_CHANGES = {"time_ns": pl.Int64, "allocated": pl.Int64, "reserved": pl.Int64}
 
 
 def read_snapshot(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     """Moments of all devices; the history leads up to the state at its end, from which it is counted back."""
-    snapshot = decoded(path, _Snapshot)
-    parts: list[pl.DataFrame] = []
+    segments: list[_Segment] = []
+    changes: dict[int, list[pl.DataFrame]] = {}
     unusable = failed = 0
-    for device, entries in enumerate(snapshot.device_traces):
-        known = [entry for entry in entries if _whole(entry.time_us) and _sized(entry.size)]
-        unusable += len(entries) - len(known)
+    for part in walk(path, _WANTED):
+        if part.place != _TRACES:
+            segments += part.found
+            continue
+        known = [entry for entry in part.found if _whole(entry.time_us) and _sized(entry.size)]
+        unusable += len(part.found) - len(known)
         failed += sum(entry.action == "oom" for entry in known)
-        parts.append(_moments(device, known, snapshot))
+        changes.setdefault(part.numbers[0], []).append(_changes(known))
+    parts = [_moments(device, pl.concat(found), segments) for device, found in sorted(changes.items())]
     moments = pl.concat(parts or [pl.DataFrame(schema=dict(MOMENTS))])
     if moments.is_empty():
         raise XspError(
@@ -62,22 +67,33 @@ def read_snapshot(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     ]
 
 
-def _moments(device: int, entries: list[_Entry], snapshot: _Snapshot) -> pl.DataFrame:
-    segments = [s for s in snapshot.segments if s.device == device and _sized(s.total_size) and _sized(s.active_size)]
-    size = np.array([entry.size for entry in entries], dtype=np.int64)
-    signs = {what: [words.get(e.action, 0) for e in entries] for what, words in (("a", _ALLOCATED), ("r", _RESERVED))}
-    allocated, reserved = (size * np.array(signs[what], dtype=np.int64) for what in ("a", "r"))
-    moments = pl.DataFrame(
+def _changes(entries: list[_Entry]) -> pl.DataFrame:
+    """Times, and by how much the entries changed what was allocated and reserved; those that changed neither go."""
+    rows = [
+        (
+            entry.time_us * 1_000,
+            entry.size * _ALLOCATED.get(entry.action, 0),
+            entry.size * _RESERVED.get(entry.action, 0),
+        )
+        for entry in entries
+        if entry.action in _ALLOCATED or entry.action in _RESERVED
+    ]
+    return pl.DataFrame(rows, schema=_CHANGES, orient="row")
+
+
+def _moments(device: int, changes: pl.DataFrame, every: list[_Segment]) -> pl.DataFrame:
+    segments = [s for s in every if s.device == device and _sized(s.total_size) and _sized(s.active_size)]
+    allocated, reserved = changes["allocated"].to_numpy(), changes["reserved"].to_numpy()
+    return pl.DataFrame(
         {
-            "time_ns": column([entry.time_us * 1_000 for entry in entries]),
-            "device_id": pl.Series([device] * len(entries), dtype=pl.Int64),
+            "time_ns": changes["time_ns"],
+            "device_id": pl.repeat(device, changes.height, dtype=pl.Int64, eager=True),
             "bytes": allocated,
             "allocated_bytes": _counted_back(allocated, sum(s.active_size for s in segments)),
             "reserved_bytes": _counted_back(reserved, sum(s.total_size for s in segments)),
         },
         schema=dict(MOMENTS),
     )
-    return moments.filter(pl.Series(np.array(signs["a"]) != 0) | pl.Series(np.array(signs["r"]) != 0))
 
 
 def _counted_back(change: np.ndarray[Any, np.dtype[np.int64]], last: int) -> np.ndarray[Any, np.dtype[np.int64]]:

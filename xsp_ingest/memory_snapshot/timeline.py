@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.memory_snapshot.moments import MOMENTS, column, decoded
+from xsp_ingest.json_walk import EACH, Wanted, walk
+from xsp_ingest.memory_snapshot.moments import MOMENTS, WHAT, column
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -15,33 +16,48 @@ if TYPE_CHECKING:
 __all__ = ["read_events", "read_sizes"]
 
 _MOST = 1 << 52  # us and bytes; beyond, a number is none
+_EVENTS = Wanted(WHAT, lists={(): list[int]})
+_SIZES = Wanted(WHAT, lists={(EACH,): int | list[int]})
 
 
 def read_events(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     """Moments from raw events: time in ns (-1: before the profile began), action, bytes with their sign, category."""
-    events = decoded(path, list[list[int]])
-    sound = [e for e in events if len(e) == 4 and abs(e[0]) < _MOST * 1_000 and abs(e[2]) < _MOST]  # noqa: PLR2004
-    before = sum(e[2] for e in sound if e[0] < 0)
-    timed = pl.DataFrame(
-        {"time_ns": column([e[0] for e in sound if e[0] >= 0]), "bytes": column([e[2] for e in sound if e[0] >= 0])}
-    )
+    before = unusable = 0
+    frames = [pl.DataFrame(schema={"time_ns": pl.Int64, "bytes": pl.Int64})]
+    for part in walk(path, _EVENTS):
+        sound = [e for e in part.found if len(e) == 4 and abs(e[0]) < _MOST * 1_000 and abs(e[2]) < _MOST]  # noqa: PLR2004
+        unusable += len(part.found) - len(sound)
+        before += sum(e[2] for e in sound if e[0] < 0)
+        timed = [e for e in sound if e[0] >= 0]
+        frames.append(pl.DataFrame({"time_ns": column([e[0] for e in timed]), "bytes": column([e[2] for e in timed])}))
     # A new version of a tensor leaves one category and enters another in one moment: no change in sum.
-    moments = timed.group_by("time_ns").agg(pl.col("bytes").sum()).sort("time_ns").filter(pl.col("bytes") != 0)
+    moments = pl.concat(frames).group_by("time_ns").agg(pl.col("bytes").sum())
+    moments = moments.sort("time_ns").filter(pl.col("bytes") != 0)
     moments = moments.with_columns((pl.col("bytes").cum_sum() + before).alias("allocated_bytes"))
-    return _known(moments, path), _doubts(len(events) - len(sound))
+    return _known(moments, path), _doubts(unusable)
 
 
 def read_sizes(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     """Moments from times in us and, for each, sizes by category."""
-    times, sizes = decoded(path, tuple[list[int], list[list[int]]])
-    pairs = [
-        (time * 1_000, sum(size))
-        for time, size in zip(times, sizes, strict=False)
-        if abs(time) < _MOST and all(abs(each) < _MOST for each in size)
-    ]
-    moments = pl.DataFrame({"time_ns": column([t for t, _ in pairs]), "allocated_bytes": column([s for _, s in pairs])})
-    moments = moments.with_columns(pl.col("allocated_bytes").diff().alias("bytes"))
-    return _known(moments, path), _doubts(max(len(times), len(sizes)) - len(pairs))
+    times, sizes = [column([])], [column([])]
+    for part in walk(path, _SIZES):
+        if part.numbers == (0,):
+            times.append(column([_inside(entry) for entry in part.found]))
+        elif part.numbers == (1,):
+            sizes.append(column([_sum(entry) for entry in part.found]))
+    all_times, all_sizes = pl.concat(times), pl.concat(sizes)
+    count = min(len(all_times), len(all_sizes))
+    pairs = pl.DataFrame({"time_ns": all_times[:count] * 1_000, "allocated_bytes": all_sizes[:count]}).drop_nulls()
+    moments = pairs.with_columns(pl.col("allocated_bytes").diff().alias("bytes"))
+    return _known(moments, path), _doubts(max(len(all_times), len(all_sizes)) - pairs.height)
+
+
+def _inside(entry: int | list[int]) -> int | None:
+    return entry if isinstance(entry, int) and abs(entry) < _MOST else None
+
+
+def _sum(entry: int | list[int]) -> int | None:
+    return sum(entry) if isinstance(entry, list) and all(abs(size) < _MOST for size in entry) else None
 
 
 def _known(moments: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -13,12 +13,12 @@ from xsp_ingest.json_values import nanoseconds, text, whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Event", "events_of", "load"]
+__all__ = ["events_of", "load"]
 
 _NS_PER_US = 1000
 
 
-class Event(msgspec.Struct):
+class _Event(msgspec.Struct):
     """One event; `ts` and `dur` are microseconds, the former since 1970."""
 
     ph: Any = None
@@ -32,19 +32,24 @@ class Event(msgspec.Struct):
     args: Any = None
 
 
-def load(path: Path) -> tuple[list[Event], Entries]:
-    """The events, and what was odd about their list; XspError where the file is no timeline."""
+def load(path: Path) -> tuple[pl.DataFrame, Entries]:
+    """The events as columns, and what was odd about their list; XspError where the file is no timeline."""
     seen = Entries()
-    return [event for some in entries(path, Event, seen, key=b"traceEvents") for event in some], seen
+    batches = entries(path, _Event, seen, key=b"traceEvents")
+    return pl.concat([pl.DataFrame(schema=_SCHEMA), *(_frame(some) for some in batches)]), seen
 
 
-def events_of(events: list[Event], ph: str) -> pl.DataFrame:
-    """The events of a phase as columns: pid, tid, id, times in ns, `cat`, and `name` with the texts of `args`."""
-    rows = [_row(event) for event in events if event.ph == ph]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+def _frame(events: list[_Event]) -> pl.DataFrame:
+    return pl.DataFrame([_row(event) for event in events], schema=_SCHEMA, orient="row")
+
+
+def events_of(events: pl.DataFrame, ph: str) -> pl.DataFrame:
+    """The events of a phase: pid, tid, id, times in ns, `cat`, and `name` with the texts of `args`."""
+    return events.filter(pl.col("ph") == ph).drop("ph")
 
 
 _SCHEMA = {
+    "ph": pl.String(),
     "cat": pl.String(),
     "name": pl.String(),
     "pid": pl.Int64(),
@@ -61,13 +66,14 @@ _SCHEMA = {
 }
 
 
-def _row(event: Event) -> tuple[object, ...]:
+def _row(event: _Event) -> tuple[object, ...]:
     args = event.args if isinstance(event.args, dict) else {}
     name = text(event.name) or ""
     snapshot = args.get("snapshot")
     described = snapshot.get("tensor_description") if isinstance(snapshot, dict) else None
     inputs = [found for n in range(len(args)) if (found := text(args.get(f"input{n}"))) is not None]
     return (
+        text(event.ph),
         text(event.cat),
         name,
         whole(event.pid),

@@ -1,0 +1,121 @@
+"""Chosen parts of a JSON document, read a stretch at a time: against the standard library's whole parse."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xsp_ingest import json_window
+from xsp_ingest.json_walk import EACH, Part, Wanted, walk
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_LIST, _VALUE = ("runs", EACH, "rows"), ("runs", EACH, "about")
+_WANTED = Wanted("the document", lists={_LIST: Any}, values={_VALUE: Any, ("end",): Any})
+
+
+def _in_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(path: Path) -> Iterator[bytes]:
+        content = path.read_bytes()
+        return (content[at : at + size] for at in range(0, len(content), size))
+
+    monkeypatch.setattr(json_window, "pieces", cut)
+
+
+@pytest.fixture(params=[1, 3, 1 << 20])
+def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Files come in pieces of so many bytes: every border falls everywhere."""
+    size: int = request.param
+    _in_pieces(size, monkeypatch)
+    return size
+
+
+def _walked(content: str | bytes, folder: Path, wanted: Wanted = _WANTED) -> list[Part]:
+    path = folder / "document.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(walk(path, wanted))
+
+
+def _gathered(parts: list[Part]) -> tuple[dict[tuple[int, ...], list[Any]], dict[Any, Any]]:
+    lists: dict[tuple[int, ...], list[Any]] = {}
+    values = {}
+    for part in parts:
+        if part.place == _LIST:
+            lists.setdefault(part.numbers, []).extend(part.found)
+        else:
+            values[part.place, part.numbers] = part.found
+    return lists, values
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+_RUNS = st.lists(
+    st.fixed_dictionaries({"x": _JSON, "rows": st.lists(_JSON, max_size=5), "y": _JSON, "about": _JSON}), max_size=3
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(runs=_RUNS, more=_JSON, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
+def test_it_finds_what_a_whole_parse_finds(
+    runs: list[dict[str, Any]], more: object, ascii_only: bool, indent: int | None, piece_bytes: int, tmp_path: Path
+) -> None:
+    del piece_bytes
+    document = {"first": more, "runs": runs, "other": [more], "end": more}
+    content = json.dumps(document, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass")
+    lists, values = _gathered(_walked(content, tmp_path))
+    again = json.loads(content.decode("utf-8", "replace"))
+    assert lists == {(n,): run["rows"] for n, run in enumerate(again["runs"])}
+    assert values == {(_VALUE, (n,)): run["about"] for n, run in enumerate(again["runs"])} | {
+        (("end",), ()): again["end"]
+    }
+
+
+def test_a_long_list_of_bare_numbers_comes_in_parts(tmp_path: Path) -> None:
+    numbers = list(range(10_000_000, 11_500_000))
+    parts = _walked(json.dumps([numbers, [[n, 1] for n in range(5)]]), tmp_path, Wanted("it", lists={(EACH,): Any}))
+    found = [[entry for part in parts if part.numbers == (n,) for entry in part.found] for n in range(2)]
+    assert found == [numbers, [[n, 1] for n in range(5)]]
+    assert len(parts) > 3
+
+
+def test_what_is_not_wanted_may_be_longer_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_window, "_MOST_ENTRY_BYTES", 1000)
+    _in_pieces(100, monkeypatch)
+    content = json.dumps({"other": [{"text": "x" * 50}] * 1000, "runs": [{"rows": [1]}]})
+    assert _gathered(_walked(content, tmp_path)) == ({(0,): [1]}, {})
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"runs": [{"rows": [1, 2', "cut off"),
+        ('{"runs": [{"rows": [1, 2]}', "cut off"),
+        ('{"other": {"a": "b', "cut off"),
+        ('{"runs": [}', "not valid JSON"),
+        ('{"runs" [', "not valid JSON"),
+        ("{7: 8}", "not as its tool writes it"),
+        ('{"runs": [{"rows": {}}]}', "no list `rows`"),
+        ('{"runs": [{"rows": [1 2]}]}', "not valid JSON"),
+        ('{"runs": [{"about": tru}]}', "not valid JSON"),
+        ('{"other": ' + "[" * 200_000, "nested more than 64 deep"),
+        ("12", "not valid JSON"),
+    ],
+)
+def test_what_is_broken_is_refused_in_a_sentence(content: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(XspError, match=says) as refused:
+        _walked(content, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_bytes_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
+    assert _walked(b'{"end": "a\xff"}', tmp_path)[0].found == "a\ufffd"
