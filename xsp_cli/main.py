@@ -12,6 +12,7 @@ import typer
 from xsp_cli.analyses import analyses
 from xsp_cli.analyze import analyze
 from xsp_cli.batch import batch
+from xsp_cli.cohort import cohort
 from xsp_cli.collect import PASSED_ON, collect
 from xsp_cli.compare import compare
 from xsp_cli.convert import convert
@@ -44,7 +45,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (report, findings, analyze, batch, convert, export, merge, compare, info, analyses, formats, devices):
+for _command in (
+    report,
+    findings,
+    analyze,
+    batch,
+    convert,
+    export,
+    merge,
+    compare,
+    cohort,
+    info,
+    analyses,
+    formats,
+    devices,
+):
     app.command()(_command)
 app.command(context_settings=PASSED_ON)(collect)
 

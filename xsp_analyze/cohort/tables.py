@@ -121,11 +121,11 @@ def _share(part: int | None, whole: int | None) -> float | None:
 
 
 def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
-    """One row a measure and place: its first TOP models; measures that fewer than two models have are left out."""
+    """One row a measure and place: its first TOP models that have any; measures of fewer than two are left out."""
     found = models(systems, prices).table
     rows = []
     for measure, more in _TOP_OF.items():
-        known = found.filter(pl.col(measure).is_not_null())
+        known = found.filter(pl.col(measure) > 0)
         if known.height < _PAIR:
             continue
         first = known.sort(measure, "model", "system", "framework", descending=[more, False, False, False]).head(TOP)

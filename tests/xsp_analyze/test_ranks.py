@@ -1,0 +1,134 @@
+"""Ranks compared from their small tables, against answers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from tests.synth import KinetoTrace
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.ranks.job import open_job
+from xsp_analyze.ranks.of_rank import write_tables
+from xsp_analyze.ranks.page import findings, render
+from xsp_analyze.ranks.tables import tables
+from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import XspError, bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_analyze.ranks.job import Job
+
+_MS = 1_000_000
+_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def rank_trace(compute_ms: int, reduce_ms: int, *, steps: int = 2, length_ms: int = 20) -> KinetoTrace:
+    """Steps of one product and one all-reduce after it, one after the other."""
+    trace = KinetoTrace()
+    for number in range(steps):
+        start = number * length_ms * _MS
+        trace.step(number, start, length_ms * _MS)
+        trace.operator("aten::mm", start + 1_000, 1 * _MS)
+        trace.launch("gemm", start + 2_000, start + _MS, compute_ms * _MS)
+        trace.launch(_REDUCE, start + 9_000, start + _MS * (1 + compute_ms), reduce_ms * _MS, stream_id=20)
+    return trace
+
+
+def write_rank(folder: Path, rank: int, trace: KinetoTrace) -> None:
+    """What `xsp batch` leaves of a rank."""
+    folder.mkdir(parents=True)
+    path = folder / "source.json"
+    path.write_bytes(trace.to_bytes())
+    bundle.write(convert([path], Options()), folder / "trace.xsp")
+    facts = write_tables(bundle.read(folder / "trace.xsp"), folder, rank, path.name)
+    (folder / "facts.json").write_text(json.dumps(facts))
+
+
+@pytest.fixture(name="job")
+def fixture_job(tmp_path: Path) -> Job:
+    """Rank 2 computes 6 ms where the others do 4, so that they wait 2 ms for it in each of two steps."""
+    for rank, (compute, reduce) in enumerate(((4, 3), (4, 3), (6, 1))):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, rank_trace(compute, reduce))
+    return open_job(tmp_path, "job")
+
+
+def test_the_rank_that_comes_last_is_named(job: Job) -> None:
+    found = job.by_rank().select("rank", "step_count", "wait_ns", "last_count", "compute_ns", "communication_ns").rows()
+    assert found == [
+        (0, 2, 2 * _MS, 0, 4 * _MS, 3 * _MS),
+        (1, 2, 2 * _MS, 0, 4 * _MS, 3 * _MS),
+        (2, 2, 0, 2, 6 * _MS, 1 * _MS),
+    ]
+    assert "Rank 2 came last to 2 of 2 collectives" in findings(job)[0]
+
+
+def test_transfer_and_wait_are_all_of_a_collective(job: Job) -> None:
+    row = job.by_collective().row(0, named=True)
+    assert (row["count"], row["duration_ns"]) == (6, 14 * _MS)
+    assert (row["transfer_ns"], row["wait_ns"], row["matched_share"]) == (2 * _MS, 8 * _MS, 1.0)
+    assert row["transfer_ns"] * 3 + row["wait_ns"] == row["duration_ns"]  # nothing is lost
+
+
+def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
+    sums: dict[str, int] = {}
+    for folder in job.folders.values():
+        table = run(find("A10"), View(bundle.read(folder / "trace.xsp"), "all")).table
+        for name, duration in table.select("kernel_name", "duration_ns").iter_rows():
+            sums[name] = sums.get(name, 0) + int(duration)
+    found = job.by_kernel()
+    assert dict(found.select("kernel_name", "duration_ns").iter_rows()) == sums == {"gemm": 28 * _MS, _REDUCE: 14 * _MS}
+    assert found["share"].sum() == pytest.approx(1.0)
+    gemm = found.row(0, named=True)
+    assert gemm["imbalance_share"] == pytest.approx(12 / (28 / 3) - 1)
+
+
+def test_steps_say_who_was_slowest(tmp_path: Path) -> None:
+    for rank, length in enumerate((20, 30, 25)):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, rank_trace(4, 3, length_ms=length))
+    rows = open_job(tmp_path).by_step().rows(named=True)
+    assert [r["slowest_rank"] for r in rows] == [1, 1]
+    assert rows[0]["imbalance_share"] == pytest.approx(30 / 25 - 1)
+    assert (rows[0]["shortest_ns"], rows[0]["median_ns"], rows[0]["longest_ns"]) == (20 * _MS, 25 * _MS, 30 * _MS)
+
+
+def test_a_collective_that_one_rank_lacks_is_not_judged(tmp_path: Path) -> None:
+    for rank, steps in enumerate((2, 1)):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, rank_trace(4, 3, steps=steps))
+    row = open_job(tmp_path).by_collective().row(0, named=True)
+    assert row["matched_share"] == pytest.approx(2 / 3)
+
+
+def test_spans_of_all_ranks_are_one_lazy_table(job: Job) -> None:
+    spans = job.spans()
+    assert isinstance(spans, pl.LazyFrame)
+    counted = spans.group_by("rank").len().sort("rank").collect().rows()
+    each = bundle.read(job.folders[0] / "trace.xsp").row_count
+    assert counted == [(0, each), (1, each), (2, each)]
+
+
+def test_ranks_without_device_work_are_compared_by_their_steps(tmp_path: Path) -> None:
+    for rank, length in enumerate((20, 30)):
+        trace = KinetoTrace()
+        trace.step(0, 0, length * _MS)
+        trace.operator("aten::mm", 1_000, _MS)
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    job = open_job(tmp_path)
+    assert job.by_rank().select("step_ns", "busy_ns", "wait_ns").rows() == [
+        (20 * _MS, None, None),
+        (30 * _MS, None, None),
+    ]
+    assert job.by_kernel().is_empty()
+    assert [t.analysis.id for t in tables(job)] == ["R01", "R02"]
+    assert "</html>" in render(job)
+
+
+def test_a_folder_without_ranks_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(XspError, match="no rank of a job"):
+        open_job(tmp_path)

@@ -1,0 +1,63 @@
+"""`xsp cohort`: from what a batch wrote, or from traces themselves, to tables and a page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.xsp_cli.test_batch import trace_of
+from xsp_cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(name="traces")
+def fixture_traces(tmp_path: Path) -> Path:
+    """Two traces of different work, and one that is cut off."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, scale in (("one", 100), ("two", 200)):
+        (folder / f"{name}.json").write_bytes(trace_of(scale).to_bytes())
+    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:-200])
+    return folder
+
+
+def test_a_batch_and_its_traces_give_the_same_tables(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["batch", str(traces), "-o", str(tmp_path / "out"), "--jobs", "1"]) == 1
+    capsys.readouterr()
+    assert main(["cohort", str(tmp_path / "out"), "-f", "json"]) == 0
+    of_batch = capsys.readouterr()
+    assert main(["cohort", str(traces), "-f", "json"]) == 0
+    of_traces = capsys.readouterr()
+    assert of_batch.out == of_traces.out
+    assert "1 trace failed and are not in the cohort" in of_batch.err or "1 trace failed" in of_batch.err
+    assert "cut.json: the trace is cut off" in of_traces.err
+    models = json.loads(of_batch.out)[0]
+    assert [(r["model"], r["gpu_share"]) for r in models["rows"]] == [
+        ("one", pytest.approx(100 / 1500)),
+        ("two", pytest.approx(200 / 1500)),
+    ]
+
+
+def test_the_page_links_to_reports_from_where_it_lies(traces: Path, tmp_path: Path) -> None:
+    main(["batch", str(traces), "-o", str(tmp_path / "out"), "--jobs", "1"])
+    page = tmp_path / "pages" / "cohort.html"
+    page.parent.mkdir()
+    assert main(["cohort", str(tmp_path / "out"), "-o", str(page)]) == 0
+    assert 'href="../out/traces/one/report.html"' in page.read_text()
+
+
+def test_tables_go_into_a_folder(traces: Path, tmp_path: Path) -> None:
+    assert main(["cohort", str(traces), "-f", "csv", "-o", str(tmp_path / "tables")]) == 0
+    assert (tmp_path / "tables" / "B13.csv").read_text().startswith("model,")
+
+
+def test_a_summary_of_something_else_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "summary.json").write_text("[1]")
+    assert main(["cohort", str(tmp_path)]) == 2
+    assert "the summary of the batch cannot be read" in capsys.readouterr().err

@@ -1,0 +1,170 @@
+"""`xsp cohort`: many models and systems side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.analyze import Formats
+from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, note, print_bytes, write_file
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from xsp_analyze.cohort.cohort import Member
+    from xsp_analyze.core import Result
+    from xsp_cli.batching.unit import Unit
+
+__all__ = ["cohort"]
+
+_SUMMARY = "summary.json"
+
+
+def cohort(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="What `xsp batch` wrote, or folders of bundles, run sets and traces, at any depth.",
+            show_default=False,
+        ),
+    ],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE.html|DIR",
+            help="Write the page over all models into this file; with -f, one file a table into this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: Annotated[
+        Formats | None, typer.Option("-f", "--output-format", help="How tables are written.", show_default=False)
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="What systems cost by the hour (docs/cohort.md), for the cost of 1,000 inputs.",
+            show_default=False,
+        ),
+    ] = None,
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    device: DeviceFile = None,
+) -> None:
+    """Put many models, systems and batch sizes side by side: latency, throughput, GPU share, bounds, similarity.
+
+    Examples: `xsp batch traces/ -o out`, then `xsp cohort out` or `xsp cohort out -o cohort.html`.
+    """
+    from xsp_analyze.cohort.cohort import gathered  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.cohort.price import NO_PRICES, read_prices  # noqa: PLC0415
+    from xsp_analyze.cohort.tables import tables  # noqa: PLC0415
+
+    if output is not None:
+        check_writable(output if output_format is None else output / "any")
+    known = read_prices(prices) if prices else NO_PRICES
+    reading = Reading(None, layer_source, tuple(model_range or ()), tuple(layer_range or ()), device=device)
+    beside = output.absolute().parent if output is not None and output_format is None else None
+    with Progress() as progress:
+        systems = gathered(_members(inputs, reading, beside, progress))
+        if output is not None and output_format is None:
+            from xsp_analyze.cohort.page import render  # noqa: PLC0415
+
+            write_file(output, render(systems, title=_title(inputs), prices=known).encode())
+            note(f"{output}: {len(systems)} rows")
+            return
+        results = tables(systems, known)
+    _print(results, str(output_format or Formats.TABLE), output)
+
+
+def _title(inputs: Sequence[str]) -> str:
+    return f"Cohort of {', '.join(Path(text).absolute().name for text in inputs)}"
+
+
+def _members(inputs: Sequence[str], reading: Reading, beside: Path | None, progress: Progress) -> list[Member]:
+    """The traces of all inputs; XspError where there is none. `beside`: the folder of the page that links to them."""
+    from xsp_model import XspError  # noqa: PLC0415
+
+    found: list[Member] = []
+    for text in inputs:
+        path = Path(text)
+        if (path / _SUMMARY).is_file():
+            found += _of_batch(path, beside)
+        else:
+            found += _of_traces(text, reading, progress)
+    if not found:
+        raise XspError("no trace that could be read is there", path=", ".join(inputs))
+    return found
+
+
+def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
+    """The traces that a batch did, from its summary; how many had failed is said on stderr."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from xsp_cli.batching.pages import members  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    try:
+        document = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+        found = members(document)
+        failed = sum(row["status"] == "failed" for row in document["traces"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise XspError(
+            f"the summary of the batch cannot be read ({type(error).__name__}: {error})",
+            path=folder / _SUMMARY,
+            advice="Run xsp batch again",
+        ) from error
+    if failed:
+        note(f"{folder}: {failed} {'trace' if failed == 1 else 'traces'} failed and are not in the cohort")
+    for one in found:
+        place = os.path.relpath(folder / one.report, beside) if one.report and beside else None
+        yield replace(one, report=place)
+
+
+def _of_traces(text: str, reading: Reading, progress: Progress) -> Iterator[Member]:
+    """The traces of folders and files, read one after the other; one that cannot be is a line on stderr."""
+    from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
+    from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
+    from xsp_cli.batching.discover import discover  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    found = discover([text], "", ranks=False, wanted=None)
+    for unit in found.units:
+        progress.note(f"reading {unit.name}")
+        try:
+            yield Member(unit.name, facts_of(load(unit.inputs, _reading_of(unit, reading), progress.note), unit.name))
+        except XspError as error:
+            note(f"left out: {error}")
+
+
+def _reading_of(unit: Unit, reading: Reading) -> Reading:
+    """A bundle is converted already: what concerns source files does not concern it."""
+    from xsp_model import bundle  # noqa: PLC0415
+
+    return Reading(device=reading.device) if bundle.is_bundle(Path(unit.inputs[0])) else reading
+
+
+def _print(results: Sequence[Result], output_format: str, folder: Path | None) -> None:
+    from xsp_analyze.render import FORMATS, Screen, render, render_one  # noqa: PLC0415
+
+    if folder is not None:
+        for result in results:
+            write_file(
+                folder / f"{result.analysis.id}.{FORMATS[output_format].suffix}", render_one(result, output_format)
+            )
+        note(f"{folder}: {len(results)} {'table' if len(results) == 1 else 'tables'}")
+        return
+    screen = Screen(shutil.get_terminal_size().columns, color=True, rows=50) if sys.stdout.isatty() else Screen()
+    print_bytes(render(results, output_format, screen))
