@@ -4,7 +4,7 @@
 
 `profile_command` gives the command alone, for whoever starts processes himself; `record` runs it and exports what it
 left to SQLite.
-On a machine without a GPU, `--device cpu` records NVTX ranges and calls of the operating system.
+On a machine without a GPU, `--device cpu` records NVTX ranges.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def record(
     memory: bool = False,
     capture: str = "none",
     operators: bool = False,
+    os_calls: bool = False,
 ) -> Recorded:
     """Runs `target` under nsys into the folder `out` and exports; RunnerError where the program failed."""
     try:
@@ -85,7 +86,15 @@ def record(
     except OSError as error:
         raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
     command = profile_command(
-        target, out, nsys=nsys, on_gpu=on_gpu, graph=graph, memory=memory, capture=capture, operators=operators
+        target,
+        out,
+        nsys=nsys,
+        on_gpu=on_gpu,
+        graph=graph,
+        memory=memory,
+        capture=capture,
+        operators=operators,
+        os_calls=os_calls,
     )
     status = start(command)
     if status:
@@ -104,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory", action="store_true", help="record allocations of device memory")
     parser.add_argument("--capture", choices=CAPTURES, default="none", help="record between its start and stop only")
     parser.add_argument("--operators", action="store_true", help="let nsys annotate PyTorch's operators")
+    parser.add_argument("--os-calls", action="store_true", help="record calls of the operating system's runtime")
     parser.add_argument("--nsys", help=f"the nsys to use; else ${VARIABLE}, else the first on the PATH")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the recording")
@@ -122,6 +132,7 @@ def _main(args: argparse.Namespace) -> int:
         "memory": args.memory,
         "capture": args.capture,
         "operators": args.operators,
+        "os_calls": args.os_calls,
     }
     if args.dry_run:
         nsys = _found_or_assumed(args.nsys)

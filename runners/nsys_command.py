@@ -30,8 +30,9 @@ NAME = "trace"
 VARIABLE = "XSP_NSYS"
 """The environment variable that names the nsys to use."""
 
-_ON_GPU = ("cuda", "nvtx", "cudnn", "cublas", "osrt")
-_ON_CPU = ("nvtx", "osrt")
+_ON_GPU = ("cuda", "nvtx", "cudnn", "cublas")
+_ON_CPU = ("nvtx",)
+_OS_CALLS = "osrt"
 _SWITCH = re.compile(r"(?m)^\s*(?:-\w, )?(--[a-z][a-z-]+)")
 _TRACES = re.compile(r"(?s)--trace=\s.*?Possible values are(.*?)\.\s*\n")
 _PYTORCH = re.compile(r"(?s)--pytorch=\s.*?Possible values are(.*?)\.\s*\n")
@@ -70,7 +71,7 @@ ASSUMED = Nsys(
     "nsys",
     None,
     frozenset({"--cuda-graph-trace", "--cuda-memory-usage", "--capture-range-end"}),
-    frozenset(_ON_GPU),
+    frozenset({*_ON_GPU, _OS_CALLS}),
 )
 """What is taken for granted where nsys is not at hand, as in a dry run: what it has had since 2022."""
 
@@ -85,13 +86,16 @@ def profile_command(
     memory: bool = False,
     capture: str = "none",
     operators: bool = False,
+    os_calls: bool = False,
 ) -> list[str]:
     """The command that runs `target` under nsys and writes `trace.nsys-rep` into the folder `out`.
 
     Samples of the CPU and context switches are off: they cost time and say nothing of layers. `memory` records
-    allocations, `operators` lets nsys annotate PyTorch's operators where it can.
+    allocations, `operators` lets nsys annotate PyTorch's operators where it can. `os_calls` records calls of the
+    operating system's runtime, which doubles the time that Python takes to start; XSP leaves them out unless asked.
     """
-    traced = [name for name in (_ON_GPU if on_gpu else _ON_CPU) if not nsys.traces or name in nsys.traces]
+    wanted = [*(_ON_GPU if on_gpu else _ON_CPU), *([_OS_CALLS] if os_calls else [])]
+    traced = [name for name in wanted if not nsys.traces or name in nsys.traces]
     switches = [f"--trace={','.join(traced)}", "--sample=none", "--cpuctxsw=none"]
     if on_gpu:
         switches += _if_known(nsys, "--cuda-graph-trace", graph)

@@ -38,7 +38,7 @@ def test_the_command_records_the_device_and_neither_samples_nor_context_switches
     assert profile_command(["python", "train.py"], Path("out")) == [
         "nsys",
         "profile",
-        "--trace=cuda,nvtx,cudnn,cublas,osrt",
+        "--trace=cuda,nvtx,cudnn,cublas",
         "--sample=none",
         "--cpuctxsw=none",
         "--cuda-graph-trace=node",
@@ -51,15 +51,19 @@ def test_the_command_records_the_device_and_neither_samples_nor_context_switches
 
 def test_on_the_cpu_nothing_of_cuda_is_asked_for() -> None:
     command = profile_command(["true"], Path("out"), on_gpu=False, memory=True)
-    assert "--trace=nvtx,osrt" in command
+    assert "--trace=nvtx" in command
     assert not [word for word in command if "cuda" in word]
 
 
 def test_an_old_nsys_gets_only_what_it_has() -> None:
     command = profile_command(["true"], Path("out"), nsys=_OLD, memory=True, capture="cudaProfilerApi")
-    assert "--trace=cuda,nvtx,osrt" in command
+    assert "--trace=cuda,nvtx" in command
     assert "--capture-range=cudaProfilerApi" in command
     assert not [word for word in command if word.startswith(("--cuda-", "--capture-range-end"))]
+
+
+def test_calls_of_the_operating_system_are_recorded_where_asked_for() -> None:
+    assert "--trace=nvtx,osrt" in profile_command(["true"], Path("out"), on_gpu=False, os_calls=True)
 
 
 def test_a_captured_range_does_not_end_the_program() -> None:
@@ -104,7 +108,7 @@ def test_without_nsys_the_sentence_says_what_to_do(
     assert "nsys: nsys is not on the PATH: install it, or say where it is with $XSP_NSYS\n" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert runner.main(["--dry-run", "-o", "out", "--", sys.executable, "-V"]) == 0
-    assert capsys.readouterr().out.startswith("nsys profile --trace=cuda,nvtx,cudnn,cublas,osrt ")
+    assert capsys.readouterr().out.startswith("nsys profile --trace=cuda,nvtx,cudnn,cublas ")
 
 
 def test_a_program_that_is_not_there_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,23 +181,23 @@ def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.nsys
 @pytest.mark.parametrize(
-    ("on_gpu", "graph", "memory", "capture"),
-    [(True, *rest) for rest in itertools.product(("node", "graph"), (False, True), ("none", "cudaProfilerApi"))]
-    + [(False, "node", False, "none")],
+    ("on_gpu", "graph", "memory", "capture", "os_calls"),
+    [
+        *(
+            (True, *rest, False)
+            for rest in itertools.product(("node", "graph"), (False, True), ("none", "cudaProfilerApi"))
+        ),
+        (True, "node", False, "none", True),
+        (False, "node", False, "none", False),
+        (False, "node", False, "none", True),
+    ],
 )
 def test_the_real_nsys_takes_every_variant(
-    tmp_path: Path, *, on_gpu: bool, graph: str, memory: bool, capture: str
+    tmp_path: Path, *, on_gpu: bool, graph: str, memory: bool, capture: str, os_calls: bool
 ) -> None:
-    nsys = Nsys.found(real_nsys())
-    command = profile_command(
-        [shutil.which("true") or "true"],
-        tmp_path,
-        nsys=nsys,
-        on_gpu=on_gpu,
-        graph=graph,
-        memory=memory,
-        capture=capture,
-    )
+    nsys, program = Nsys.found(real_nsys()), [shutil.which("true") or "true"]
+    switches = {"on_gpu": on_gpu, "memory": memory, "os_calls": os_calls}
+    command = profile_command(program, tmp_path, nsys=nsys, graph=graph, capture=capture, **switches)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
