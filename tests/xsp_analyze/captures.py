@@ -56,7 +56,7 @@ def view(work: Work | None = None, seed: int = 0, noise: Noise = _QUIET) -> View
     return View(capture(work or Work(), seed, noise))
 
 
-def capture(work: Work, seed: int, noise: Noise = _QUIET) -> Trace:
+def capture(work: Work, seed: int, noise: Noise = _QUIET, **order: int) -> Trace:
     """One run: in every step each layer launches its kernels one after the other; layer i takes (i + 1) x 20 us."""
     random = np.random.default_rng(seed)
     hand = Hand()
@@ -80,7 +80,7 @@ def capture(work: Work, seed: int, noise: Noise = _QUIET) -> Trace:
         now += work.idle_ns
         hand.rows["spans"][step_id]["duration_ns"] = now - start
         start = now + _LAUNCH_NS
-    return hand.build()
+    return hand.build(**order)
 
 
 def _factors(work: Work, noise: Noise, random: np.random.Generator) -> Floats:

@@ -44,12 +44,12 @@ class Measured:
 
 def model(view: View) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
-    durations = [d for d in view.run_latencies["durations"].to_list() if d is not None] if view.averaged else []
+    durations = [d for d in view.run_latencies["durations"].to_list() if d] if view.averaged else []
     least = min(map(len, durations), default=0)
-    steps = np.array([d[:least] for d in durations], dtype=np.float64).reshape(-1, least).mean(axis=0, keepdims=True)
+    steps = np.mean([d[:least] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
     mean = view.model_latency["latency_ns"].to_list()
     known = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
-    return Measured(pl.DataFrame({"key": ["latency"]}), known, np.ones(1), steps if durations else np.empty((1, 0)))
+    return Measured(pl.DataFrame({"key": ["latency"]}), known, np.ones(1), steps)
 
 
 def layers(view: View) -> Measured:

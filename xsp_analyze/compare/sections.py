@@ -211,7 +211,8 @@ def _percent_change(ratio: float) -> str:
 def _interval(row: Row) -> str:
     if row.low is None or row.high is None:
         return ""
-    return f"{_percent_change(row.low)} to {_percent_change(row.high)}"
+    low, high = _percent_change(row.low), _percent_change(row.high)
+    return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
 
 def _verdict(row: Row) -> str:

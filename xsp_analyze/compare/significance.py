@@ -150,26 +150,25 @@ def _within(before: Estimates, after: Estimates, shift: Floats, floor: float, *,
 
 
 def _between(before: Estimates, after: Estimates, floor: float) -> _Spread:
-    """Several captures: how they differ, row by row, leaning on what all rows show."""
+    """Several captures: how they differ, row by row, leaning on what all rows show (of few rows, on the floor).
+
+    A variance of two or three captures is little known: it is pulled towards the rows' own, as worth four captures
+    more. Source of the idea: Smyth, "Linear models and empirical Bayes methods", 2004.
+    """
     freedom = before.captures + after.captures - 2
     squares = [((s.logs - s.logs.mean(axis=0)) ** 2).sum(axis=0) for s in (before, after)]
     own = (squares[0] + squares[1]) / freedom
     steps = _step_variance([*before.noise, *after.noise], len(own))
     usable = np.isfinite(own)
     per_mean = 1 / before.captures + 1 / after.captures
-    if usable.sum() < _LEAST_ROWS:
-        variance = np.maximum(own, np.maximum(steps, floor**2))
-        return _Spread(variance * per_mean, np.full(len(own), float(freedom)), _typical(own), "captures")
-    median = (1 - 2 / (9 * freedom)) ** 3  # of chi squared over its freedom: Wilson and Hilferty, 1931
-    run = max(_excess(own[usable], steps[usable], 1.0, median), floor)
-    total = _PRIOR_FREEDOM + freedom
-    variance = (_PRIOR_FREEDOM * (steps + run**2) + freedom * own) / total
-    return _Spread(variance * per_mean, np.full(len(own), total), run, "captures")
-
-
-def _typical(own: Floats) -> float:
-    known = own[np.isfinite(own)]
-    return math.sqrt(float(np.median(known))) if len(known) else 0.0
+    run = floor
+    if usable.sum() >= _LEAST_ROWS:
+        median = (1 - 2 / (9 * freedom)) ** 3  # of chi squared over its freedom: Wilson and Hilferty, 1931
+        run = max(_excess(own[usable], steps[usable], 1.0, median), floor)
+    known = steps + run**2
+    prior = np.where(known > 0, _PRIOR_FREEDOM, 0.0)
+    variance = (prior * known + freedom * own) / (prior + freedom)
+    return _Spread(variance * per_mean, prior + freedom, run, "captures")
 
 
 def _step_variance(noise: Sequence[StepNoise], rows: int) -> Floats:

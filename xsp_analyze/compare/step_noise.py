@@ -24,6 +24,7 @@ LEAST_STEPS = 3
 _RESAMPLES = 500
 _MOST_CORRELATED = 0.9
 _LEAST_FOR_CORRELATION = 6
+_UNSEEN = 0.3  # of fewer steps correlation cannot be seen, which does not mean that there is none
 _MOST_DRAWS = 4_000_000  # numbers drawn at once: 32 MB
 _TRIM_ONE_IN = 5
 
@@ -50,7 +51,7 @@ def step_noise(values: Floats, *, seed: int = 0) -> StepNoise:
         return StepNoise.unknown(rows)
     each = _correlations(values)
     shared = _shared(each, steps)
-    own = np.maximum(each - 1 / math.sqrt(steps), shared)  # a row's own only where it is clearly above the others'
+    own = _own(each, shared, values)
     block = block_length(shared, steps)
     picks = _picks(steps, block, seed)
     blocks = steps / block
@@ -87,21 +88,38 @@ def correlation(values: Floats) -> float:
 
 def _shared(each: Floats, steps: int) -> float:
     if not len(each) or steps < _LEAST_FOR_CORRELATION:
-        return 0.0
+        return _UNSEEN
     return min(float(np.median(each)) + 0.5 / math.sqrt(steps), _MOST_CORRELATED)
 
 
 def _correlations(values: Floats) -> Floats:
-    """Of each row, from the ranks of its steps, so that an outlier counts once; 0 where there are too few steps.
-
-    Source of the correction for short series: Kendall, "Note on bias in the estimation of autocorrelation", 1954.
-    """
+    """Of each row, as `_lagged`; 0 where there are too few steps."""
     rows, steps = values.shape
     if steps < _LEAST_FOR_CORRELATION or rows == 0:
         return np.zeros(rows)
-    ranked = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64)
-    off = ranked - ranked.mean(axis=1, keepdims=True)
-    found = (off[:, 1:] * off[:, :-1]).sum(axis=1) / (off**2).sum(axis=1)
+    return _lagged(np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64))
+
+
+def _own(each: Floats, shared: float, values: Floats) -> Floats:
+    """The correlation to take for each row: what rows share, or its own where that is clearly more.
+
+    Ranks make an outlier count once, but hide that a run changed its pace for good; the times themselves show it.
+    """
+    steps = values.shape[1]
+    if steps < _LEAST_FOR_CORRELATION:
+        return np.full(len(values), shared)
+    return np.maximum(np.maximum(each, _lagged(values)) - 1 / math.sqrt(steps), shared)
+
+
+def _lagged(values: Floats) -> Floats:
+    """The correlation of each step with the one before, 0 to 0.9, corrected for short series.
+
+    Source of the correction: Kendall, "Note on bias in the estimation of autocorrelation", 1954.
+    """
+    steps = values.shape[1]
+    off = values - values.mean(axis=1, keepdims=True)
+    squares = (off**2).sum(axis=1)
+    found = np.divide((off[:, 1:] * off[:, :-1]).sum(axis=1), squares, out=np.zeros(len(off)), where=squares > 0)
     corrected: Floats = np.clip((steps * found + 1) / (steps - 3), 0.0, _MOST_CORRELATED)
     return corrected
 

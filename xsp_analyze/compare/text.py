@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["markdown", "terminal"]
 
 _GAP = 2
-_LEAST = 14
+_LEAST = 24
+_SPARE = ("most of it in", "first in", "difference", "95 % interval", "places")  # columns, in the order they give way
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 _MARKS = {Verdict.KEPT: "ok", Verdict.NOISE: "ok", Verdict.BROKEN: "FAILED", Verdict.UNKNOWN: "unknown"}
 _IN_SUMMARY = 5
@@ -87,26 +88,33 @@ def _table(section: Section, width: int | None) -> Iterator[str]:
     widths = {i: max(cell_len(cell) for cell in columns[i]) for i in kept}
     if width is not None:
         _narrow(widths, section, width)
+    left = [section.headings[i] for i in kept if i not in widths]
     for row in (section.headings, *section.rows):
         cells = [_padded(row[i], widths[i], right=section.is_number[i]) for i in widths]
         yield (" " * _GAP).join(cells).rstrip()
         if row is section.headings:
             yield "\u2500" * (sum(widths.values()) + _GAP * (len(widths) - 1))
+    if left and width is not None:
+        yield from _wrapped(f"Too narrow for: {', '.join(left)}. Widen the window, or use -f json.", width)
 
 
 def _narrow(widths: dict[int, int], section: Section, width: int) -> None:
-    """Cuts text, the widest first; where that does not do, leaves out columns of text, then of numbers."""
-    text = [i for i in widths if not section.is_number[i]]
+    """Cuts text, the widest first, to what can still be read; where that does not do, leaves out columns."""
 
     def over() -> int:
         return sum(widths.values()) + _GAP * (len(widths) - 1) - width
 
-    while over() > 0 and any(widths[i] > _LEAST for i in text):
-        widest = max(text, key=lambda i: widths[i])
-        widths[widest] -= 1
-    for i in [*reversed(text[1:]), *reversed([k for k in widths if section.is_number[k]][2:])]:
-        if over() > 0:
-            del widths[i]
+    def cut(least: int) -> None:
+        text = [i for i in widths if not section.is_number[i]]
+        while over() > 0 and any(widths[i] > least for i in text):
+            widths[max(text, key=lambda i: widths[i])] -= 1
+
+    cut(_LEAST)
+    for word in _SPARE:
+        found = [i for i in widths if section.headings[i].startswith(word)]
+        if over() > 0 and found:
+            del widths[found[0]]
+    cut(1)
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:

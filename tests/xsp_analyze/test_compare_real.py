@@ -1,0 +1,105 @@
+"""Comparisons of real captures: across devices, against totals that another program counted, and across vendors."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from xsp_analyze.compare.comparison import Comparison, compare
+from xsp_analyze.compare.facts import Sort
+from xsp_analyze.compare.kernel_changes import ChangeKind
+from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+pytestmark = pytest.mark.real
+
+
+def _trace(real: Path, name: str) -> Trace:
+    return convert([real / "kineto" / f"{name}.json.gz"], Options())
+
+
+@pytest.fixture(name="pair", scope="module")
+def fixture_pair(real_dir: Path) -> tuple[Trace, Trace]:
+    """A training job before (A100) and after (V100, compiled, its graphs replayed)."""
+    return _trace(real_dir, "diff_control"), _trace(real_dir, "diff_test")
+
+
+@pytest.fixture(name="steps", scope="module")
+def fixture_steps(pair: tuple[Trace, Trace]) -> Comparison:
+    return compare([View(pair[0])], [View(pair[1])])
+
+
+def test_whole_traces_have_the_kernel_counts_and_times_of_the_reference(
+    pair: tuple[Trace, Trace], real_dir: Path
+) -> None:
+    found = compare(*([View(trace, steps="all")] for trace in pair))
+    expected = [
+        json.loads((real_dir / "reference" / "kineto" / f"diff_{side}.json").read_text())["kernels_by_name"]
+        for side in ("control", "test")
+    ]
+    checked = [0, 0]
+    for row in found.level("kernel"):
+        names = row.name, row.after_name or row.name
+        values = (row.before_count, row.before_ns), (row.after_count, row.after_ns)
+        for side, (name, (count, ns)) in enumerate(zip(names, values, strict=True)):
+            if count is not None and name in expected[side]:
+                known = expected[side][name]
+                assert (count, ns) == (known["count"], known["duration_ns"])
+                checked[side] += 1
+    assert checked == [len(kernels) for kernels in expected]
+
+
+def test_the_pair_says_what_differs_before_any_number(steps: Comparison) -> None:
+    told = {d.what: (d.before, d.after, d.sort) for d in steps.differences}
+    assert told["device"] == ("NVIDIA A100-PG509-200", "Tesla V100-SXM2-16GB", Sort.SYSTEM)
+    assert told["ranks in the job"] == ("8", "2", Sort.SYSTEM)
+
+
+def test_three_quarters_of_the_pair_s_operators_find_their_partner(steps: Comparison) -> None:
+    # The longest common subsequence, by a table of all 1,329 x 1,066 lengths, is 1,036 long.
+    assert steps.layer_match == pytest.approx(1036 / 1329)
+
+
+def test_what_explains_the_pair_is_the_compiled_part_and_adds_up(steps: Comparison) -> None:
+    falls = steps.waterfall
+    assert falls is not None
+    assert (falls.before_ns, falls.after_ns) == (77_088_000, 124_006_750)
+    assert sum(part.difference_ns for part in falls.parts) == falls.difference_ns == 46_918_750
+    assert [part.name for part in falls.parts[:3]] == [
+        "graph replay, backward",
+        "graph replay, forward",
+        "CompiledFunction",
+    ]
+    assert {part.before_ns for part in falls.parts[:3]} == {None}
+
+
+def test_the_slower_table_lookup_is_found_by_its_interval(steps: Comparison) -> None:
+    name = "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function"
+    row = next(r for r in steps.level("operator") if r.name == name)
+    assert row.significant
+    assert row.low is not None
+    assert row.low > 1.6
+    assert any(c.kind is ChangeKind.RENAMED and "split_embedding_codegen_forward" in c.before[0] for c in steps.changes)
+
+
+def test_bert_s_layers_align_across_vendors_and_kernels_do_not(real_dir: Path) -> None:
+    found = compare(*([View(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
+    assert found.comparable
+    assert found.layer_match == 1.0
+    assert found.kernel_match == pytest.approx(1 / 60)
+    assert [(d.what, d.before, d.after) for d in found.differences] == [
+        ("device", "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X VF")
+    ]
+    assert found.tested == 0  # a step each
+    replaced = next(c for c in found.changes if c.after == ("attn_fwd",))
+    assert (replaced.kind, replaced.places) == (ChangeKind.REPLACED, 4)
+    assert "flash_fwd_kernel" in replaced.before[0]
+    assert {row.layer_type for row in found.level("layer")[:4]} == {"BertSdpaSelfAttention"}

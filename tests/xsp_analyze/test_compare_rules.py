@@ -1,0 +1,128 @@
+"""Rules that fail a build: what can be written, and when they are broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.xsp_analyze.captures import Noise, Work, view
+from xsp_analyze.compare.comparison import Comparison, compare
+from xsp_analyze.compare.rules import Outcome, Rule, Verdict, check, parse
+from xsp_model import XspError
+
+_NOISE = Noise(kernel=0.01, step=0.005)
+
+
+@pytest.fixture(name="slower", scope="module")
+def fixture_slower() -> Comparison:
+    """Layer 11 of 12, of 240 us, takes 1.5 times as long: 120 us more."""
+    return compare([view(Work(), 1, _NOISE)], [view(Work(slower={11: 1.5}), 2, _NOISE)])
+
+
+def _held(text: str, comparison: Comparison, *, strict: bool = False) -> Outcome:
+    return check(parse(text), comparison, strict=strict)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("model.latency > +3%", Rule("model.latency > +3%", "model", None, "latency", ">", 3.0, "%")),
+        ("model.throughput<-5%", Rule("model.throughput<-5%", "model", None, "throughput", "<", -5.0, "%")),
+        (
+            'layer["layer3.*"].latency >= 1.1x',
+            Rule('layer["layer3.*"].latency >= 1.1x', "layer", "layer3.*", "latency", ">=", 1.1, "x"),
+        ),
+        (
+            " kernel [ '*gemm*' ] . time > +1ms ",
+            Rule(" kernel [ '*gemm*' ] . time > +1ms ", "kernel", "*gemm*", "time", ">", 1.0, "ms"),
+        ),
+        ("kernel.count > 0", Rule("kernel.count > 0", "kernel", None, "count", ">", 0.0, "")),
+        ("operator.time > 1e3ns", Rule("operator.time > 1e3ns", "operator", None, "time", ">", 1000.0, "ns")),
+    ],
+)
+def test_what_a_rule_says(text: str, expected: Rule) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is no rule"),
+        ("model.latency", "is no rule"),
+        ("model.latency > 3 %; import os", "is no rule"),
+        ("__import__('os').system('true') > 1%", "is no rule"),
+        ("modle.latency > 3%", "there is no 'modle'"),
+        ("model.speed > 3%", "has no 'speed'"),
+        ("model.latency > 3", "has no unit"),
+        ("model.throughput < 3ms", "is no time"),
+        ('model["x"].latency > 3%', "one model"),
+        ("model.latency == 3%", "is no rule"),
+    ],
+)
+def test_what_is_no_rule_is_told_in_a_sentence(text: str, told: str) -> None:
+    with pytest.raises(XspError, match=told):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ('layer["*Linear_11"].latency > +10%', Verdict.BROKEN),
+        ('layer["Linear_11"].latency > +10%', Verdict.BROKEN),
+        ('layer["Net_0.Linear_11"].latency > +10%', Verdict.BROKEN),
+        ('layer["*Linear_11"].latency > +60%', Verdict.KEPT),
+        ('layer["*Linear_11"].latency > 1.4x', Verdict.BROKEN),
+        ('layer["*Linear_11"].latency > +100us', Verdict.BROKEN),
+        ('layer["*Linear_11"].latency > +1ms', Verdict.KEPT),
+        ('layer["*Linear_3"].latency > +10%', Verdict.KEPT),
+        ("layer.latency > +10%", Verdict.BROKEN),
+        ('kernel["gemm_1?"].time > +50us', Verdict.BROKEN),
+        ("kernel.count > 0", Verdict.KEPT),
+        ("model.latency > +3%", Verdict.BROKEN),
+        ("model.latency < -3%", Verdict.KEPT),
+        ("model.throughput < -3%", Verdict.BROKEN),
+        ("model.device_time > +3%", Verdict.BROKEN),
+    ],
+)
+def test_rules_go_by_the_rows_they_name(slower: Comparison, text: str, verdict: Verdict) -> None:
+    assert _held(text, slower).verdict is verdict
+
+
+def test_the_sentence_names_the_row_and_its_change(slower: Comparison) -> None:
+    outcome = _held("layer.latency > +10%", slower)
+    assert [row.name for row in outcome.rows] == ["Linear_11"]
+    assert outcome.sentences[0].startswith("layer Linear_11: latency changed by +")
+
+
+def test_a_change_that_noise_explains_breaks_a_rule_only_where_it_is_strict() -> None:
+    loud = Noise(kernel=0.2, step=0.2)
+    seeds = ((seed, compare([view(Work(steps=4), seed, loud)], [view(Work(steps=4), seed + 50, loud)]))
+             for seed in range(20))  # fmt: skip
+    found = next(c for _, c in seeds if (c.latency.ratio or 0) > 1.05 and not c.latency.significant)
+    assert _held("model.latency > +3%", found).verdict is Verdict.NOISE
+    assert _held("model.latency > +3%", found, strict=True).verdict is Verdict.BROKEN
+
+
+def test_without_an_interval_the_estimate_decides_and_the_sentence_says_so() -> None:
+    found = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={11: 1.5}), 1)])
+    outcome = _held("model.latency > +3%", found)
+    assert outcome.verdict is Verdict.BROKEN
+    assert "nothing is known of its noise" in outcome.sentences[0]
+
+
+def test_a_new_kernel_counts_with_all_its_time_and_has_no_change_in_percent() -> None:
+    after = Work(kernels={3: ("gemm_3", "add", "new")})
+    found = compare([view(Work(), 1)], [view(after, 1)])
+    assert _held('kernel["new"].time > +10us', found).verdict is Verdict.BROKEN
+    assert _held('kernel["new"].count > 0', found).verdict is Verdict.BROKEN
+    assert _held('kernel["new"].time > +10%', found).verdict is Verdict.UNKNOWN
+
+
+def test_a_pattern_that_matches_nothing_is_an_error_and_no_silent_pass(slower: Comparison) -> None:
+    with pytest.raises(XspError, match=r"there is no layer 'conv\*' on either side. Names are such as"):
+        _held('layer["conv*"].latency > +10%', slower)
+
+
+def test_throughput_without_a_batch_size_cannot_be_asked_for() -> None:
+    found = compare([view(Work(batch=0), 1)], [view(Work(batch=0), 2)])
+    with pytest.raises(XspError, match="batch size"):
+        _held("model.throughput < -3%", found)

@@ -1,0 +1,153 @@
+"""`xsp compare` as it is called: exit statuses, files for CI, baselines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.xsp_analyze.captures import Noise, Work, capture
+from xsp_cli.main import main
+from xsp_model import bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NOISE = Noise(kernel=0.01, step=0.005)
+_RULE = "model.latency > +3%"
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bundles: before, again (the same work), slower (a layer takes 1.5 times as long), other (another model)."""
+    folder = tmp_path_factory.mktemp("bundles")
+    work = Work()
+    slower = replace(work, slower={11: 1.5})
+    runs = {"before": work, "again": work, "third": work, "slower": slower, "other": replace(work, model="else")}
+    for seed, (name, one) in enumerate(runs.items()):
+        bundle.write(capture(one, seed, _NOISE), folder / f"{name}.xsp")
+    return folder
+
+
+def test_two_captures_are_compared_and_nothing_fails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(folder / "before.xsp"), str(folder / "slower.xsp")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("before: before.xsp (net, batch 8")
+    assert "Net_0.Linear_11" in out
+
+
+def test_json_is_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(folder / "before.xsp"), str(folder / "slower.xsp"), "-f", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {"comparable", "match", "model", "rows"} <= answer.keys()
+    assert answer["rows"][0]["name"] == "Linear_11"
+
+
+def test_a_broken_rule_exits_with_1_and_writes_what_ci_reads(folder: Path, tmp_path: Path) -> None:
+    files = ["--junit", str(tmp_path / "deep" / "junit.xml"), "--markdown", str(tmp_path / "summary.md")]
+    ran = main(["compare", str(folder / "before.xsp"), str(folder / "slower.xsp"), "--fail-on", _RULE, *files])
+    assert ran == 1
+    root = ET.fromstring((tmp_path / "deep" / "junit.xml").read_bytes())  # noqa: S314 (our own)
+    assert root.get("failures") == "1"
+    assert (tmp_path / "summary.md").read_text().startswith("### 1 of 1 performance rules broken")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["deep", "summary.md"]
+
+
+def test_rules_that_hold_exit_with_0(folder: Path) -> None:
+    names = [str(folder / f"{name}.xsp") for name in ("before", "again")]
+    assert main(["compare", *names, "--fail-on", _RULE, "--fail-on", 'layer["*"].latency > +10%']) == 0
+
+
+def test_several_captures_a_side_measure_the_noise_between_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, again, third, slower = (str(folder / f"{n}.xsp") for n in ("before", "again", "third", "slower"))
+    assert main(["compare", before, slower, "--also-before", again, "--also-before", third, "-f", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["before"]["captures"] == 3
+    assert answer["statistics"]["run_noise_source"] == "captures"
+    assert answer["rows"][0]["significant"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["before.xsp"], "takes two inputs"),
+        (["before.xsp", "nowhere.xsp"], "there is no such file"),
+        (["before.xsp", "again.xsp", "--fail-on", "model.speed > 1%"], "has no 'speed'"),
+        (["before.xsp", "other.xsp", "--fail-on", _RULE], "different model: net before, else after"),
+        (["before.xsp", "again.xsp", "--steps", "each"], "no way to compare steps"),
+        (["again.xsp", "--baseline", "main"], "no such file of baselines"),
+        (["before.xsp", "again.xsp", "--fail-on", 'layer["conv*"].latency > 1%'], "there is no layer 'conv*'"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_sentence_and_status_2(
+    folder: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["compare", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+    assert told in shown.err
+
+
+def test_a_junit_file_that_cannot_be_written_is_told_before_the_work(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    names = [str(folder / f"{name}.xsp") for name in ("before", "again")]
+    assert main(["compare", *names, "--junit", str(tmp_path / "file" / "junit.xml")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_baseline_is_remembered_relative_to_its_file_and_compared_with(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "baselines.toml"
+    file.write_text('# ours\n[baselines.old]\ninputs = ["gone.xsp"]\n')
+    where = ["--baselines", str(file)]
+    also = ["--also-after", str(folder / "again.xsp")]
+    assert main(["compare", str(folder / "before.xsp"), *also, "--save-baseline", "main", *where]) == 0
+    text = file.read_text()
+    assert text.startswith("# ours\n[baselines.old]")
+    assert str(folder) not in text
+    capsys.readouterr()
+    assert main(["compare", "--baseline", "main", str(folder / "slower.xsp"), *where, "--fail-on", _RULE]) == 1
+    assert capsys.readouterr().out.startswith("before: baseline main (net, batch 8")
+
+
+def test_a_baseline_is_not_moved_where_a_rule_is_broken(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "baselines.toml"
+    where = ["--baselines", str(file), "--save-baseline", "main"]
+    assert main(["compare", str(folder / "before.xsp"), *where]) == 0
+    first = file.read_text()
+    held = ["--baseline", "main", "--fail-on", _RULE]
+    assert main(["compare", *held, str(folder / "slower.xsp"), *where]) == 1
+    assert file.read_text() == first
+    assert main(["compare", *held, str(folder / "again.xsp"), *where]) == 0
+    assert "again.xsp" in file.read_text()
+    assert file.read_text().count("[baselines.main]") == 1
+
+
+def test_an_unknown_baseline_names_those_that_there_are(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "baselines.toml"
+    file.write_text('[baselines.main]\ninputs = ["x.xsp"]\n')
+    assert main(["compare", "--baseline", "man", str(folder / "again.xsp"), "--baselines", str(file)]) == 2
+    assert "there is no baseline 'man'. It has main" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[baselines", "baselines = 3", "[baselines.main]\ninputs = []", "\x00"])
+def test_a_file_that_holds_no_baselines_is_told(
+    folder: Path, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "baselines.toml"
+    file.write_text(text)
+    assert main(["compare", "--baseline", "main", str(folder / "again.xsp"), "--baselines", str(file)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {file}")
