@@ -101,6 +101,10 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "MPI_RANKS": ("globalTid", "rank"),
     "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
     "TARGET_INFO_GPU_METRICS": ("typeId", "sourceId", "typeName", "metricId", "metricName"),
+    "GENERIC_EVENTS": ("rawTimestamp", "timestamp", "typeId", "data", "genericEventId"),
+    "GENERIC_EVENT_TYPES": ("typeId", "sourceId", "data", "nameId"),
+    "GENERIC_EVENT_TYPE_FIELDS": ("typeId", "fieldIdx", "fieldNameId"),
+    "GENERIC_EVENT_DATA": ("genericEventId", "fieldIdx", "uintVal", "intVal", "floatVal", "doubleVal"),
     "CUDA_GPU_MEMORY_USAGE_EVENTS": (
         "start", "globalPid", "deviceId", "contextId", "address", "pc", "bytes", "memKind", "memoryOperationType",
         "name", "correlationId",
@@ -111,7 +115,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "ENUM_CUDA_MEMCPY_OPER": ("id", "name", "label"),
     "ENUM_CUDA_MEM_KIND": ("id", "name", "label"),
 }  # fmt: skip
-_TEXTS = ("text", "value", "name", "label", "jsonText", "utcTime", "localTime", "typeName", "metricName")
+_TEXTS = ("text", "value", "name", "label", "jsonText", "utcTime", "localTime", "typeName", "metricName", "data")
 
 _COPY_KINDS = (
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",

@@ -57,6 +57,71 @@ def test_gpu_metrics_are_shares_or_keep_their_unit(tmp_path: Path) -> None:
     assert _ledger(trace)["gpu_metric_unusable"] == 3
 
 
+def _gpu_types(file: NsightFile, *described: str) -> list[int]:
+    """Types of generic events whose descriptions these are."""
+    types = [9 << 32 | number for number in range(len(described))]
+    for number, data in zip(types, described, strict=True):
+        file.add("GENERIC_EVENT_TYPES", typeId=number, sourceId=9 << 32, data=data, nameId=file.string(data))
+    return types
+
+
+def test_power_and_temperature_are_counters_of_their_devices(tmp_path: Path) -> None:
+    """As exports up to 2024 have them: an event is JSON, numbers are text or not."""
+    file = NsightFile()
+    file.kernel(1000, 1100)
+    first, second, metrics = _gpu_types(file, '{"Name": "NVML GPU 0"}', '{"Name": "NVML GPU 1"}', '{"Name": "GM"}')
+    file.add("TARGET_INFO_GPU_METRICS", typeId=metrics, metricId=1, metricName="GPU Power Draw [W]")
+    for time, kind, data in (
+        (1010, first, '{"Power": "71.5", "Temperature": 41, "pid": 7}'),
+        (1020, second, '{"Power [mW]": 250000, "SM Clock": "1410"}'),
+        (1030, first, '{"Power": "n/a"}'),
+        (1040, first, '{"Power": '),
+        (None, first, '{"Power": 3}'),
+        (1050, metrics, '{"GPU Power Draw": "80"}'),
+        (1060, first, '{"prev_comm": "python"}'),
+    ):
+        file.add("GENERIC_EVENTS", timestamp=time, typeId=kind, data=data)
+    trace = _trace(file, tmp_path)
+    assert _counters(trace, "counter", "time_ns", "device_id", "value", "unit") == [
+        ("Power", 10, 0, 71.5, "W"),
+        ("Power", 20, 1, 250_000.0, "mW"),
+        ("SM Clock", 20, 1, 1410.0, "MHz"),
+        ("Temperature", 10, 0, 41.0, "degC"),
+    ]
+    assert _ledger(trace)["sensor_unusable"] == 2
+
+
+def test_power_a_row_a_field(tmp_path: Path) -> None:
+    """As later exports have them; the only GPU is meant where none is named."""
+    file = NsightFile()
+    file.kernel(1000, 1100)
+    file.gpu()
+    (kind,) = _gpu_types(file, "nvml_metrics")
+    for index, name in enumerate(("Power", "pid", "Temperature")):
+        file.add("GENERIC_EVENT_TYPE_FIELDS", typeId=kind, fieldIdx=index, fieldNameId=file.string(name))
+    for number, time in enumerate((1010, 1020)):
+        file.add("GENERIC_EVENTS", timestamp=time, typeId=kind, genericEventId=number + 1)
+        file.add("GENERIC_EVENT_DATA", genericEventId=number + 1, fieldIdx=0, doubleVal=70.5 + number)
+        file.add("GENERIC_EVENT_DATA", genericEventId=number + 1, fieldIdx=1, uintVal=77)
+        file.add("GENERIC_EVENT_DATA", genericEventId=number + 1, fieldIdx=2, uintVal=40 + number)
+    assert _counters(_trace(file, tmp_path), "counter", "time_ns", "device_id", "value", "unit") == [
+        ("Power", 10, 0, 70.5, "W"),
+        ("Power", 20, 0, 71.5, "W"),
+        ("Temperature", 10, 0, 40.0, "degC"),
+        ("Temperature", 20, 0, 41.0, "degC"),
+    ]
+
+
+def test_power_of_no_known_device_is_said_to_be(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(1000, 1100)
+    (kind,) = _gpu_types(file, "board sensors")
+    file.add("GENERIC_EVENTS", timestamp=1010, typeId=kind, data='{"Power": 70}')
+    trace = _trace(file, tmp_path)
+    assert _counters(trace, "counter", "device_id", "value") == [("Power", None, 70.0)]
+    assert _ledger(trace)["sensor_device_unknown"] == 1
+
+
 def test_memory_in_use_adds_up_by_device_and_kind(tmp_path: Path) -> None:
     file = NsightFile()
     file.kernel(0, 10)

@@ -14,6 +14,7 @@ from xsp_ingest.nsys_sqlite.nvtx import nvtx_ranges
 from xsp_ingest.nsys_sqlite.os_runtime import os_runtime
 from xsp_ingest.nsys_sqlite.overhead import capture
 from xsp_ingest.nsys_sqlite.rows import join, without_absurd
+from xsp_ingest.nsys_sqlite.sensors import sensors
 from xsp_ingest.raw import RawTrace
 from xsp_model import Finding, Severity
 
@@ -36,6 +37,7 @@ def read_tables(export: Tables, options: Options) -> RawTrace:
         nvtx_ranges(export, options),
         devices(export),
         *counters(export),
+        sensors(export),
     )
     tables, findings = join((*parts, *capture(export, parts)))
     tables["spans"], absurd = without_absurd(tables["spans"], session_ns(export))
