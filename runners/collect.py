@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if not __package__:  # run as a file: Python looks beside it then, not where the package is
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from runners import tool_runs
+from runners import side_cars, tool_runs
 from runners.fresh_process import status_in_words, to_its_end
 from runners.level_process import add_options, checked
 from runners.own_workload import zoo_name
@@ -62,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
     parser.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters, comma-separated")
+    parser.add_argument(
+        "--power", choices=side_cars.WANTED, default="auto", help="sample the GPUs' power beside runs on a GPU"
+    )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
@@ -94,15 +97,22 @@ class _Collection:
         clear(run.folder)
         if run.tool != "own":
             tool_runs.forget(run)
-        status = self.start(run)
+        with side_cars.sampling(run.folder, wanted=self._power(run)):
+            status = self.start(run)
         sentence = error_of(run.folder)
         if sentence is None:
             sentence = self._finished(run, status)
         if sentence is None:
+            side_cars.add_samples(run.folder)
             print(f"{run.level}: {run.folder / RUN}", flush=True)
             return True
         print(f"collect: {run.level} failed: {sentence}", file=sys.stderr, flush=True)
         return False
+
+    def _power(self, run: PlannedRun) -> str:
+        """Whether to sample: not without a profiler, whose spans samples are of, and not where kernels are replayed."""
+        useful = run.level != "M" and run.tool != "ncu" and tool_runs.on_gpu(self.args.device)
+        return str(self.args.power) if useful else "no"
 
     def _finished(self, run: PlannedRun, status: int) -> str | None:
         """Completes the run of a tool; why the run is not there, put on record, where it is not."""
@@ -155,6 +165,7 @@ def _collect(args: argparse.Namespace, start: Callable[[PlannedRun], int]) -> in
         print(f"batch sizes: ended by {found.ended_by}; the other levels are run at {batch_size}", flush=True)
         levels = [level for level in levels if level != "M"]
     done += [collection.level(level, batch_size) for level in levels]
+    side_cars.note_system(args.out, args.python)
     return 0 if all(done) else _FAILED
 
 

@@ -61,15 +61,16 @@ _BYTES_PER_KB = 1024
 _USER_ERROR = 2
 
 
-def system_facts() -> dict[str, Any]:
-    """The facts as JSON has them; keys of what is not known are left out."""
+def system_facts(*, tools: bool = True) -> dict[str, Any]:
+    """The facts as JSON has them, with or without versions of NVIDIA's tools; what is not known is left out."""
     facts: dict[str, Any] = {"schema_version": SCHEMA_VERSION, **gpu_facts(), "cpu": _cpu()}
     if memory := _KB_IN_TOTAL.search(_text_of("/proc/meminfo")):
         facts["memory_bytes"] = int(memory[1]) * _BYTES_PER_KB
     facts["os"] = {"system": platform.system(), "release": platform.release(), "machine": platform.machine()}
     facts["python"] = f"{platform.python_implementation()} {platform.python_version()}"
     facts["packages"] = _packages()
-    facts["tools"] = _tools()
+    if tools:
+        facts["tools"] = _tools()
     facts["settings"] = {
         name: value for name in _SETTINGS if (value := os.environ.get(name)) is not None and _HARMLESS.match(value)
     }
@@ -119,8 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the facts, or writes them into a file; 0, or 2 after a sentence on stderr."""
     parser = argparse.ArgumentParser("system", description="What runs are made on here, as JSON; nothing private.")
     parser.add_argument("-o", "--out", type=Path, help=f"the file, as {NAME}; default: standard output")
+    parser.add_argument("--no-tools", action="store_true", help="do not ask nsys and ncu for their versions")
     args = parser.parse_args(arguments)
-    facts = system_facts()
+    facts = system_facts(tools=not args.no_tools)
     if args.out is None:
         print(json.dumps(facts, indent=2))
         return 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from runners.plan import PlannedRun
 
-__all__ = ["check_tools", "counter_groups", "finish", "forget", "kernels_command", "ncu_command"]
+__all__ = ["check_tools", "counter_groups", "finish", "forget", "kernels_command", "ncu_command", "on_gpu"]
 
 _CUPTI = (str(Path(cupti.NAME).with_suffix(".parquet")), cupti.NAME)  # the better of the two first
 _NSYS = tuple(f"{nsys.NAME}{ending}" for ending in (".sqlite", ".nsys-rep", ".qdstrm"))
@@ -26,7 +26,7 @@ def kernels_command(tool: str, target: Sequence[str], folder: Path, *, device: s
     """The level process under `nsys` (the one at hand, else for a recent one), or with CUPTI in its process."""
     if tool == "cupti":
         return cupti.wrapped_command(target, folder)
-    return nsys.profile_command(target, folder, nsys=_nsys() or ASSUMED, on_gpu=_on_gpu(device))
+    return nsys.profile_command(target, folder, nsys=_nsys() or ASSUMED, on_gpu=on_gpu(device))
 
 
 def ncu_command(target: Sequence[str], folder: Path, metrics: Sequence[str]) -> list[str]:
@@ -112,7 +112,7 @@ def _ncu() -> str | None:
         return None
 
 
-def _on_gpu(device: str) -> bool:
+def on_gpu(device: str) -> bool:
     """Whether the run will be on a GPU; `auto` is where the driver names one."""
     if device != "auto":
         return device == "cuda"

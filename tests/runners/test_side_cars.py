@@ -1,0 +1,117 @@
+"""What runs beside the runs of a set: samples of power in run.json, and what the machine is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from runners import collect, run_folder, side_cars, tool_runs
+from tests.synth import KinetoTrace
+from xsp_ingest.ingester import Options
+from xsp_ingest.run_set.run_set import read_run
+
+if TYPE_CHECKING:
+    from runners.plan import PlannedRun
+
+
+@pytest.fixture
+def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for NVML in the sampler's process, and runs that are taken to be on a GPU."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    shutil.copy(Path(__file__).with_name("fake_pynvml.py"), packages / "pynvml.py")
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(tool_runs, "on_gpu", lambda _device: True)
+
+
+def _process(run: PlannedRun) -> int:
+    """Stands in for a level process: a step of 0.2 s with a kernel on GPU 0, and its run.json."""
+    begun = time.time_ns()
+    time.sleep(0.2)
+    trace = KinetoTrace(baseTimeNanoseconds=begun)
+    trace.step(1, 0, time.time_ns() - begun)
+    trace.operator("aten::mm", 1_000, 50_000)
+    trace.launch("gemm", 2_000, 60_000, 1_000_000)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    if run.level != "M":
+        (run.folder / "trace.json").write_bytes(trace.to_bytes())
+        files = [{"path": "trace.json", "format": "torch_profiler"}]
+    facts = {"schema_version": 1, "level": run.level, "model": {"name": "m"}, "framework": {"name": "pytorch"}}
+    measured = {"batch_size": 1, "device": {"name": "Made-up GPU"}, "steps": 1, "step_durations_ns": [200_000_000]}
+    told = {"runner_level": run.level, "options": run_folder.recorded(run.options), "files": files}
+    run_folder.put_json(run.folder / "run.json", {**facts, **measured, **told})
+    return 0
+
+
+def _collect(out: Path, *options: str) -> int:
+    return collect.main(["--workload", "zoo:mlp", "--device", "cuda", "--out", str(out), *options], start=_process)
+
+
+@pytest.mark.usefixtures("sampled")
+def test_runs_on_a_gpu_have_samples_of_power_in_their_trace(tmp_path: Path) -> None:
+    assert _collect(tmp_path / "set", "--levels", "M,MLG") == 0
+    files = json.loads((tmp_path / "set" / "mlg" / "run.json").read_text())["files"]
+    assert files[1:] == [{"path": "nvml.jsonl", "format": "nvml_samples"}]
+    counters = read_run(tmp_path / "set" / "mlg" / "run.json", Options()).frame("counters")
+    power = counters.filter(pl.col("counter").cast(pl.String) == "power_w")
+    assert power.height >= 3
+    assert set(power["device_id"]) == {0}  # the other GPU was not used
+    # Without a profiler there is no span that samples could be of.
+    assert json.loads((tmp_path / "set" / "m" / "run.json").read_text())["files"] == []
+    assert not (tmp_path / "set" / "m" / "nvml.jsonl").exists()
+
+
+@pytest.mark.usefixtures("sampled")
+def test_resume_takes_a_run_with_samples_for_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _collect(tmp_path / "set", "--levels", "MLG") == 0
+    assert _collect(tmp_path / "set", "--levels", "MLG", "--resume") == 0
+    assert "is there already" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("sampled")
+def test_power_is_not_sampled_where_it_is_not_wanted(tmp_path: Path) -> None:
+    folder = tmp_path / "set" / "mlg"
+    folder.mkdir(parents=True)
+    (folder / "nvml.jsonl").write_text("of yesterday\n" * 5)
+    assert _collect(tmp_path / "set", "--levels", "MLG", "--power", "no") == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["run.json", "trace.json"]
+
+
+@pytest.mark.usefixtures("sampled")
+def test_a_gpu_that_cannot_be_sampled_is_said_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_NVML", "absent")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _collect(tmp_path / "set", "--levels", "MLG") == 0
+    assert "collect: no samples of power: the GPU's power cannot be sampled: NVML says: " in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "set" / "mlg" / "run.json").read_text())["files"]) == 1
+    assert _collect(tmp_path / "set", "--levels", "MLG", "--power", "yes") == 2
+
+
+def test_on_the_cpu_nothing_is_sampled_and_the_machine_is_noted(tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    arguments = ["--workload", "zoo:mlp", "--device", "cpu", "--levels", "MLG", "--out", str(out)]
+    assert collect.main(arguments, start=_process) == 0
+    assert not (out / "mlg" / "nvml.jsonl").exists()
+    facts = json.loads((out / "system.json").read_text())
+    assert facts["cpu"]["logical_cores"] > 0
+    assert "tools" not in facts
+
+
+def test_the_packages_are_those_of_the_python_that_runs_the_work(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    side_cars.note_system(tmp_path / "set", str(python))
+    assert json.loads((tmp_path / "set" / "system.json").read_text())["schema_version"] == 1
+    with pytest.raises(run_folder.RunnerError, match="could not say what it has"):
+        side_cars.note_system(tmp_path / "set", str(tmp_path / "no-python"))
