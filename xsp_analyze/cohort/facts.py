@@ -13,7 +13,6 @@ from xsp_analyze.catalog import find
 from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
-from xsp_analyze.core import run
 from xsp_analyze.view import View
 from xsp_model import Attribution, XspError
 
@@ -135,9 +134,12 @@ def _system(trace: Trace) -> str | None:
 
 
 def _answer(identity: str, view: View) -> pl.DataFrame | None:
-    """The analysis's table; None where the trace lacks what it needs."""
+    """The analysis's table; None where the trace lacks what it needs. Its ledger, which costs most, is not wanted."""
+    wanted = find(identity)
+    if not all(view.has(need) for need in wanted.needs):
+        return None
     with suppress(XspError):
-        return run(find(identity), view).table
+        return wanted.function(view).collect()
     return None
 
 
