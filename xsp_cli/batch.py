@@ -126,7 +126,7 @@ def batch(
         tuple(layer_range or ()),
         nsys=nsys,
         os_runtime=os_runtime,
-        device=device,
+        device=_sound(device),
     )
     _check_exclusive(scheduler, jobs, memory)
     began = time.perf_counter()
@@ -141,6 +141,16 @@ def batch(
         summary.write(document, spent, known, settings)
     _print(document, spent, output_format)
     return _SOME_FAILED if spent["counts"]["failed"] else 0
+
+
+def _sound(device: Path | None) -> Path | None:
+    """The device file from the root, as workers may run elsewhere; XspError where it is none: not once a trace."""
+    if device is None:
+        return None
+    from xsp_model.device_table import read_device_file  # noqa: PLC0415
+
+    read_device_file(device)
+    return device.absolute()
 
 
 def _check_exclusive(scheduler: str | None, jobs: int | None, memory: str | None) -> None:

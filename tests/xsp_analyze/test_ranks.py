@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -132,3 +134,21 @@ def test_ranks_without_device_work_are_compared_by_their_steps(tmp_path: Path) -
 def test_a_folder_without_ranks_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(XspError, match="no rank of a job"):
         open_job(tmp_path)
+
+
+@pytest.mark.real
+def test_eight_real_ranks_add_up_to_what_their_files_hold(real_dir: Path, tmp_path: Path) -> None:
+    files = sorted((real_dir / "kineto" / "dlrm_8rank.v100").glob("*.gz"))
+    sums: dict[str, Decimal] = {}
+    for rank, path in enumerate(files):
+        events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+        for event in events:
+            if str(event.get("cat", "")).lower() in {"kernel", "gpu_memcpy", "gpu_memset"} and event["ph"] == "X":
+                sums[event["name"]] = sums.get(event["name"], Decimal(0)) + 1000 * Decimal(event["dur"])
+        trace = convert([path], Options())
+        folder = tmp_path / "ranks" / str(rank)
+        folder.mkdir(parents=True)
+        (folder / "facts.json").write_text(json.dumps(write_tables(trace, folder, rank, path.name)))
+    found = open_job(tmp_path).by_kernel().group_by("kernel_name").agg(pl.col("duration_ns").sum())
+    assert dict(found.iter_rows()) == sums
+    assert len(files) == 8
