@@ -54,7 +54,8 @@ def _block(data: dict[str, Any], identity: str, kind: str) -> dict[str, Any]:
 
 def test_a_profile_has_sections_on_overhead_and_rooflines(data: dict[str, Any]) -> None:
     assert [s["id"] for s in data["sections"]] == [
-        "ledger", "model", "overhead", "tree", "layers", "gpu", "types", "kernels", "rooflines", "devices", "modules",
+        "next", "ledger", "model", "overhead", "timeline", "tree", "layers", "gpu", "types", "kernels", "rooflines",
+        "devices", "modules", "analyses",
     ]  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_a_plain_trace_has_neither(tmp_path: Path) -> None:
 def test_without_counters_there_is_no_roofline() -> None:
     data = _data(render(profile(counters=False)))
     assert "rooflines" not in [s["id"] for s in data["sections"]]
-    assert "flop count" in _block(data, "kernels", "table")["unknown"]
+    assert "flop count" in _block(data, "kernels", "kernels")["unknown"]
 
 
 def test_the_head_says_what_each_run_gave(data: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ def test_counters_stand_in_the_tables(data: dict[str, Any]) -> None:
     wanted = {"flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy"}
     wanted |= {"arithmetic_intensity", "flop_per_s", "memory_bound"}
     for section in ("layers", "kernels"):
-        assert wanted <= {c["key"] for c in _block(data, section, "table")["columns"]}
+        assert wanted <= {c["key"] for c in _block(data, section, section)["columns"]}
     facts = {item["label"]: item["value"] for item in _block(data, "model", "facts")["items"]}
     assert facts["Work"] == "120.000 MFLOP"
     assert facts["Arithmetic intensity"] == "20.00 flop/byte"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "as_markdown", "as_text", "gain_of", "value_of"]
 
-_NOTHING = "No rule found anything: no device waits much, and no kernel stands out."
+_NOTHING = "No rule found anything. Most rules look at device work, some at hardware counters."
 _INDENT = "    "
 _WITH_UNIT = re.compile(r"(?<=\d) (%|[num]?s|B|[KMG]iB)(?=[ ,;.)]|$)")
 _NO_UNIT = 10.0  # from there on a plain count is shown without decimals

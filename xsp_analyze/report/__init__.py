@@ -5,7 +5,18 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from xsp_analyze.report import attribution, detail, origin, overhead, overview, roofline
+from xsp_analyze.report import (
+    attribution,
+    detail,
+    every,
+    in_short,
+    next_steps,
+    origin,
+    overhead,
+    overview,
+    roofline,
+    step,
+)
 from xsp_analyze.report.answers import Answers
 from xsp_analyze.report.page import page
 
@@ -25,9 +36,11 @@ def render(trace: Trace) -> str:
     """The page as HTML; sections that the trace has nothing for say so in a sentence."""
     answers = Answers(trace)
     sections = (
+        next_steps.next_steps(answers),
         attribution.ledger(answers),
         overview.model(answers),
         *_known(overhead.overhead(answers)),
+        step.one_step(answers),
         detail.time_by_path(answers),
         detail.layers(answers),
         detail.gpu_by_layer(answers),
@@ -36,11 +49,12 @@ def render(trace: Trace) -> str:
         *_known(roofline.rooflines(answers)),
         detail.devices(answers),
         detail.modules(answers),
+        every.every_analysis(answers),
     )
     title = _title(answers)
     data = {
         "title": title,
-        "short": overview.in_short(answers),
+        "short": in_short.in_short(answers),
         "measured": origin.measured(answers),
         "sections": sections,
         "footer": f"Made by {_program()}. {_FOOTER}",

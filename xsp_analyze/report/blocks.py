@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.render.figure import in_scale
 from xsp_analyze.render.shown import clean, heading, unknown_columns
-from xsp_analyze.render.units import scales_of
+from xsp_analyze.render.units import duration, scales_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ __all__ = ["Block", "Section", "bars", "facts", "findings", "icicle", "missing",
 Block = dict[str, Any]
 Section = dict[str, Any]
 
+_MOST_LISTED = 12  # entries of a list in one cell
 _FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
 
 
@@ -79,16 +80,21 @@ def table(
     bar: str | None = None,
     leave_out: Sequence[str] = (),
     tree: bool = False,
+    name: str = "",
+    left_out: str | None = None,
 ) -> Block:
     """The result's table: sortable by every column and searchable; `bar` is the column drawn as a bar in its cells.
 
     Columns in which nothing is known are named instead of shown. With `tree`, column `depth` indents the first.
+    `name` is what links into the page call it, `left_out` a sentence on rows that are not here.
     """
     unknown = {c.name for c in unknown_columns(result)}
     shown = [c for c in result.columns if c.name not in unknown and c.name not in leave_out]
     return {
         "type": "tree" if tree else "table",
         "name": result.analysis.title,
+        "link": name,
+        "left_out": left_out,
         "columns": _columns(shown, result),
         "values": [_values(c, result) for c in shown],
         "sort": sort,
@@ -110,11 +116,32 @@ def _columns(shown: Sequence[Column], result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _values(column: Column, result: Result) -> list[object]:
+def _values(column: Column, result: Result) -> list[object] | dict[str, object]:
     values = result.table[column.name].to_list()
+    if values and isinstance(next((v for v in values if v is not None), None), list):
+        return [None if v is None else _listed(column, v) for v in values]
     if column.unit == "ns":
         return [v if v is None or isinstance(v, int) else _short(v) for v in values]
+    if values and all(isinstance(v, str) or v is None for v in values):
+        return _packed([None if v is None else clean(v) for v in values])
     return [clean(v) if isinstance(v, str) else v for v in values]
+
+
+def _packed(values: Sequence[str | None]) -> list[object] | dict[str, object]:
+    """Text that repeats is stored once: `{"words": [...], "at": [...]}`, which the page's script unfolds."""
+    words = {word: place for place, word in enumerate(dict.fromkeys(values))}
+    if len(words) > len(values) // 2:
+        return list(values)
+    return {"words": list(words), "at": [words[v] for v in values]}
+
+
+def _listed(column: Column, values: Sequence[object]) -> str:
+    """The first few of a list, as people read them."""
+    shown = [
+        duration(v) if column.unit == "ns" and isinstance(v, int | float) else str(v) for v in values[:_MOST_LISTED]
+    ]
+    more = f", ... ({len(values):,} in all)" if len(values) > _MOST_LISTED else ""
+    return clean(", ".join(shown) + more)
 
 
 def _short(value: float) -> float | int:

@@ -8,6 +8,9 @@ from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.render.figure import figure_data
 from xsp_analyze.report import blocks
+from xsp_analyze.report.cut import cut
+from xsp_analyze.report.drill import drill
+from xsp_analyze.report.module_icicle import module_icicle
 from xsp_analyze.report.module_rows import module_rows
 from xsp_analyze.report.time_tree import pruned, time_tree
 
@@ -19,6 +22,7 @@ __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modul
 
 _MOST_NODES = 6000
 _MOST_COLUMNS = 300
+_MOST_LAYERS = 3_000
 _MOST_IN_ORDER = 100  # layers shown in order of execution at first; of more, the longest come first
 _LAYER_LABELS = ("model_share", "allocated_bytes", "shapes")
 _PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
@@ -38,7 +42,7 @@ def time_by_path(answers: Answers) -> Section:
     )
     tree = time_tree(answers.trace)
     found = (
-        blocks.icicle(pruned(tree, _MOST_NODES))
+        {**blocks.icicle(pruned(tree, _MOST_NODES)), "link": "tree"}
         if tree.time_ns[0]
         else blocks.missing("The trace holds no device work, so there is no device time to divide.")
     )
@@ -49,14 +53,20 @@ def layers(answers: Answers) -> Section:
     """The table of layers."""
     found = _with_labels(answers.of("A11"), answers.of("A02"))
     means = (
-        f"One row a layer, {answers.basis}. Latency is the layer's own time, outside the layers inside it;"
+        f"One row a layer, {answers.basis}; click one for its operators, library calls and kernels. Latency is the"
+        " layer's own time, outside the layers inside it;"
         " kernel duration is the device time of its work, backward included."
         f"{answers.taken(layers='latency', kernels='device time')}"
     )
     bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
     sort = bar if not isinstance(found, str) and found.table.height > _MOST_IN_ORDER else None
-    block = blocks.missing(found) if isinstance(found, str) else blocks.table(found, bar=bar, sort=sort)
-    return blocks.section("layers", "Layers", "Layers", means, [block])
+    if isinstance(found, str):
+        return blocks.section("layers", "Layers", "Layers", means, [blocks.missing(found)])
+    kept, left_out = cut(found, bar, _MOST_LAYERS)
+    table = blocks.table(kept, bar=bar, sort=sort, name="layers", left_out=left_out)
+    return blocks.section(
+        "layers", "Layers", "Layers", means, [{**table, "type": "layers", "parts": drill(answers, kept)}]
+    )
 
 
 def _with_labels(times: Result | str, labels: Result | str) -> Result | str:
@@ -134,10 +144,14 @@ def kernels(answers: Answers) -> Section:
         f"{answers.taken(kernels='device time', model='model latency')}"
     )
     found = answers.of("A10")
-    block = (
-        blocks.missing(found) if isinstance(found, str) else blocks.table(found, sort="duration_ns", bar="duration_ns")
-    )
+    block = blocks.missing(found) if isinstance(found, str) else _kernel_table(found)
     return blocks.section("kernels", "Kernels", "Kernels by name", means, [block])
+
+
+def _kernel_table(found: Result) -> Block:
+    kept, left_out = cut(found, "duration_ns")
+    table = blocks.table(kept, sort="duration_ns", bar="duration_ns", name="kernels", left_out=left_out)
+    return {**table, "type": "kernels"}
 
 
 def devices(answers: Answers) -> Section:
@@ -196,6 +210,6 @@ def modules(answers: Answers) -> Section | None:
         Column("host_ns", rows.schema["host_ns"], "Duration of its calls on the host.", "ns"),
     ]
     result = Result(found.analysis, rows, columns, found.ledger, found.provenance)
-    return blocks.section(
-        "modules", "Modules", "Module tree", means, [blocks.table(result, bar="device_sum_ns", tree=True)]
-    )
+    kept, left_out = cut(result, "device_sum_ns", _MOST_LAYERS)
+    table = blocks.table(kept, bar="device_sum_ns", tree=True, left_out=left_out)
+    return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(found), table])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["LaunchPaths", "launch_paths"]
+__all__ = ["LaunchPaths", "climb", "launch_paths"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def launch_paths(trace: Trace) -> LaunchPaths:
     is_operator = (spans["level"].cast(pl.String) == str(Level.OPERATOR)).to_numpy()
     counts = spans["attribution"].is_not_null() & spans["run_id"].is_in(list(roles_of(trace).kernels))
     work = np.flatnonzero(counts.to_numpy())
-    above = _climb(_numbers(spans["layer_id"])[work], parent, is_layer, stop=None)
-    operators = _climb(parent[work], parent, is_operator, stop=is_layer)
+    above = climb(_numbers(spans["layer_id"])[work], parent, is_layer, stop=None)
+    operators = climb(parent[work], parent, is_operator, stop=is_layer)
     device = spans[work]
     leaf, leaves = _leaves(device)
     return LaunchPaths(
@@ -104,7 +104,7 @@ def _layer_spans(trace: Trace, count: int) -> Bools:
     return found
 
 
-def _climb(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> Ints:
+def climb(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> Ints:
     """The wanted spans among each start and those above it, outermost first; (rows, most found) padded with -1.
 
     The climb of a row ends below the first span for which `stop` holds.

@@ -1,12 +1,12 @@
-"""What stands at the head of a report: the findings in short, and the model in a few numbers."""
+"""The model in a few numbers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import count, duration, quantity, share, size
-from xsp_analyze.report import blocks, overhead, roofline
+from xsp_analyze.report import blocks
+from xsp_analyze.report.in_short import is_per_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,41 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.report.answers import Answers
     from xsp_analyze.report.blocks import Section
 
-__all__ = ["in_short", "model"]
-
-_MORE_THAN_ROUNDING = 1.01
-
-
-def in_short(answers: Answers) -> list[str]:
-    """The findings a reader in a hurry should take away, a sentence each."""
-    return list(_in_short(answers))
-
-
-def _in_short(answers: Answers) -> Iterator[str]:
-    model_row, summary = answers.first("A15"), answers.summary
-    if latency := model_row.get("model_latency_ns"):
-        what = "A step takes" if answers.step_count else "The trace spans"
-        busy, part = model_row["kernel_duration_ns"], model_row["gpu_share"]
-        several = " for each process" if _is_per_process(model_row) else ""
-        yield f"{what} {duration(latency)}; device work adds up to {duration(busy)}, {share(part)} of that{several}."
-    if not summary.attributed:
-        yield "No device work was recorded, so this report is about the host only."
-    top_type = answers.first("A06")
-    if top_type.get("share"):
-        yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time."
-    kernel, total = answers.first("A10"), model_row.get("kernel_duration_ns")
-    if kernel and total:
-        part, name = share(kernel["duration_ns"] / total), short_name(kernel["kernel_name"])
-        yield f"The kernel with most time is {name}: {part} of device time."
-    if summary.coverage is not None and summary.layer_count:
-        yield f"{share(summary.coverage)} of device time is tied to a layer of the model."
-    yield from filter(None, (roofline.verdict(answers), overhead.sentence(answers)))
-
-
-def _is_per_process(row: Mapping[str, Any]) -> bool:
-    """Whether the GPU share was taken of the latency times the processes whose device time is summed."""
-    part, busy, latency = (row.get(key) or 0.0 for key in ("gpu_share", "kernel_duration_ns", "model_latency_ns"))
-    return bool(busy > part * latency * _MORE_THAN_ROUNDING)
+__all__ = ["model"]
 
 
 def model(answers: Answers) -> Section:
@@ -73,7 +39,7 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
         note = "Sum of the durations of all kernels, copies and fills."
         yield "Device time", duration(busy), _exact(busy), note + answers.taken(kernels="taken")
     if (part := row.get("gpu_share")) is not None:
-        several = ", for each process" if _is_per_process(row) else ""
+        several = ", for each process" if is_per_process(row) else ""
         note = f"Device time over latency{several}. Where kernels do not overlap, the device is idle for the rest."
         yield "GPU share", share(part), f"{part}", note
     if (number := row.get("kernel_count")) is not None:

@@ -19,12 +19,18 @@ _ASSETS = files("xsp_analyze.render") / "assets"
 _SCRIPTS = (
     "units.js",
     "dom.js",
+    "links.js",
+    "saving.js",
+    "frame.js",
     "table.js",
+    "drill.js",
     "tree.js",
     "icicle.js",
     "charts.js",
     "timelines.js",
     "roofline.js",
+    "step.js",
+    "advice.js",
     "report.js",
 )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_analyze.report.answers import Answers
     from xsp_analyze.report.blocks import Block, Section
 
-__all__ = ["rooflines", "verdict"]
+__all__ = ["figure_of", "rooflines", "verdict"]
 
 _MOST_POINTS = 2000
 _TITLE = ("rooflines", "Rooflines", "Rooflines")
@@ -48,6 +48,16 @@ def rooflines(answers: Answers) -> Section | None:
     for title, rows, time in (("Layers", layers, "kernel_duration_ns"), ("Kernels", kernels, "duration_ns")):
         found += _figure(title, rows, models, time) if rows else []
     return blocks.section(*_TITLE, f"{_MEANS} {_basis(answers)}", found)
+
+
+def figure_of(answers: Answers, identity: str) -> list[Block]:
+    """The figure of A09 (kernels), A14 (layers) or A15 (the model alone), each with the model."""
+    models = _rows(answers, "A15")
+    if identity == "A15":
+        return _figure("The model", [], models, "kernel_duration_ns") if models else []
+    title, time = {"A09": ("Kernels", "duration_ns"), "A14": ("Layers", "kernel_duration_ns")}[identity]
+    rows = _rows(answers, identity)
+    return _figure(title, rows, models, time) if rows else []
 
 
 def _basis(answers: Answers) -> str:
@@ -101,6 +111,7 @@ def _too_good(part: float | None) -> str:
 def _figure(title: str, rows: Sequence[_Row], models: Sequence[_Row], time: str) -> list[Block]:
     drawn = [row for row in rows if row["arithmetic_intensity"] and row["flop_per_s"]]
     shown = sorted(drawn, key=lambda row: -(row[time] or 0))[:_MOST_POINTS]
+    whole = sum(row[time] or 0 for row in rows)
     roofs = list(_roofs([*rows, *models]))
     precisions = list(dict.fromkeys([*(roof.precision for roof in roofs), *(row["precision"] for row in shown)]))
     block: Block = {
@@ -110,7 +121,7 @@ def _figure(title: str, rows: Sequence[_Row], models: Sequence[_Row], time: str)
         "roofs": [
             {"precision": precisions.index(r.precision), "peak": r.peak, "bandwidth": r.bandwidth} for r in roofs
         ],
-        "points": [_point(row, precisions, row[time]) for row in shown],
+        "points": [_point(row, precisions, row[time], whole) for row in shown],
         "models": [
             _point(row, precisions, None) for row in models if row["arithmetic_intensity"] and row["flop_per_s"]
         ],
@@ -127,7 +138,7 @@ def _left_out(title: str, rows: Sequence[_Row], drawn: Sequence[_Row], shown: Se
         yield blocks.text(f"Only the {_MOST_POINTS:,} longest of {count(len(drawn))} are drawn.")
 
 
-def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None) -> _Row:
+def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None, whole: float = 0) -> _Row:
     name = row.get("kernel_name") or row.get("layer_name") or "the model"
     layer = row.get("layer_name") if row.get("kernel_name") else None
     return {
@@ -137,6 +148,7 @@ def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None
         "x": row["arithmetic_intensity"],
         "y": row["flop_per_s"],
         "time": None if time is None else round(time),
+        "part": time / whole if time is not None and whole else None,
         "bound": row["bound"],
         "share": row["roof_share"],
         "roof": clean(row["roof"]),

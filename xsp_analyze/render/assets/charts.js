@@ -1,31 +1,50 @@
-// Charts: horizontal bars, parts of a whole, and stacked columns in order.
+// Charts: horizontal bars, parts of a whole, stacked columns in order, lines.
 const CHART_HEIGHT = 240;
-const MARGIN = { left: 64, right: 8, top: 10, bottom: 26 };
-const LEAST_COLUMN = 3;
+const MARGIN = { left: 72, right: 8, top: 10, bottom: 26 };
 const WIDEST_COLUMN = 46;
 const BARS_AT_FIRST = 15;
+const BAR_ROW = 23;
+const LETTER = 6.6; // pixels, about
 
 function legend(series) {
   return make("div", { class: "legend" }, series.map((s) => make("span", null, make("i", { class: `t-${s.tone}` }), s.name)));
 }
 
+const heading3 = (text) => (text ? make("h3", null, text) : null);
+const cutText = (text, width) => (text.length * LETTER <= width ? text : `${text.slice(0, Math.max(Math.floor(width / LETTER) - 1, 1))}\u2026`);
+
+// The scale of a series: its own where it came with one, else that of times.
+function scaleOf(series, largest) {
+  return series.divisor ? { unit: series.unit, divisor: series.divisor, decimals: series.decimals ?? 3 } : timeScale(largest);
+}
+
+const withUnit = (value, scale) => `${shown(value, scale)} ${scale.unit}`.trim();
+
 function drawBars(block) {
   const [series] = block.series;
   const largest = series.values.reduce((most, v) => Math.max(most, v ?? 0), 0);
-  const scale = timeScale(largest);
-  const box = make("div", { class: "hbars" });
-  const row = (label, index) => [
-    make("div", { class: "label", title: label }, label),
-    make("div", { class: "track" }, make("div", { class: "fill", style: { width: `${largest ? (100 * Math.max(series.values[index] ?? 0, 0)) / largest : 0}%` } })),
-    make("div", { class: "number", title: exact(series.values[index], series.exact) }, `${shown(series.values[index], scale)} ${scale.unit}`),
-    make("div", { class: "number share" }, block.shares[index] === null ? UNKNOWN : percent(block.shares[index])),
-  ];
-  const rows = block.labels.map(row);
-  box.append(...rows.slice(0, BARS_AT_FIRST).flat());
-  if (rows.length <= BARS_AT_FIRST) return box;
-  const more = make("button", { type: "button", onclick: () => { box.append(...rows.slice(BARS_AT_FIRST).flat()); more.remove(); } },
-    `Show the other ${rows.length - BARS_AT_FIRST}`);
-  return make("div", null, box, make("p", { class: "text" }, more));
+  const scale = scaleOf(series, largest);
+  let count = Math.min(block.labels.length, BARS_AT_FIRST);
+  const texts = (i) => [withUnit(series.values[i], scale), block.shares ? (block.shares[i] === null ? UNKNOWN : percent(block.shares[i])) : ""];
+  const draw = (width) => {
+    const numbers = Math.max(...Array.from({ length: count }, (_, i) => texts(i).join("  ").length)) * LETTER + 12;
+    const labels = Math.min(Math.max(...block.labels.slice(0, count).map((l) => l.length)) * LETTER + 12, width * 0.4);
+    const room = Math.max(width - labels - numbers, 20);
+    const rows = Array.from({ length: count }, (_, i) => {
+      const y = i * BAR_ROW;
+      const length = largest ? (room * Math.max(series.values[i] ?? 0, 0)) / largest : 0;
+      return makeSvg("g", null, makeSvg("title", null, `${block.labels[i]}: ${exact(series.values[i], series.exact)}`),
+        makeSvg("text", { class: "ink", x: 0, y: y + 15 }, cutText(block.labels[i], labels - 8)),
+        makeSvg("rect", { class: `f-${series.tone ?? "layer"}`, x: labels, y: y + 3, width: Math.max(length, 1), height: BAR_ROW - 7, rx: 2 }),
+        makeSvg("text", { class: "ink", x: width, y: y + 15, "text-anchor": "end" }, texts(i).filter(Boolean).join("  ")));
+    });
+    return makeSvg("svg", { width, height: count * BAR_ROW, role: "img", "aria-label": `${block.title ?? "Bars"}: ${block.labels.slice(0, 3).map((l, i) => `${l} ${texts(i)[0]}`).join(", ")}` }, rows);
+  };
+  const frame = framed(block.title ?? "Bars", draw, "");
+  const more = block.labels.length > count
+    ? make("p", { class: "text" }, make("button", { type: "button", onclick: (event) => { count = block.labels.length; event.target.remove(); frame.lookAt(0, 1); } }, `Show the other ${block.labels.length - count}`))
+    : null;
+  return make("div", { class: "hbars" }, heading3(block.title), frame, more);
 }
 
 function drawStack(block) {
@@ -33,12 +52,13 @@ function drawStack(block) {
     const whole = block.series.reduce((sum, s) => sum + Math.max(s.values[row] ?? 0, 0), 0);
     const parts = block.series.map((s) => {
       const share = whole ? Math.max(s.values[row] ?? 0, 0) / whole : 0;
-      const text = `${s.name}: ${time(s.values[row] ?? 0)}, ${percent(share)}`;
-      return make("span", { class: `t-${s.tone}`, style: { width: `${share * 100}%` }, title: text }, share > 0.07 ? percent(share) : "");
-    }).filter((part) => part.style.width !== "0%");
-    return make("div", { class: "stackrow" }, make("div", null, label), make("div", { class: "bar" }, parts));
+      const text = `${s.name}: ${s.exact && s.exact !== "ns" ? withUnit(s.values[row], s) : time(s.values[row] ?? 0)}, ${percent(share)}`;
+      return { text, node: make("span", { class: `t-${s.tone}`, style: { width: `${share * 100}%` }, title: text }, share > 0.07 ? percent(share) : "") };
+    }).filter((part) => part.node.style.width !== "0%");
+    return make("div", { class: "stackrow" }, make("div", null, label),
+      make("div", { class: "bar", role: "img", "aria-label": `${label}: ${parts.map((p) => p.text).join("; ")}` }, parts.map((p) => p.node)));
   });
-  return make("div", { class: "text" }, legend(block.series), rows);
+  return make("div", { class: "text" }, heading3(block.title), legend(block.series), rows);
 }
 
 // Round steps for an axis: 1, 2 or 5 times a power of ten.
@@ -50,45 +70,72 @@ function ticks(largest) {
 }
 
 function drawColumns(block) {
-  const count = block.labels.length;
-  const totals = block.labels.map((_, i) => block.series.reduce((sum, s) => sum + s.values[i], 0));
-  const largest = Math.max(...totals, 1);
-  const scale = timeScale(largest);
-  const scroll = make("div", { class: "scroll" });
+  const totals = block.labels.map((_, i) => block.series.reduce((sum, s) => sum + (s.values[i] ?? 0), 0));
   const caption = make("p", { class: "caption", "aria-live": "polite" }, "Point at a column to read it.");
-  const tell = (i) => {
-    caption.textContent = `${block.labels[i]}: ${block.series.map((s) => `${s.name} ${time(s.values[i])}`).join(", ")}`;
-  };
-  onWidth(scroll, (width) => scroll.replaceChildren(columnsSvg(block, { count, totals, largest, scale, width, tell })));
-  return make("div", null, legend(block.series), scroll, caption);
+  const scale = scaleOf(block.series[0], Math.max(...totals, 1));
+  const tell = (i) => { caption.textContent = `${block.labels[i]}: ${block.series.map((s) => `${s.name} ${s.divisor ? withUnit(s.values[i], s) : time(s.values[i])}`).join(", ")}`; };
+  const title = block.title ?? "Columns, one a layer";
+  const frame = framed(title, (width, view) => columnsSvg(block, { totals, scale, width, view, tell, title }), "x");
+  return make("div", null, heading3(block.title), block.series.length > 1 ? legend(block.series) : null, frame, caption);
 }
 
-function columnsSvg(block, { count, largest, scale, width, tell }) {
-  const room = Math.max(width - MARGIN.left - MARGIN.right, count * LEAST_COLUMN);
-  const pitch = Math.min(room / count, WIDEST_COLUMN);
+function columnsSvg(block, { totals, scale, width, view, tell, title }) {
+  const count = block.labels.length;
+  const first = Math.floor(view.x[0] * count + 1e-9);
+  const last = Math.max(Math.ceil(view.x[1] * count - 1e-9), first + 1);
+  const seen = Array.from({ length: last - first }, (_, i) => first + i);
+  const largest = Math.max(...seen.map((i) => totals[i]), 0) || 1;
+  const room = width - MARGIN.left - MARGIN.right;
+  const pitch = Math.min(room / seen.length, WIDEST_COLUMN);
   const height = CHART_HEIGHT - MARGIN.top - MARGIN.bottom;
   const y = (value) => MARGIN.top + height * (1 - value / largest);
-  const end = MARGIN.left + pitch * count;
+  const end = MARGIN.left + pitch * seen.length;
   const lines = ticks(largest).map((value) => [
     makeSvg("line", { class: "axis", x1: MARGIN.left, x2: end, y1: y(value), y2: y(value) }),
-    makeSvg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, `${+(value / scale.divisor).toPrecision(6)} ${scale.unit}`),
+    makeSvg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, `${+(value / scale.divisor).toPrecision(6)} ${scale.unit}`.trim()),
   ]);
-  const columns = block.labels.map((label, i) => {
+  const columns = seen.map((i, place) => {
     let below = 0;
-    const x = MARGIN.left + i * pitch;
+    const x = MARGIN.left + place * pitch;
     const parts = block.series.map((s) => {
-      const part = makeSvg("rect", { class: `f-${s.tone}`, x, width: Math.max(pitch - (pitch > 5 ? 1 : 0.3), 0.8), y: y(below + s.values[i]), height: (height * s.values[i]) / largest });
-      below += s.values[i];
+      const value = s.values[i] ?? 0;
+      const part = makeSvg("rect", { class: `f-${s.tone}`, x, width: Math.max(pitch - (pitch > 5 ? 1 : 0.3), 0.8), y: y(below + value), height: (height * value) / largest });
+      below += value;
       return part;
     });
-    const group = makeSvg("g", null, parts, makeSvg("rect", { class: "hit", x, width: pitch, y: MARGIN.top, height }, makeSvg("title", null, label)));
+    const group = makeSvg("g", null, parts, makeSvg("rect", { class: "hit", x, width: pitch, y: MARGIN.top, height }, makeSvg("title", null, block.labels[i])));
     group.addEventListener("mouseenter", () => { group.classList.add("on"); tell(i); });
     group.addEventListener("mouseleave", () => group.classList.remove("on"));
     return group;
   });
   const every = Math.max(Math.ceil(60 / pitch), 1);
-  const marks = block.labels.flatMap((label, i) => (i % every ? [] : [
-    makeSvg("text", { x: MARGIN.left + (i + 0.5) * pitch, y: CHART_HEIGHT - 8, "text-anchor": "middle" }, label.split("  ")[0]),
+  const marks = seen.flatMap((i, place) => (place % every ? [] : [
+    makeSvg("text", { x: MARGIN.left + (place + 0.5) * pitch, y: CHART_HEIGHT - 8, "text-anchor": "middle" }, block.labels[i].split("  ")[0]),
   ]));
-  return makeSvg("svg", { width: end + MARGIN.right, height: CHART_HEIGHT, role: "img", "aria-label": "Stacked columns, one a layer" }, lines, columns, marks);
+  return makeSvg("svg", { width, height: CHART_HEIGHT, role: "img", "aria-label": title }, lines, columns, marks);
+}
+
+// A line over an axis of powers of two, such as batch sizes.
+function drawLine(block) {
+  const largest = Math.max(...block.points.map(([, value]) => value)) || 1;
+  const logs = block.points.map(([at]) => Math.log2(at));
+  const [low, high] = [Math.min(...logs), Math.max(...logs)];
+  const draw = (width) => {
+    const room = width - MARGIN.left - MARGIN.right - 20;
+    const height = CHART_HEIGHT - MARGIN.top - MARGIN.bottom - 14;
+    const x = (at) => MARGIN.left + 10 + (high > low ? (room * (Math.log2(at) - low)) / (high - low) : room / 2);
+    const y = (value) => MARGIN.top + height * (1 - value / largest);
+    return makeSvg("svg", { width, height: CHART_HEIGHT, role: "img", "aria-label": `${block.title} over ${block.x}` },
+      ticks(largest).map((value) => [
+        makeSvg("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }),
+        makeSvg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, `${+(value / block.divisor).toPrecision(6)} ${block.unit}`.trim()),
+      ]),
+      makeSvg("polyline", { class: "drawn-line", points: block.points.map(([a, b]) => `${x(a)},${y(b)}`).join(" ") }),
+      block.points.map(([a, b]) => [
+        makeSvg("circle", { class: "f-layer", cx: x(a), cy: y(b), r: 4 }, makeSvg("title", null, `${block.x} ${a}: ${withUnit(b, block)}`)),
+        makeSvg("text", { x: x(a), y: CHART_HEIGHT - 22, "text-anchor": "middle" }, `${a}`),
+      ]),
+      makeSvg("text", { x: MARGIN.left + room / 2, y: CHART_HEIGHT - 6, "text-anchor": "middle" }, block.x));
+  };
+  return make("div", null, heading3(`${block.title} over ${block.x}`), framed(`${block.title} over ${block.x}`, draw, ""));
 }

@@ -14,6 +14,9 @@ function drawIcicle(block) {
   const crumbs = make("div", { class: "crumbs", "aria-label": "Path to the box in view" });
   const field = make("div", { class: "icicle" });
   const told = make("div", { class: "told", "aria-live": "polite" });
+  const search = make("input", { type: "search", placeholder: "Search names", "aria-label": "Search the tree" });
+  const found = make("span", { role: "status" });
+  let query = "";
 
   const labelOf = (node) => (block.kind[node] === "kernel" ? bare(nameOf(node)) : nameOf(node));
 
@@ -58,7 +61,7 @@ function drawIcicle(block) {
         style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` } }, thin ? "" : text);
     }
     const cell = make("div", {
-      class: `cell k-${block.kind[node]}${above ? " above" : ""}${thin ? " thin" : ""}`,
+      class: `cell k-${block.kind[node]}${above ? " above" : ""}${thin ? " thin" : ""}${matches(node) ? " found" : query ? " faint" : ""}`,
       role: "button", tabindex: thin ? null : "0", title: `${nameOf(node)}\n${summary(node)}`, "data-node": node,
       style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` },
     }, thin ? "" : labelOf(node));
@@ -79,15 +82,31 @@ function drawIcicle(block) {
       make("div", { class: "muted" }, describe(block.kind[node])));
   }
 
+  const matches = (node) => query !== "" && nameOf(node).toLowerCase().includes(query);
+
+  // Time of all that matches; what stands below a match is in it already.
+  function look(text) {
+    query = text.trim().toLowerCase();
+    let [sum, boxes] = [0, 0];
+    const inside = new Uint8Array(block.parent.length);
+    block.parent.forEach((parent, node) => {
+      inside[node] = parent >= 0 && inside[parent] ? 1 : 0;
+      if (!inside[node] && matches(node)) { inside[node] = 1; sum += block.time[node]; boxes += 1; }
+    });
+    found.textContent = query === "" ? "" : boxes ? `${boxes.toLocaleString("en-US")} found: ${time(sum)}, ${percent(total ? sum / total : 0)} of all` : "Nothing found";
+    paint();
+  }
+  search.addEventListener("input", () => look(search.value));
+
   function zoom(node) {
     focus = block.kind[node] === "others" ? block.parent[node] : node;
     paint();
   }
 
   function paint() {
-    const found = boxes();
-    field.style.height = `${(Math.max(...found.map((box) => box.depth)) + 1) * ROW_HEIGHT}px`;
-    field.replaceChildren(...found.map(drawBox));
+    const drawn = boxes();
+    field.style.height = `${(Math.max(...drawn.map((box) => box.depth)) + 1) * ROW_HEIGHT}px`;
+    field.replaceChildren(...drawn.map(drawBox));
     crumbs.replaceChildren(...pathTo(focus).flatMap((node, index) => [
       index ? make("span", { class: "sep" }, "\u203a") : null,
       node === focus ? make("span", null, labelOf(node)) : make("button", { type: "button", onclick: () => zoom(node) }, labelOf(node)),
@@ -106,9 +125,18 @@ function drawIcicle(block) {
     if (event.key === "Escape" && block.parent[focus] >= 0) zoom(block.parent[focus]);
   });
   onWidth(field, (found) => { width = found; paint(); });
+  if (block.link) {
+    route(block.link, (params) => {
+      search.value = params.get("q") ?? "";
+      look(search.value);
+      const name = params.get("name");
+      const node = name === null ? -1 : block.name.findIndex((n, i) => block.kind[i] === "layer" && block.names[n] === name);
+      if (node >= 0) zoom(node);
+    });
+  }
   const present = new Set(block.kind);
   const legend = KINDS.filter(([kind]) => present.has(kind)).map(([kind, label]) => make("span", null, make("i", { class: `k-${kind}` }), label));
-  return make("div", null, make("div", { class: "legend" }, legend), crumbs, field, told);
+  return make("div", null, make("div", { class: "legend" }, legend), make("div", { class: "tools" }, search, found), crumbs, field, told);
 }
 
 // In a box a kernel goes without return type and namespaces, which are the same for most.

@@ -10,6 +10,12 @@ const DRAW = {
   icicle: drawIcicle,
   table: drawTable,
   tree: drawTree,
+  layers: drawLayers,
+  kernels: drawKernels,
+  step: drawStep,
+  advice: drawAdvice,
+  analyses: drawAnalyses,
+  line: drawLine,
   bars: drawBars,
   stack: drawStack,
   columns: drawColumns,
@@ -46,7 +52,7 @@ function drawFindings(block) {
 
 function drawSection(section) {
   return make("section", { id: section.id, "aria-labelledby": `${section.id}-title` },
-    make("h2", { id: `${section.id}-title` }, section.title),
+    make("h2", { id: `${section.id}-title` }, section.title, make("a", { class: "anchor", href: `#${section.id}`, "aria-label": `Link to ${section.title}` }, "#")),
     make("p", { class: "means" }, section.means),
     section.blocks.map((block) => DRAW[block.type](block)));
 }
@@ -56,8 +62,10 @@ document.getElementById("page").append(
     make("p", { class: "kind" }, "XSP report: where the time went"),
     make("h1", null, data.title),
     make("ul", { class: "short" }, data.short.map((sentence) => make("li", null, sentence))),
-    make("details", { open: true }, make("summary", null, "What was measured"),
+    make("details", { class: "about" }, make("summary", null, "What was measured"),
       make("dl", { class: "measured" }, data.measured.map((row) => [make("dt", null, row.label), make("dd", null, row.text)])))),
-  make("nav", { "aria-label": "Parts of this report" }, data.sections.map((s) => make("a", { href: `#${s.id}` }, s.label))),
-  ...data.sections.map(drawSection),
+  make("nav", { "aria-label": "Parts of this report" }, data.sections.map((s) => make("a", { href: `#${s.id}` }, s.label)), themeButton()),
+  make("main", null, data.sections.map(drawSection)),
   make("footer", null, data.footer));
+addEventListener("hashchange", followLink);
+followLink();

@@ -4,17 +4,17 @@ const ROOF_MARGIN = { left: 88, right: 22, top: 12, bottom: 40 };
 const LARGEST_POINT = 13;
 const LEAST_POINT = 3;
 const MANY_POINTS = 200;
+let clips = 0;
 
 function drawRoofline(block) {
-  const field = make("div");
   const told = make("div", { class: "told", "aria-live": "polite" });
   const tell = (point) => told.replaceChildren(
     make("div", { class: "what" }, make("b", null, point.name), point.layer ? ` in ${point.layer}` : ""),
-    make("div", null, `${flops(point.y)} at ${intensity(point.x)} flop/byte in ${block.precisions[point.precision]}`, point.time === null ? "" : `, ${time(point.time)} of device time`),
+    make("div", null, `${flops(point.y)} at ${intensity(point.x)} flop/byte in ${block.precisions[point.precision]}`, point.time === null ? "" : `, ${time(point.time)} of device time${point.part === null || point.part === undefined ? "" : `, ${percent(point.part)} of what is drawn here`}`),
     make("div", { class: "muted" }, point.bound ? `${point.bound} bound: ${percent(point.share)} of the ${point.roof}` : `Its roof is ${point.roof}.`));
   const rest = () => told.replaceChildren(make("div", { class: "muted" }, "Point at a point to read it."));
   rest();
-  onWidth(field, (width) => field.replaceChildren(rooflineSvg(block, width, tell, rest)));
+  const field = framed(block.title, (width, view) => rooflineSvg(block, width, view, tell, rest), "xy");
   const legend = block.precisions.map((name, i) => make("span", null, make("i", { class: `r-${i % 6}` }), name));
   return make("div", { class: "roofline" }, make("h3", null, block.title), make("div", { class: "legend" }, legend), field, told);
 }
@@ -32,16 +32,20 @@ function decades(values) {
   return [low, Math.max(high, low + 1)];
 }
 
-function rooflineSvg(block, width, tell, rest) {
+// The part of a range that is in view.
+const within = ([from, to], [low, high]) => [from + (to - from) * low, from + (to - from) * high];
+
+function rooflineSvg(block, width, view, tell, rest) {
   const points = [...block.points, ...block.models];
   const ridges = block.roofs.map((roof) => roof.peak / roof.bandwidth);
-  const across = decades([...points.map((p) => p.x), ...ridges]);
-  const up = decades([...points.map((p) => p.y), ...block.roofs.map((roof) => roof.peak)]);
+  const across = within(decades([...points.map((p) => p.x), ...ridges]), view.x);
+  const up = within(decades([...points.map((p) => p.y), ...block.roofs.map((roof) => roof.peak)]), view.y);
   const [inner, height] = [width - ROOF_MARGIN.left - ROOF_MARGIN.right, ROOF_HEIGHT - ROOF_MARGIN.top - ROOF_MARGIN.bottom];
   const x = (value) => ROOF_MARGIN.left + (inner * (Math.log10(value) - across[0])) / (across[1] - across[0]);
   const y = (value) => ROOF_MARGIN.top + height * (1 - (Math.log10(value) - up[0]) / (up[1] - up[0]));
   const bottom = ROOF_MARGIN.top + height;
-  const range = ([from, to]) => Array.from({ length: to - from + 1 }, (_, i) => 10 ** (from + i));
+  const clip = `clip-${(clips += 1)}`;
+  const range = ([from, to]) => marksBetween(from, to);
   const grid = [
     range(across).map((value) => [
       makeSvg("line", { class: "axis", x1: x(value), x2: x(value), y1: ROOF_MARGIN.top, y2: bottom }),
@@ -55,8 +59,22 @@ function rooflineSvg(block, width, tell, rest) {
   ];
   const area = { left: 10 ** across[0], right: 10 ** across[1], bottom: 10 ** up[0], top: 10 ** up[1] };
   return makeSvg("svg", { width, height: ROOF_HEIGHT, role: "img", "aria-label": block.title }, grid,
-    block.roofs.map((roof) => drawRoof(roof, { x, y, area, name: block.precisions[roof.precision], bottom })),
-    drawPoints(block, { x, y, tell, rest }));
+    makeSvg("clipPath", { id: clip }, makeSvg("rect", { x: ROOF_MARGIN.left, y: ROOF_MARGIN.top, width: inner, height })),
+    makeSvg("g", { "clip-path": `url(#${clip})` }, block.roofs.map((roof) => drawRoof(roof, { x, y, area, name: block.precisions[roof.precision], bottom })),
+      drawPoints(block, { x, y, tell, rest })));
+}
+
+// Powers of ten, and where few are in view 2 and 5 times these too.
+function marksBetween(from, to) {
+  const steps = to - from > 2.5 ? [1] : [1, 2, 5];
+  const marks = [];
+  for (let power = Math.floor(from); power <= Math.ceil(to); power += 1) {
+    for (const step of steps) {
+      const log = power + Math.log10(step);
+      if (log >= from - 1e-9 && log <= to + 1e-9) marks.push(step * 10 ** power);
+    }
+  }
+  return marks;
 }
 
 function drawRoof(roof, { x, y, area, name, bottom }) {

@@ -2,27 +2,59 @@
 const PAGE_ROWS = 25;
 const MANY_COLUMNS = 10;
 
-function drawTable(block) {
-  const rowCount = block.values.length ? block.values[0].length : 0;
-  const state = { order: null, column: -1, descending: false, query: "", page: 0 };
+// Text that repeats is stored once in the page; this unfolds it.
+function unfold(block) {
+  block.values = block.values.map((column) => (column.words ? column.at.map((place) => column.words[place]) : column));
+  return block;
+}
+
+// Without the columns in which none of these rows has anything.
+function known(block, rows) {
+  if (!rows) return block;
+  const kept = block.columns.map((_, i) => i).filter((i) => rows.some((row) => block.values[i][row] !== null));
+  return { ...block, columns: kept.map((i) => block.columns[i]), values: kept.map((i) => block.values[i]) };
+}
+
+// `onRow(row)` makes rows open something: their first name becomes a button. `rows` limits the table to these.
+function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
+  const block = known(unfold(whole), rows);
+  const every = rows ?? Array.from({ length: block.values.length ? block.values[0].length : 0 }, (_, row) => row);
+  const rowCount = every.length;
+  const state = { order: null, column: -1, descending: false, query: "", page: 0, chosen: null };
   const texts = block.columns.map((c, i) => (c.number ? -1 : i)).filter((i) => i >= 0);
   const barColumn = block.columns.findIndex((c) => c.key === block.bar);
-  const largest = barColumn < 0 ? 0 : block.values[barColumn].reduce((most, v) => Math.max(most, v ?? 0), 0);
+  const largest = barColumn < 0 ? 0 : every.reduce((most, row) => Math.max(most, block.values[barColumn][row] ?? 0), 0);
   let haystacks = null;
 
   const body = make("tbody");
-  const status = make("span", { "aria-live": "polite" });
+  const status = make("span", { role: "status" });
   const previous = make("button", { type: "button", onclick: () => turn(-1) }, "Previous");
   const next = make("button", { type: "button", onclick: () => turn(1) }, "Next");
   const search = make("input", { type: "search", placeholder: "Search names", "aria-label": `Search ${block.name}` });
-  search.addEventListener("input", () => { state.query = search.value.trim().toLowerCase(); state.page = 0; update(); });
+  search.addEventListener("input", () => { find(search.value); note(); });
   const headings = block.columns.map((column, index) => heading(column, index));
+  const csv = () => csvOf(block.columns, block.values, state.order);
+  const copy = make("button", { type: "button", onclick: async () => { await copyText(csv()); copy.textContent = "Copied"; setTimeout(() => { copy.textContent = "Copy as CSV"; }, 1500); } }, "Copy as CSV");
+  const save = make("button", { type: "button", onclick: () => saveFile(`${fileName(block.link || block.name)}.csv`, "text/csv", csv()) }, "Save CSV");
 
   function heading(column, index) {
     const arrow = make("span", { class: "arrow" });
-    const button = make("button", { type: "button", title: column.doc, onclick: () => sortBy(index) }, column.heading, arrow,
+    const button = make("button", { type: "button", title: column.doc, onclick: () => { sortBy(index); note(); } }, column.heading, arrow,
       column.unit ? make("span", { class: "unit" }, column.unit) : null);
     return { cell: make("th", { class: headingClass(column, block), scope: "col" }, button), arrow };
+  }
+
+  // The state goes into the address once the reader has changed it.
+  function note() {
+    if (!block.link) return;
+    const sort = state.column < 0 ? null : (state.descending ? "-" : "") + block.columns[state.column].key;
+    remember(block.link, { q: state.query, sort: state.column === first ? null : sort, ...keep?.() });
+  }
+
+  function find(text) {
+    state.query = text.trim().toLowerCase();
+    state.page = 0;
+    update();
   }
 
   function sortBy(index) {
@@ -38,10 +70,9 @@ function drawTable(block) {
   }
 
   function matches() {
-    const all = Array.from({ length: rowCount }, (_, row) => row);
-    if (!state.query) return all;
-    haystacks ??= all.map((row) => texts.map((i) => block.values[i][row] ?? "").join("\n").toLowerCase());
-    return all.filter((row) => haystacks[row].includes(state.query));
+    if (!state.query) return [...every];
+    haystacks ??= new Map(every.map((row) => [row, texts.map((i) => block.values[i][row] ?? "").join("\n").toLowerCase()]));
+    return every.filter((row) => haystacks.get(row).includes(state.query));
   }
 
   // Unknown values stand last whichever way one sorts; equal ones keep their order.
@@ -77,19 +108,43 @@ function drawTable(block) {
   }
 
   function drawRow(row) {
-    return make("tr", null, block.columns.map((column, index) =>
-      drawCell(column, block.values[index][row], index === barColumn ? largest : 0)));
+    const cells = block.columns.map((column, index) => drawCell(column, block.values[index][row], index === barColumn ? largest : 0));
+    if (onRow && texts.length) {
+      const cell = cells[texts[0]];
+      cell.replaceChildren(make("button", { type: "button", "aria-expanded": String(row === state.chosen), onclick: () => onRow(row) }, cell.textContent));
+    }
+    return make("tr", { class: row === state.chosen ? "chosen" : null }, cells);
   }
 
-  state.column = block.columns.findIndex((c) => c.key === block.sort);
-  state.descending = state.column >= 0 && block.columns[state.column].number;
+  // Turns to the page of a row and marks it; null marks none.
+  function choose(row) {
+    state.chosen = row;
+    const place = state.order.indexOf(row);
+    if (place >= 0) state.page = Math.floor(place / PAGE_ROWS);
+    paint();
+  }
+
+  function follow(params) {
+    const sort = params.get("sort");
+    const column = sort ? block.columns.findIndex((c) => c.key === sort.replace(/^-/, "")) : -1;
+    if (column >= 0) { state.column = column; state.descending = sort.startsWith("-"); }
+    search.value = params.get("q") ?? "";
+    find(search.value);
+  }
+
+  const first = block.columns.findIndex((c) => c.key === block.sort);
+  state.column = first;
+  state.descending = first >= 0 && block.columns[first].number;
   update();
   const paged = rowCount > PAGE_ROWS;
   const kind = `table${texts.length > 1 ? " many" : ""}${block.columns.length > MANY_COLUMNS ? " dense" : ""}`;
-  return make("div", { class: kind },
-    rowCount > 5 ? make("div", { class: "tools" }, search, status, paged ? previous : null, paged ? next : null) : null,
-    make("div", { class: "scroll" }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
+  const node = make("div", { class: kind },
+    make("div", { class: "tools" }, rowCount > 5 ? [search, status] : null, paged ? [previous, next] : null, rowCount ? [copy, save] : null),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${block.name}` }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
+    block.left_out ? make("p", { class: "means" }, block.left_out) : null,
     columnsMean(block));
+  node.table = { follow, choose, note };
+  return node;
 }
 
 function headingClass(column, block) {
@@ -101,7 +156,8 @@ function drawCell(column, value, largest) {
   if (value === null || value === undefined) return make("td", { class: column.number ? "n null" : "null" }, UNKNOWN);
   if (!column.number) {
     const text = typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
-    return make("td", { class: "name", title: text, onclick: (event) => event.currentTarget.classList.toggle("open") }, text);
+    const label = column.key === "kernel_name" ? bare(text) : text; // what most names begin with says little
+    return make("td", { class: "name", title: text, onclick: (event) => event.currentTarget.classList.toggle("open") }, label);
   }
   const cell = make("td", { class: "n", title: exact(value, column.exact) }, shown(value, column));
   if (largest > 0) {
@@ -112,7 +168,7 @@ function drawCell(column, value, largest) {
 }
 
 function columnsMean(block) {
-  const unknown = block.unknown.length
+  const unknown = block.unknown?.length
     ? make("p", { class: "means" }, `Not measured in this trace, so left out: ${block.unknown.join(", ")}.`)
     : null;
   return make("details", { class: "columns-mean" }, make("summary", null, "What the columns mean"),

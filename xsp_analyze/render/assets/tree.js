@@ -2,6 +2,7 @@
 const ROWS_OPEN_AT_FIRST = 40;
 
 function drawTree(block) {
+  unfold(block);
   const depths = block.values[block.columns.findIndex((c) => c.key === "depth")];
   const shownColumns = block.columns.map((_, index) => index).filter((index) => block.columns[index].key !== "depth");
   const barColumn = block.columns.findIndex((c) => c.key === block.bar);
@@ -39,7 +40,7 @@ function drawTree(block) {
   }
 
   function drawRow(row) {
-    return make("tr", { "aria-level": depths[row] + 1 }, shownColumns.map((index) => {
+    return make("tr", null, shownColumns.map((index) => {
       const value = block.values[index][row];
       if (index !== 0) return drawCell(block.columns[index], value, index === barColumn ? largest : 0);
       const mark = hasBelow[row] ? (closed.has(row) ? "\u25b8" : "\u25be") : "";
@@ -70,6 +71,7 @@ function drawTree(block) {
       make("button", { type: "button", onclick: () => reset(Infinity) }, "Open all"),
       make("button", { type: "button", onclick: () => reset(firstDepth()) }, "Close"),
       make("span", null, `${depths.length.toLocaleString("en-US")} rows`)),
-    make("div", { class: "scroll" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table: modules" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
+    block.left_out ? make("p", { class: "means" }, block.left_out) : null,
     columnsMean({ columns: shownColumns.map((i) => block.columns[i]), unknown: [] }));
 }

@@ -1,0 +1,100 @@
+// The frame around a drawing: looks closer, moves, goes back, and saves the drawing as SVG or PNG.
+const ZOOM = 1.6;
+const CLOSEST = 1e-6; // share of the whole that still can fill the drawing
+
+// `draw(width, view)` gives an SVG for the part of the whole in view, [from, to] of 0..1 across and up.
+// `axes`: "x", "xy" or "" (nothing to look closer at).
+function framed(title, draw, axes) {
+  const view = { x: [0, 1], y: [0, 1] };
+  const field = make("div", { class: "field", tabindex: axes ? "0" : null, role: axes ? "group" : null, "aria-label": axes ? `${title}. Plus and minus look closer and back, arrows move, 0 shows all.` : null });
+  const node = make("figure", { class: "framed" });
+  let width = 0;
+
+  function paint() {
+    if (width > 0) field.replaceChildren(draw(width, view));
+    const whole = view.x[1] - view.x[0] === 1 && view.y[1] - view.y[0] === 1;
+    node.classList.toggle("closer", !whole);
+    back.disabled = whole;
+  }
+
+  function bounded([from, to]) {
+    const span = Math.min(Math.max(to - from, CLOSEST), 1);
+    const start = Math.min(Math.max(from, 0), 1 - span);
+    return [start, start + span];
+  }
+
+  // Looks closer by a factor around a point, given in shares of the drawing.
+  function zoom(factor, atX = 0.5, atY = 0.5) {
+    for (const [axis, at] of [["x", atX], ["y", atY]]) {
+      if (!axes.includes(axis)) continue;
+      const [from, to] = view[axis];
+      const span = (to - from) / factor;
+      const middle = from + (to - from) * at;
+      view[axis] = bounded([middle - span * at, middle + span * (1 - at)]);
+    }
+    paint();
+  }
+
+  function move(acrossShare, upShare) {
+    for (const [axis, by] of [["x", acrossShare], ["y", upShare]]) {
+      if (!axes.includes(axis)) continue;
+      const [from, to] = view[axis];
+      const span = to - from;
+      const start = Math.min(Math.max(from + by * span, 0), 1 - span);
+      view[axis] = [start, start + span];
+    }
+    paint();
+  }
+
+  function reset() {
+    view.x = [0, 1];
+    view.y = [0, 1];
+    paint();
+  }
+
+  const button = (text, label, act) => make("button", { type: "button", "aria-label": `${label}: ${title}`, title: label, onclick: act }, text);
+  const back = button("Show all", "Show all", reset);
+  const svg = () => field.querySelector("svg");
+  const tools = make("div", { class: "tools frame-tools" },
+    axes ? [button("+", "Look closer", () => zoom(ZOOM)), button("\u2212", "Look from further", () => zoom(1 / ZOOM)), back] : null,
+    button("SVG", "Save as SVG", () => saveFile(`${fileName(title)}.svg`, "image/svg+xml", svgText(svg()))),
+    button("PNG", "Save as PNG", () => savePng(svg(), `${fileName(title)}.png`)));
+
+  if (axes) {
+    follow(field, zoom, move, reset);
+  }
+  node.append(tools, field);
+  node.lookAt = (from, to) => { view.x = bounded([from, to]); paint(); };
+  onWidth(field, (found) => { width = found; paint(); });
+  return node;
+}
+
+// Wheel with Ctrl, double click, drag and keys.
+function follow(field, zoom, move, reset) {
+  const place = (event) => {
+    const box = field.getBoundingClientRect();
+    return [(event.clientX - box.left) / box.width, 1 - (event.clientY - box.top) / box.height];
+  };
+  field.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(event.deltaY < 0 ? ZOOM : 1 / ZOOM, ...place(event));
+  }, { passive: false });
+  field.addEventListener("dblclick", (event) => zoom(ZOOM, ...place(event)));
+  let from = null;
+  field.addEventListener("pointerdown", (event) => { from = event.button === 0 ? place(event) : null; });
+  window.addEventListener("pointermove", (event) => {
+    if (from === null || event.buttons === 0) { from = null; return; }
+    const to = place(event);
+    if (Math.hypot(to[0] - from[0], to[1] - from[1]) < 0.004) return;
+    move(from[0] - to[0], from[1] - to[1]);
+    from = to;
+  });
+  window.addEventListener("pointerup", () => { from = null; });
+  const keys = { "+": () => zoom(ZOOM), "=": () => zoom(ZOOM), "-": () => zoom(1 / ZOOM), 0: reset, ArrowLeft: () => move(-0.2, 0), ArrowRight: () => move(0.2, 0), ArrowUp: () => move(0, 0.2), ArrowDown: () => move(0, -0.2) };
+  field.addEventListener("keydown", (event) => {
+    if (event.target !== field || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+}

@@ -1,0 +1,58 @@
+"""What a click on a layer shows: the layer's own facts, and its parts from the operators down to the kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.core import Result
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.render.units import share
+from xsp_analyze.report import blocks
+from xsp_analyze.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.core import Column
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block
+
+__all__ = ["drill"]
+
+_MOST_PARTS = 6_000
+
+
+def drill(answers: Answers, layers: Result) -> Block:
+    """Both tables of parts, each with the row in `layers` that a part belongs to (-1: in no row)."""
+    view = answers.per_step
+    place = layers.table.select(*LAYER_KEY).with_row_index("place")
+    work = _table(answers, layers, device_parts(view), place, WORK_COLUMNS, "duration_ns")
+    host = _table(answers, layers, host_parts(view), place, HOST_COLUMNS, "self_ns")
+    return {"work": work, "host": host, "basis": answers.basis}
+
+
+def _table(
+    answers: Answers, layers: Result, parts: pl.DataFrame, place: pl.DataFrame, columns: Sequence[Column], by: str
+) -> Block:
+    """The longest parts over all layers, in their order, as a table with `row`; what is left out is said."""
+    keyed = place.with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+    joined = parts.join(keyed, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
+    note = None
+    if joined.height > _MOST_PARTS:
+        order = pl.col(by).rank("ordinal", descending=True)
+        kept = joined.filter(order <= _MOST_PARTS)
+        part = share(float(kept[by].sum()) / (float(joined[by].sum()) or 1.0))
+        note = (
+            f"Of all layers together the {_MOST_PARTS:,} longest of {joined.height:,} parts are here, {part} of their"
+            " time."
+        )
+        joined = kept
+    known = [c for c in columns if joined[c.name].null_count() < max(joined.height, 1)]
+    result = Result(layers.analysis, joined.select(c.name for c in known), known, answers.per_step.ledger)
+    return {
+        **blocks.table(result, bar=by, left_out=note),
+        "row": joined["place"].cast(pl.Int64).fill_null(-1).to_list(),
+        "unknown": [],
+    }

@@ -1,0 +1,40 @@
+"""The part of a report that holds every analysis: how to read it, its figure, its table, its definition."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.report import blocks
+from xsp_analyze.report.cut import cut
+from xsp_analyze.report.figures import figure
+
+if TYPE_CHECKING:
+    from xsp_analyze.core import Analysis
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block, Section
+
+__all__ = ["every_analysis"]
+
+_OURS = re.compile(r"[AB]\d\d")  # reports that carry nsys' names say the same again in other columns
+_MEANS = (
+    "Every question that XSP asks of a trace, by the id that `xsp analyze INPUT -a ID` takes. Open one for how to read"
+    " it, its figure, its table and its definition."
+)
+
+
+def every_analysis(answers: Answers) -> Section:
+    """One entry an analysis; those that the trace cannot answer say why."""
+    items = [_entry(answers, one) for one in ANALYSES if _OURS.fullmatch(one.id)]
+    return blocks.section("analyses", "All analyses", "Every analysis", _MEANS, [{"type": "analyses", "items": items}])
+
+
+def _entry(answers: Answers, one: Analysis) -> Block:
+    found = answers.of(one.id)
+    about = {"id": one.id, "title": one.title, "read": one.read, "doc": " ".join(one.doc.split())}
+    if isinstance(found, str):
+        return {**about, "missing": found, "blocks": []}
+    kept, left_out = cut(found)
+    drawn = [*figure(answers, found), blocks.table(kept, name=one.id, left_out=left_out)]
+    return {**about, "missing": None, "rows": found.table.height, "blocks": drawn}

@@ -1,0 +1,148 @@
+"""An analysis's FigureSpec as blocks of the page; a spec says what is drawn, the page's script how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.render.figure import figure_data
+from xsp_analyze.render.shown import clean, short_name
+from xsp_analyze.render.units import scale_of
+from xsp_analyze.report import blocks
+from xsp_analyze.report.module_icicle import module_icicle
+from xsp_analyze.report.roofline import figure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xsp_analyze.core import FigureSpec, Result
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block
+
+__all__ = ["figure"]
+
+_MOST_COLUMNS = 300
+_MOST_BARS = 20
+_MOST_STACKS = 32
+_IN_ORDER = ("layer_index", "bin_start_ns", "step", "time_ns")  # axes on which neighbours are neighbours
+_TONES = ("layer", "compute", "communication", "memory", "rest", "idle")
+_TONE_OF = {
+    "kernel_share": "gpu", "kernel_duration_ns": "gpu", "non_kernel_share": "rest", "non_kernel_ns": "rest",
+    "compute_ns": "compute", "exposed_communication_ns": "communication", "exposed_memory_ns": "memory",
+    "idle_ns": "idle",
+}  # fmt: skip
+
+
+def figure(answers: Answers, result: Result) -> list[Block]:
+    """What the analysis draws; nothing where it has no figure or nothing to draw."""
+    spec = result.analysis.figure
+    if spec is None or result.table.is_empty():
+        return []
+    if spec.kind == "roofline":
+        return figure_of(answers, result.analysis.id)
+    if spec.kind == "icicle":
+        return module_icicle(result)
+    if spec.kind == "scatter":
+        return list(_scatter(result, spec))
+    if spec.kind == "stacked_bars":
+        return _stacked(result, spec)
+    return list(_bars(result, spec))
+
+
+def _drawn(result: Result, spec: FigureSpec, most: int) -> tuple[Result, list[Block]]:
+    """The result with the rows that are drawn, those with most in their order, and a sentence on the rest."""
+    from dataclasses import replace  # noqa: PLC0415 (one use)
+
+    known = result.table.drop_nulls(spec.y[0]) if len(spec.y) == 1 else result.table
+    if known.height <= most:
+        return replace(result, table=known), []
+    top = known.with_row_index("place").sort(spec.y[0], descending=True, nulls_last=True).head(most).sort("place")
+    note = blocks.text(f"Drawn: the {most} of {known.height:,} with most.")
+    return replace(result, table=top.drop("place")), [note]
+
+
+def _series(result: Result, spec: FigureSpec) -> list[dict[str, Any]]:
+    data = figure_data(result, spec)
+    series = data["series"]
+    assert isinstance(series, list)  # noqa: S101 (figure_data's own)
+    docs = {c.name: c for c in result.columns}
+    return [
+        {
+            **s,
+            "name": docs[s["name"]].name.removesuffix("_ns").removesuffix("_bytes").replace("_", " "),
+            "tone": _TONE_OF.get(s["name"], _TONES[place % len(_TONES)]),
+            "values": [None if v is None else max(v, 0) for v in s["values"]],
+        }
+        for place, s in enumerate(series)
+    ]
+
+
+def _labels(result: Result, spec: FigureSpec) -> list[str]:
+    values = result.table[spec.x].to_list()
+    name = spec.x.removesuffix("_index") + "_name"
+    if spec.x == "layer_index" and name in result.table.columns:
+        return [f"{_or_dash(i)}  {n}" for i, n in zip(values, result.table[name].to_list(), strict=True)]
+    if spec.x == "device_id":
+        runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
+        return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
+    return [short_name(str(v), 80) if spec.x == "kernel_name" else str(_or_dash(v)) for v in values]
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value
+
+
+def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
+    """Columns in order where the axis has one, else the longest as bars; a chart a column, as units differ."""
+    in_order = spec.x in _IN_ORDER
+    for y in spec.y:
+        if result.table[y].null_count() == result.table.height:
+            continue
+        one = type(spec)(spec.kind, spec.x, (y,), spec.title, spec.color, spec.top)
+        drawn, notes = _drawn(result, one, _MOST_COLUMNS if in_order else spec.top or _MOST_BARS)
+        series, labels = _series(drawn, one), _labels(drawn, one)
+        title = spec.title if len(spec.y) == 1 else f"{spec.title}: {series[0]['name']}"
+        if in_order:
+            yield blocks.bars("columns", labels, series, title=clean(title))
+        else:
+            order = sorted(range(len(labels)), key=lambda i: -(series[0]["values"][i] or 0))
+            series[0]["values"] = [series[0]["values"][i] for i in order]
+            yield blocks.bars("bars", [labels[i] for i in order], series, shares=None, title=clean(title))
+        yield from notes
+
+
+def _stacked(result: Result, spec: FigureSpec) -> list[Block]:
+    in_order = spec.x in _IN_ORDER
+    drawn, notes = _drawn(result, spec, _MOST_COLUMNS if in_order else _MOST_STACKS)
+    kind = "columns" if in_order else "stack"
+    series = [{**s, "values": [v or 0 for v in s["values"]]} for s in _series(drawn, spec)]
+    return [blocks.bars(kind, _labels(drawn, spec), series, title=clean(spec.title)), *notes]
+
+
+def _scatter(result: Result, spec: FigureSpec) -> Iterator[Block]:
+    """Lines over the axis; of a single point nothing, and for A01 the durations of its steps instead."""
+    rows = result.table.drop_nulls(spec.x).sort(spec.x)
+    if rows.height > 1:
+        columns = {c.name: c for c in result.columns}
+        for y in spec.y:
+            scale = scale_of(columns[y], rows[y].to_list())
+            points = [[x, v] for x, v in rows.select(spec.x, y).iter_rows() if v is not None]
+            if len(points) > 1:
+                shown = {"unit": scale.unit, "divisor": scale.divisor, "decimals": scale.decimals}
+                yield {
+                    "type": "line",
+                    "title": clean(f"{y.removesuffix('_ns').removesuffix('_per_s').replace('_', ' ')}"),
+                    "x": spec.x.replace("_", " "),
+                    "points": points,
+                    **shown,
+                }
+    elif "durations" in result.table.columns:
+        yield from _durations([v for row in result.table["durations"].to_list() for v in row or []])
+
+
+def _durations(values: Sequence[int]) -> Iterator[Block]:
+    if len(values) > 1:
+        shown = values[:_MOST_COLUMNS]
+        series = [{"name": "step", "tone": "layer", "values": shown, "exact": "ns"}]
+        yield blocks.bars("columns", [str(i) for i in range(len(shown))], series, title="Duration of every step")
+        if len(shown) < len(values):
+            yield blocks.text(f"Drawn: the first {_MOST_COLUMNS} of {len(values):,} steps.")

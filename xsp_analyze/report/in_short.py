@@ -1,0 +1,157 @@
+"""The head of a report in sentences: what ran, on what, how fast, what bounds it, and how far to trust that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.findings.thresholds import IDLE_SHARE
+from xsp_analyze.render.shown import clean, short_name
+from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.report import overhead, roofline
+from xsp_model import Attribution, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xsp_analyze.report.answers import Answers
+
+__all__ = ["in_short", "is_per_process"]
+
+_MORE_THAN_ROUNDING = 1.01
+_MOST_WAITING = 0.5  # of the time: from there on the device waits more than it works
+_MUCH_EXPOSED = 0.2  # of the time: communication or copies that nothing hides
+_MATCH = "match_"
+_SPELLED = {
+    "pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "onnxruntime": "ONNX Runtime", "mxnet": "MXNet",
+    "tensorrt": "TensorRT",
+}  # fmt: skip
+
+
+def in_short(answers: Answers) -> list[str]:
+    """What a reader in a hurry should take away, a sentence each."""
+    lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_trust(answers))
+    extra = (roofline.verdict(answers), overhead.sentence(answers))
+    return [clean(line) for line in (*lines[:3], *extra, *lines[3:]) if line]
+
+
+def _what(answers: Answers) -> str:
+    """What was run, under which framework and on which devices: `Training under PyTorch on 2 x H100, batch size 8`."""
+    summary = answers.summary
+    runs = [r for r in summary.runs if not summary.roles.leveled or r["run_id"] in summary.roles.model]
+    frameworks = list(dict.fromkeys(_spelled(str(r["framework"])) for r in runs if r["framework"]))
+    batches = list(dict.fromkeys(r["batch_size"] for r in runs if r["batch_size"]))
+    parts = [_kind_of_work(answers)]
+    parts += [f"under {' and '.join(frameworks)}"] if frameworks else []
+    parts += [f"on {_devices(answers)}"]
+    ending = f", batch size{'s' if len(batches) > 1 else ''} {', '.join(map(str, batches))}" if batches else ""
+    ranks = f", {len(runs)} runs side by side" if len(runs) > 1 and not summary.roles.leveled else ""
+    return f"{' '.join(parts)}{ending}{ranks}."
+
+
+def _spelled(framework: str) -> str:
+    """The framework as its makers write it; a version stays behind it."""
+    name, _, version = framework.partition(" ")
+    return " ".join(filter(None, (_SPELLED.get(name.lower(), name), version)))
+
+
+def _kind_of_work(answers: Answers) -> str:
+    phases = set(answers.trace.scan("spans").select(pl.col("phase").cast(pl.String).unique()).collect()["phase"])
+    if str(Phase.BACKWARD) in phases:
+        return "Training" if str(Phase.OPTIMIZER) in phases else "Forward and backward passes"
+    if str(Phase.FORWARD) in phases and "module" in answers.summary.layer_sources:
+        return "Forward passes"
+    return "A recording of work"
+
+
+def _devices(answers: Answers) -> str:
+    """The devices that worked, counted by name; the host where none did."""
+    summary = answers.summary
+    runs = summary.roles.kernels if summary.roles.leveled else [r["run_id"] for r in summary.runs]
+    described = {r["run_id"]: r["device_name"] for r in summary.runs}
+    names: dict[str, int] = {}
+    for device in (d for d in summary.devices if d["run_id"] in runs):
+        name = device["name"] or described.get(device["run_id"]) or ""
+        names[name] = names.get(name, 0) + 1
+    listed = [_several(name, number) for name, number in names.items()]
+    return " and ".join(listed) or "the host alone: no device work was recorded"
+
+
+def _several(name: str, number: int) -> str:
+    if not name:
+        return f"{number} devices" if number > 1 else "a device that the trace does not name"
+    return f"{number} x {name}" if number > 1 else name
+
+
+def _how_fast(answers: Answers) -> str | None:
+    row = {**answers.first("A01"), **answers.first("A15")}
+    latency = row.get("model_latency_ns", row.get("latency_ns"))
+    if latency is None:
+        return None
+    what = "A step takes" if answers.step_count else "The trace spans"
+    low, high = row.get("low_ns"), row.get("high_ns")
+    interval = f" (95 % interval {duration(low)} to {duration(high)})" if low is not None and high is not None else ""
+    over = f", the mean over {count(answers.step_count)} steps" if answers.step_count > 1 else ""
+    rate = row.get("throughput_per_s")
+    inputs = f"; that is {rate:,.1f} inputs/s" if rate is not None and answers.step_count else ""
+    return f"{what} {duration(latency)}{over}{interval}{inputs}."
+
+
+def _bound(answers: Answers) -> str | None:
+    """Who waits for whom: by B03's busiest device beside model latency."""
+    row, found = answers.first("A15"), answers.of("B03")
+    latency = row.get("model_latency_ns")
+    if isinstance(found, str) or not latency:
+        return None
+    busiest = found.table.sort("busy_ns", descending=True).row(0, named=True)
+    whole = latency if answers.step_count else busiest["window_ns"]
+    busy, alone = busiest["busy_ns"] / whole, busiest["exposed_communication_ns"] / whole
+    copying = busiest["exposed_memory_ns"] / whole
+    who = "The busiest device" if found.table.height > 1 else "The device"
+    span = "it" if answers.step_count else "the time between its first and last work"
+    return f"{who} works for {share(busy)} of {span}: {_verdict(busy, alone, copying)}."
+
+
+def _verdict(busy: float, alone: float, copying: float) -> str:
+    if 1 - busy >= _MOST_WAITING:
+        return "the host bounds this run"
+    if alone >= _MUCH_EXPOSED:
+        return "communication that nothing hides bounds this run"
+    if copying >= _MUCH_EXPOSED:
+        return "copies that nothing hides bound this run"
+    return "the device bounds this run" + (", but waits for the host as well" if 1 - busy >= IDLE_SHARE else "")
+
+
+def _where(answers: Answers) -> Iterator[str]:
+    """Which type of layer and which kernel lead."""
+    top_type, kernel = answers.first("A06"), answers.first("A10")
+    total = answers.first("A15").get("kernel_duration_ns")
+    if top_type.get("share"):
+        yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time."
+    if kernel and total:
+        part, name = share(kernel["duration_ns"] / total), short_name(kernel["kernel_name"])
+        yield f"The kernel with most time is {name}: {part} of device time."
+
+
+def _trust(answers: Answers) -> Iterator[str]:
+    """How much of device time is tied to layers, how much has no launch, and how well a profile's runs match."""
+    summary = answers.summary
+    total = summary.device_time_ns
+    if total and summary.coverage is not None:
+        lost = sum(a.duration_ns for a in summary.attributed if str(a.attribution).startswith("orphan"))
+        graph = sum(a.duration_ns for a in summary.attributed if a.attribution == Attribution.GRAPH_REPLAY)
+        parts = [f"{share(summary.coverage)} of device time is tied to a layer of the model"]
+        parts += [f"{share(graph / total)} is in graph replays without one"] if graph else []
+        parts += [f"{share(lost / total)} has no launch in the trace" if lost else "none of it lacks its launch"]
+        yield f"{', '.join(parts[:-1])} and {parts[-1]}."
+    for finding in summary.findings:
+        if str(finding["kind"]).startswith(_MATCH):
+            detail = str(finding["detail"])
+            yield f"{detail[:1].upper()}{detail[1:].rstrip('.')}."
+
+
+def is_per_process(row: Mapping[str, Any]) -> bool:
+    """Whether the GPU share was taken of the latency times the processes whose device time is summed."""
+    part, busy, latency = (row.get(key) or 0.0 for key in ("gpu_share", "kernel_duration_ns", "model_latency_ns"))
+    return bool(busy > part * latency * _MORE_THAN_ROUNDING)

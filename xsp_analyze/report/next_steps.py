@@ -1,0 +1,59 @@
+"""The part of a report that says what is worth doing next, and how far its numbers can be trusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.findings import advise
+from xsp_analyze.findings.text import gain_of, value_of
+from xsp_analyze.render.shown import clean
+from xsp_analyze.report import blocks
+
+if TYPE_CHECKING:
+    from xsp_analyze.findings import Advice
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Section
+
+__all__ = ["next_steps"]
+
+_MEANS = (
+    "What rules with thresholds found, the most promising first. Gains are upper bounds of what a step becomes shorter"
+    " by, each taken alone: they overlap and do not add up."
+)
+_FIRST = 5
+_NOTHING = "No rule found anything to gain. Most rules look at device work, some at hardware counters."
+
+
+def next_steps(answers: Answers) -> Section:
+    """The five most promising findings, the others behind a button, then doubts about the numbers."""
+    found = advise(answers.per_step, answers.of)
+    gains = [_item(one) for one in found if not one.rule.on_trust]
+    doubts = [_item(one) for one in found if one.rule.on_trust]
+    drawn = [blocks.text(_NOTHING)]
+    if gains:
+        drawn = [{"type": "advice", "items": gains, "first": _FIRST}]
+    if doubts:
+        drawn += [blocks.text("How far to trust the numbers:"), {"type": "advice", "items": doubts, "first": _FIRST}]
+    return blocks.section("next", "What to do", "What to do next", _MEANS, drawn)
+
+
+def _item(one: Advice) -> dict[str, Any]:
+    rule, found = one.rule, one.found
+    return {
+        "id": rule.id,
+        "title": rule.title,
+        "gain": gain_of(one),
+        "share": one.gain_share,
+        "sentence": clean(found.sentence),
+        "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in found.evidence],
+        "rows": found.rows,
+        "search": clean(found.search),
+        "do": rule.do,
+        "about": [
+            ["Told when", rule.fires],
+            ["Why it matters", rule.why],
+            ["Gain", rule.gain],
+            ["Source", rule.source],
+        ],
+        "page": f"docs/findings/{rule.id}.md",
+    }

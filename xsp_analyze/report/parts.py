@@ -1,0 +1,151 @@
+"""What a layer is made of: its device work by operator, library call and kernel, and its operators on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.core import Column, Role
+from xsp_analyze.formulas import known_sum
+from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.report.launch_path import climb
+from xsp_model import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.view import View
+    from xsp_model.arrays import Ints
+
+__all__ = ["HOST_COLUMNS", "WORK_COLUMNS", "device_parts", "host_parts"]
+
+_LABELS = ("operator", "library", "kernel_name", "kind", "phase")
+_COUNTED = ("flop_count", "dram_read_bytes", "dram_write_bytes")
+
+WORK_COLUMNS = (
+    Column("operator", pl.String(), "Operators around the launch, outermost first, innermost last.", role=Role.LABEL),
+    Column("library", pl.String(), "The library call around the launch.", role=Role.LABEL),
+    Column("kernel_name", pl.String(), "What ran on the device.", role=Role.KEY),
+    Column("kind", pl.String(), "kernel, memcpy, memset or graph.", role=Role.LABEL),
+    Column("phase", pl.String(), "When it ran: forward, recompute, backward, optimizer or other.", role=Role.LABEL),
+    Column("count", pl.Float64(), "How often."),
+    Column("duration_ns", pl.Float64(), "Its device time.", "ns"),
+    Column("flop_count", pl.Float64(), "FP32 operations.", "flop"),
+    Column("dram_read_bytes", pl.Float64(), "Bytes read from device memory.", "byte"),
+    Column("dram_write_bytes", pl.Float64(), "Bytes written to device memory.", "byte"),
+    Column("achieved_occupancy", pl.Float64(), "Active warps over the most possible, weighted by duration."),
+)
+HOST_COLUMNS = (
+    Column("operator", pl.String(), "The framework's operator, as called in the layer or in its backward pass."),
+    Column("count", pl.Float64(), "How often."),
+    Column("host_ns", pl.Float64(), "How long its calls took on the host, operators called in them included.", "ns"),
+    Column("self_ns", pl.Float64(), "Of that, outside of the operators called in them.", "ns"),
+)
+
+
+def device_parts(view: View) -> pl.DataFrame:
+    """One row a layer, operator path, library call and kernel: LAYER_KEY and WORK_COLUMNS, longest first in a layer.
+
+    Numbers are those of A08: of a mean step, or of the whole trace.
+    """
+    rows = view.executions
+    spans = view.trace.scan("spans").select("parent_id", "level", "name").collect()
+    parent = spans["parent_id"].fill_null(-1).to_numpy()
+    level = spans["level"].cast(pl.String)
+    is_layer, is_operator, is_library = (
+        (level == str(w)).to_numpy() for w in (Level.LAYER, Level.OPERATOR, Level.LIBRARY)
+    )
+    names = spans["name"].cast(pl.String)
+    start = parent[rows["span_id"].to_numpy()] if rows.height else np.empty(0, dtype=np.int64)
+    work = rows.with_columns(
+        _ends(climb(start, parent, is_operator, stop=is_layer), names).alias("operator"),
+        _last(climb(start, parent, is_library, stop=is_layer), names).alias("library"),
+        pl.col("layer_name", "layer_type", "kernel_name", "kind", "phase").cast(pl.String),
+    )
+    return _summed(work)
+
+
+def _summed(work: pl.DataFrame) -> pl.DataFrame:
+    weighted = (pl.col("achieved_occupancy") * pl.col("duration_ns")).sum()
+    time_counted = pl.col("duration_ns").filter(pl.col("achieved_occupancy").is_not_null()).sum()
+    return (
+        work.group_by(*LAYER_KEY, *_LABELS, maintain_order=True)
+        .agg(
+            pl.col("count").sum(),
+            pl.col("duration_ns").sum(),
+            *(known_sum(pl.col(c)) for c in _COUNTED),
+            pl.when(time_counted > 0).then(weighted / time_counted).alias("achieved_occupancy"),
+        )
+        .sort(*LAYER_KEY, -pl.col("duration_ns"), *_LABELS, nulls_last=True)
+    )
+
+
+def _ends(found: Ints, names: pl.Series) -> pl.Series:
+    """The outermost and the innermost of each row's spans, as `outer > inner`; null where there are none."""
+    outer = found[:, 0] if found.shape[1] else np.full(len(found), -1)
+    first, last = _named(outer, names), _last(found, names)
+    same = (outer == _innermost(found)) if found.shape[1] else np.ones(len(found), dtype=bool)
+    return pl.select(pl.when(pl.Series(same)).then(first).otherwise(first + " > " + last)).to_series()
+
+
+def _last(found: Ints, names: pl.Series) -> pl.Series:
+    """The innermost of each row's spans."""
+    return _named(_innermost(found), names)
+
+
+def _innermost(found: Ints) -> Ints:
+    if not found.shape[1]:
+        return np.full(len(found), -1, dtype=np.int64)
+    last = np.maximum((found >= 0).sum(axis=1) - 1, 0)
+    inner: Ints = found[np.arange(len(found)), last]
+    return inner
+
+
+def _named(spans: Ints, names: pl.Series) -> pl.Series:
+    return names.gather(pl.Series(np.where(spans < 0, 0, spans))).set(pl.Series(spans < 0), None) if len(spans) else (
+        pl.Series([], dtype=pl.String)
+    )  # fmt: skip
+
+
+def host_parts(view: View) -> pl.DataFrame:
+    """One row a layer and operator: LAYER_KEY and HOST_COLUMNS, longest of itself first in a layer.
+
+    Times are per step where the view is averaged (plain means), in the runs that layers are taken from.
+    """
+    spans = view.trace.scan("spans").filter(
+        pl.col("level").cast(pl.String) == str(Level.OPERATOR),
+        pl.col("run_id").is_in(list(view.roles.layers)),
+        pl.col("duration_ns").is_not_null(),
+    )
+    known = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
+    inner = known.group_by("parent_id").agg(pl.col("duration_ns").sum().alias("inner_ns"))
+    own = known.join(inner, left_on="span_id", right_on="parent_id", how="left", maintain_order="left").with_columns(
+        (pl.col("duration_ns") - pl.col("inner_ns").fill_null(0)).clip(lower_bound=0).alias("self_ns")
+    )
+    chosen = view.chosen(own) if view.averaged else own
+    layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
+    steps = _steps(view, view.roles.layers)
+    return (
+        chosen.join(layers, on="layer_id", how="inner", maintain_order="left")
+        .with_columns(
+            pl.col("name").cast(pl.String).alias("operator"), pl.col("layer_name", "layer_type").cast(pl.String)
+        )
+        .group_by(*LAYER_KEY, "operator", maintain_order=True)
+        .agg(
+            (pl.len() / steps).alias("count"),
+            (pl.col("duration_ns").sum() / steps).alias("host_ns"),
+            (pl.col("self_ns").sum() / steps).alias("self_ns"),
+        )
+        .filter(pl.col("layer_index").is_not_null())
+        .sort(*LAYER_KEY, -pl.col("self_ns"), "operator", nulls_last=True)
+    )
+
+
+def _steps(view: View, runs: Sequence[int]) -> int:
+    """Steps of one run that sums are divided by: runs are summed, as device time is."""
+    if not view.averaged:
+        return 1
+    steps = view.steps.filter(pl.col("run_id").is_in(list(runs)))
+    return max(steps["step"].n_unique(), 1)

@@ -1,0 +1,196 @@
+"""One step of the trace as boxes: what each stream of each device did, and the host above it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.render.shown import clean
+from xsp_analyze.render.units import duration
+from xsp_analyze.report import blocks
+from xsp_analyze.roles import Roles
+from xsp_model import Kind, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.report.blocks import Block, Section
+    from xsp_analyze.view import View
+
+__all__ = ["Step", "one_step", "step_spans"]
+
+_MOST_DEVICE = 12_000  # boxes
+_MOST_HOST = 8_000
+_MOST_LANES = 24
+_HOST_LEVELS = (Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
+_HOST_LANE = ("run_id", "process_id", "thread_id")
+_DEVICE_LANE = ("run_id", "device_id", "stream_id")
+_TITLE = ("timeline", "Timeline", "One step over time")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The spans of a step: `host` (with depth) and `device`, both in order of start; times in ns of the trace.
+
+    `number` is null where the trace marks no steps: then it is all of the trace.
+    """
+
+    number: int | None
+    start_ns: int
+    end_ns: int
+    host: pl.DataFrame
+    device: pl.DataFrame
+
+
+def one_step(answers: Answers) -> Section:
+    """The step whose length is nearest to the median, drawn, with a button that saves it for Perfetto."""
+    step = step_spans(answers.per_step)
+    if step is None:
+        return blocks.section(
+            *_TITLE, "When each piece of work ran.", [blocks.missing("The trace holds no timed work.")]
+        )
+    return blocks.section(*_TITLE, _means(answers, step), [_block(answers, step), *_left_out(step)])
+
+
+def _means(answers: Answers, step: Step) -> str:
+    what = f"Step {step.number}, the one nearest to the median" if step.number is not None else "The whole trace"
+    return (
+        f"{what}: {duration(step.end_ns - step.start_ns)}. A lane a host thread, with what it called, then a lane a"
+        " stream of each device. Gaps in a stream are time in which it had nothing to do. Drag to move, use the buttons"
+        " or Ctrl and the wheel to look closer, click a box to read it. The step can be saved as a file that"
+        " ui.perfetto.dev and chrome://tracing open."
+        f"{answers.taken(kernels='all')}"
+    )
+
+
+def step_spans(view: View) -> Step | None:
+    """The spans of the median step in the runs that kernels are taken from; None where nothing has a time."""
+    runs = list(view.roles.kernels)
+    spans = view.trace.scan("spans").filter(pl.col("run_id").is_in(runs), pl.col("duration_ns").is_not_null())
+    number = _median(view, runs)
+    if number is not None:
+        spans = spans.filter(pl.col("step") == number)
+    names = ("span_id", "parent_id", "level", "kind", "name", "start_ns", "duration_ns", "process_id", "thread_id")
+    wanted = spans.select(*names, "run_id", "device_id", "stream_id", "layer_id", "phase", "attribution").collect()
+    wanted = wanted.with_columns(pl.col("level", "kind", "name", "phase", "attribution").cast(pl.String))
+    device = wanted.filter(pl.col("attribution").is_not_null()).sort("start_ns", "span_id")
+    levels = [str(level) for level in _HOST_LEVELS]
+    is_host = pl.col("level").is_in(levels) & pl.col("thread_id").is_not_null() & (pl.col("kind") != str(Kind.SYNC))
+    host = wanted.filter(is_host).sort("start_ns", -pl.col("duration_ns"), "span_id")
+    every = pl.concat([host, device])
+    if every.is_empty():
+        return None
+    start, end = every.select(
+        pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end_ns")
+    ).row(0)
+    return Step(number, start, end, host, device)
+
+
+def _median(view: View, runs: Sequence[int]) -> int | None:
+    """The number of the step nearest to the median length, of those that the view averages."""
+    steps = Roles.of(view.steps, runs) if view.averaged else view.steps.head(0)
+    if steps.is_empty():
+        return None
+    lengths = steps.group_by("step").agg(pl.col("duration_ns").max())
+    distance = (pl.col("duration_ns") - pl.col("duration_ns").median()).abs()
+    found: int = lengths.sort(distance, "step")["step"][0]
+    return found
+
+
+def _block(answers: Answers, step: Step) -> Block:
+    names: dict[str, int] = {}
+    layers = _layer_names(answers)
+    lanes = _host_lanes(step) + _device_lanes(step)
+    drawn = [_lane(lane, step, names, layers) for lane in lanes]
+    return {
+        "type": "step",
+        "number": step.number,
+        "length": step.end_ns - step.start_ns,
+        "names": [clean(name) for name in names],
+        "lanes": drawn,
+        "model": answers.summary.runs[0]["source_path"] or "trace",
+    }
+
+
+def _layer_names(answers: Answers) -> dict[int, str]:
+    """Name of the layer by the span that it is a call of."""
+    rows = answers.trace.scan("layers").select("span_id", pl.col("layer_name").cast(pl.String)).collect()
+    return dict(rows.iter_rows())
+
+
+_Lane = tuple[str, str, pl.DataFrame]  # its name, host or device, its spans
+
+
+def _host_lanes(step: Step) -> list[_Lane]:
+    kept = _longest(step.host, _MOST_HOST)
+    several = kept["run_id"].n_unique() > 1
+    found = []
+    for key, rows in kept.group_by(_HOST_LANE, maintain_order=True):
+        run, _, thread = key
+        found.append((f"{f'run {run}, ' if several else ''}thread {thread}", "host", rows))
+    busiest = sorted(found, key=lambda lane: -lane[2].height)[: _MOST_LANES // 3]
+    return sorted(busiest, key=lambda lane: int(lane[2]["start_ns"].min() or 0))  # type: ignore[arg-type]
+
+
+def _device_lanes(step: Step) -> list[_Lane]:
+    kept = _longest(step.device, _MOST_DEVICE)
+    several = kept["run_id"].n_unique() > 1
+    lanes = []
+    for key, rows in kept.sort(*_DEVICE_LANE, "start_ns", nulls_last=True).group_by(_DEVICE_LANE, maintain_order=True):
+        run, device, stream = (("-" if k is None else k) for k in key)
+        lanes.append((f"{f'run {run}, ' if several else ''}device {device}, stream {stream}", "device", rows))
+    busiest = sorted(range(len(lanes)), key=lambda i: -int(lanes[i][2]["duration_ns"].sum()))[:_MOST_LANES]
+    return [lanes[i] for i in sorted(busiest)]
+
+
+def _longest(spans: pl.DataFrame, most: int) -> pl.DataFrame:
+    if spans.height <= most:
+        return spans
+    return (
+        spans.with_row_index("at").sort("duration_ns", "at", descending=[True, False]).head(most).sort("at").drop("at")
+    )
+
+
+def _lane(lane: _Lane, step: Step, names: dict[str, int], layers: dict[int, str]) -> dict[str, Any]:
+    """Boxes in columns; host boxes have depths by nesting, device boxes the row that is free."""
+    title, side, rows = lane
+    inside = rows["layer_id"].to_list()
+    return {
+        "title": title,
+        "side": side,
+        "name": [names.setdefault(n, len(names)) for n in rows["name"].to_list()],
+        "kind": [
+            kind if level != "layer" else "layer" for kind, level in rows.select("kind", "level").iter_rows()
+        ] if side == "device" else rows["level"].to_list(),
+        "start": (rows["start_ns"] - step.start_ns).to_list(),
+        "time": rows["duration_ns"].to_list(),
+        "depth": _depths(rows),
+        "layer": [names.setdefault(layers[i], len(names)) if i in layers else None for i in inside],
+    }  # fmt: skip
+
+
+def _depths(rows: pl.DataFrame) -> list[int]:
+    """The first row that is free at each box's start: boxes within others stand below them."""
+    ends: list[int] = []
+    depths = []
+    for start, time in rows.select("start_ns", "duration_ns").iter_rows():
+        while ends and ends[-1] <= start:
+            ends.pop()
+        depths.append(len(ends))
+        ends.append(start + time)
+    return depths
+
+
+def _left_out(step: Step) -> list[Block]:
+    device, host = max(step.device.height - _MOST_DEVICE, 0), max(step.host.height - _MOST_HOST, 0)
+    if not device and not host:
+        return []
+    return [
+        blocks.text(
+            f"Too many to draw all: the shortest {device:,} pieces of device work and {host:,} calls of the host are"
+            " left out, and are not in the saved file either; xsp export INPUT --to chrome writes everything."
+        )
+    ]
