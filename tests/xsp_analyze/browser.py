@@ -16,7 +16,7 @@ Page = Any
 
 
 @contextmanager
-def opened(browser: Browser, file: Path) -> Iterator[Page]:
+def opened(browser: Browser, file: Path, link: str = "") -> Iterator[Page]:
     """The page at 1280 px with every request but its own file refused; any console error or request is an error."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_offline(True)
@@ -27,7 +27,7 @@ def opened(browser: Browser, file: Path) -> Iterator[Page]:
     page.on(
         "request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append(request.url)
     )
-    page.goto(file.as_uri())
+    page.goto(file.as_uri() + link)
     yield page
     assert wrong == []
     context.close()

@@ -21,6 +21,16 @@ _MEANS = (
     " by, each taken alone: they overlap and do not add up."
 )
 _FIRST = 5
+_PLACES = {
+    "A10": "kernels",
+    "B03": "devices",
+    "B06": "modules",
+    "B02": "overhead",
+    "A09": "rooflines",
+    "A14": "rooflines",
+}
+"""Analyses that have a part of the page of their own."""
+
 _NOTHING = "No rule found anything to gain. Most rules look at device work, some at hardware counters."
 
 
@@ -46,7 +56,7 @@ def _item(one: Advice) -> dict[str, Any]:
         "share": one.gain_share,
         "sentence": clean(found.sentence),
         "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in found.evidence],
-        "rows": found.rows,
+        "rows": _PLACES.get(found.rows, found.rows),
         "search": clean(found.search),
         "do": rule.do,
         "about": [

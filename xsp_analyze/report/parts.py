@@ -9,9 +9,10 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum
+from xsp_analyze.layer_kernels import GRAPH_REPLAY
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.report.launch_path import climb
-from xsp_model import Level
+from xsp_model import Attribution, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,10 @@ def device_parts(view: View) -> pl.DataFrame:
         _last(climb(start, parent, is_library, stop=is_layer), names).alias("library"),
         pl.col("layer_name", "layer_type", "kernel_name", "kind", "phase").cast(pl.String),
     )
-    return _summed(work)
+    is_replay = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)
+    named = (pl.when(is_replay).then(pl.lit(GRAPH_REPLAY)).otherwise(c).alias(c) for c in ("layer_name", "layer_type"))
+    index = pl.when(~is_replay).then("layer_index").alias("layer_index")
+    return _summed(work.with_columns(index, *named))
 
 
 def _summed(work: pl.DataFrame) -> pl.DataFrame:

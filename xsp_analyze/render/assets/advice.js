@@ -39,7 +39,7 @@ function drawAnalyses(block) {
     };
     const summary = make("summary", null, make("b", null, item.id), ` ${item.title}`,
       make("span", { class: "muted" }, item.missing ? " not in this trace" : ` ${item.rows.toLocaleString("en-US")} ${item.rows === 1 ? "row" : "rows"}`));
-    const details = make("details", { id: item.id, ontoggle: () => { if (details.open) fillIn(); } }, summary, body);
+    const details = make("details", { id: item.id, class: "analysis-entry", ontoggle: () => { if (details.open) fillIn(); } }, summary, body);
     route(item.id, (params) => { details.open = true; fillIn(); table?.table.follow(params); });
     return details;
   }));

@@ -58,7 +58,7 @@ function rooflineSvg(block, width, view, tell, rest) {
     makeSvg("text", { x: ROOF_MARGIN.left + inner / 2, y: ROOF_HEIGHT - 6, "text-anchor": "middle" }, "flop per byte of device memory traffic"),
   ];
   const area = { left: 10 ** across[0], right: 10 ** across[1], bottom: 10 ** up[0], top: 10 ** up[1] };
-  return makeSvg("svg", { width, height: ROOF_HEIGHT, role: "img", "aria-label": block.title }, grid,
+  return makeSvg("svg", { width, height: ROOF_HEIGHT, role: "group", "aria-label": block.title }, grid,
     makeSvg("clipPath", { id: clip }, makeSvg("rect", { x: ROOF_MARGIN.left, y: ROOF_MARGIN.top, width: inner, height })),
     makeSvg("g", { "clip-path": `url(#${clip})` }, block.roofs.map((roof) => drawRoof(roof, { x, y, area, name: block.precisions[roof.precision], bottom })),
       drawPoints(block, { x, y, tell, rest })));
@@ -98,7 +98,7 @@ function drawPoints(block, { x, y, tell, rest }) {
   const largest = block.points.length > MANY_POINTS ? LARGEST_POINT * 0.6 : LARGEST_POINT;
   const draw = (point, radius, kind) => {
     const at = { point, cx: x(point.x), cy: y(point.y) };
-    at.circle = makeSvg("circle", { class: `${kind} f-r${point.precision % 6}`, cx: at.cx, cy: at.cy, r: radius, tabindex: block.points.length <= MANY_POINTS ? "0" : null, "aria-label": point.name });
+    at.circle = makeSvg("circle", { class: `${kind} f-r${point.precision % 6}`, cx: at.cx, cy: at.cy, r: radius, tabindex: block.points.length <= MANY_POINTS ? "0" : null, role: "img", "aria-label": point.name });
     at.circle.addEventListener("focus", () => tell(point));
     return at;
   };

@@ -140,7 +140,7 @@ function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
   const kind = `table${texts.length > 1 ? " many" : ""}${block.columns.length > MANY_COLUMNS ? " dense" : ""}`;
   const node = make("div", { class: kind },
     make("div", { class: "tools" }, rowCount > 5 ? [search, status] : null, paged ? [previous, next] : null, rowCount ? [copy, save] : null),
-    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${block.name}` }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
+    make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Table: ${block.name}` }, make("table", null, make("thead", null, make("tr", null, headings.map((h) => h.cell))), body)),
     block.left_out ? make("p", { class: "means" }, block.left_out) : null,
     columnsMean(block));
   node.table = { follow, choose, note };

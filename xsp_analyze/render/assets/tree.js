@@ -71,7 +71,7 @@ function drawTree(block) {
       make("button", { type: "button", onclick: () => reset(Infinity) }, "Open all"),
       make("button", { type: "button", onclick: () => reset(firstDepth()) }, "Close"),
       make("span", null, `${depths.length.toLocaleString("en-US")} rows`)),
-    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table: modules" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
+    make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table: modules" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
     block.left_out ? make("p", { class: "means" }, block.left_out) : null,
     columnsMean({ columns: shownColumns.map((i) => block.columns[i]), unknown: [] }));
 }
