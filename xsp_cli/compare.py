@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys
-from xsp_cli.inputs import Reading, expand, load
+from xsp_cli.compare_output import Formats, printed, write
+from xsp_cli.compare_runs import Asked
+from xsp_cli.compare_runs import found as compared
+from xsp_cli.inputs import Reading, expand
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.rules import Outcome, Rule
-    from xsp_analyze.view import View
+    from xsp_analyze.compare.rules import Rule
 
 __all__ = ["compare"]
 
@@ -30,14 +28,6 @@ _BASELINES = "Baselines"
 _RULE_BROKEN = 1
 _BASELINE_FILE = Path("baselines.toml")
 _TWO = 2
-
-
-class Formats(StrEnum):
-    """What `-f` takes."""
-
-    TABLE = "table"
-    JSON = "json"
-    MD = "md"
 
 
 def compare(
@@ -145,8 +135,9 @@ def compare(
 
     Exit status: 0; 1 where a rule of --fail-on is broken; 2 where inputs or rules cannot be used.
 
-    Examples: `xsp compare before.json.gz after.json.gz`, `xsp compare --baseline main new.xsp --fail-on
-    'model.latency > +3%' --markdown summary.md`.
+    Example: `xsp compare before.json.gz after.json.gz`
+
+    Example: `xsp compare --baseline main new.xsp --fail-on 'model.latency > +3%' --markdown summary.md`
     """  # fmt: skip
     rules = _rules(fail_on or ())
     for path in filter(None, (junit, markdown, baselines if save_baseline else None)):
@@ -156,15 +147,13 @@ def compare(
         _save(baselines, save_baseline, after)
         return 0
     reading = Reading(None, layer_source, model_range or (), layer_range or (), nsys=nsys, device=device)
+    asked = Asked(reading, steps, per_input, run_noise, rules, strict)
     with Progress() as progress:
-        views = [[_view(one, reading, steps, progress) for one in side] for side in (before, after)]
-        progress.note("comparing")
-        found = _compared(views, (before[0], after[0]), baseline, per_input, run_noise)
-        outcomes = _outcomes(found, rules, strict)
-        _write(found, outcomes, junit, markdown)
-        content = _printed(found, outcomes, output_format, rows or None)
+        found = compared(before, after, baseline, asked, progress)
+        write(found, junit, markdown)
+        content = printed(found, output_format, rows or None)
     print_bytes(content)
-    failed = any(o.verdict == "broken" for o in outcomes)
+    failed = any(o.verdict == "broken" for one in found.compared for o in one.outcomes)
     if save_baseline and not failed:
         _save(baselines, save_baseline, after)
     return _RULE_BROKEN if failed else 0
@@ -207,66 +196,6 @@ def _named(
         f"xsp compare takes two inputs, BEFORE and AFTER, and was given {len(inputs)}",
         advice="Further captures of a side go to --also-before and --also-after; a baseline is named with --baseline",
     )
-
-
-def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> View:
-    from xsp_analyze.view import View  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
-
-    if steps not in {None, "mean", "all"}:
-        raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    return View(load([text], reading, progress.note), steps=steps)
-
-
-def _compared(
-    views: Sequence[Sequence[View]],
-    inputs: tuple[str, str],
-    baseline: str | None,
-    per_input: bool,
-    run_noise: float | None,
-) -> Comparison:
-    from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
-
-    names = [Path(text).name or text for text in inputs]
-    if names[0] == names[1]:
-        names = [str(Path(text)) for text in inputs]
-    if baseline is not None:
-        names[0] = f"baseline {baseline}"
-    noise = None if run_noise is None else run_noise / 100
-    return compared(*views, names=(names[0], names[1]), per_input=per_input, run_noise=noise)
-
-
-def _outcomes(found: Comparison, rules: Sequence[Rule], strict: bool) -> list[Outcome]:
-    from xsp_analyze.compare.rules import check  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
-
-    if rules and not found.comparable:
-        raise XspError(
-            f"no rule can be held against different work: {'; '.join(found.reasons)}",
-            advice="Compare captures of the same model and batch size (--per-input evens out batch sizes)",
-        )
-    return [check(rule, found, strict=strict) for rule in rules]
-
-
-def _write(found: Comparison, outcomes: Sequence[Outcome], junit: Path | None, markdown: Path | None) -> None:
-    from xsp_analyze.compare import junit as as_junit  # noqa: PLC0415
-    from xsp_analyze.compare import text  # noqa: PLC0415
-
-    if junit is not None:
-        write_file(junit, as_junit.render(found, outcomes))
-    if markdown is not None:
-        write_file(markdown, text.markdown(found, outcomes).encode())
-
-
-def _printed(found: Comparison, outcomes: Sequence[Outcome], output_format: str, rows: int | None) -> bytes:
-    from xsp_analyze.compare import json_text, text  # noqa: PLC0415
-
-    if output_format == Formats.JSON:
-        return json_text.render(found, outcomes).encode()
-    if output_format == Formats.MD:
-        return text.markdown(found, outcomes, rows=rows).encode()
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return text.terminal(found, outcomes, width=width, rows=rows).encode()
 
 
 def _save(file: Path, name: str | None, inputs: Sequence[str]) -> None:

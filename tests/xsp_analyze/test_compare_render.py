@@ -12,6 +12,7 @@ from tests.xsp_analyze.captures import Noise, Work, view
 from xsp_analyze.compare import json_text, junit, text
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.rules import check, parse
+from xsp_analyze.compare.several import Compared
 
 _NOISE = Noise(kernel=0.01, step=0.005)
 _RULES = ("model.latency > +3%", 'layer["*Linear_3"].latency > +10%', 'kernel["n<e&w"].time > +10%')
@@ -92,7 +93,7 @@ def test_markdown_says_the_verdict_first(found: Comparison) -> None:
 
 
 def test_junit_is_read_by_a_parser_and_counts_what_failed(found: Comparison) -> None:
-    root = ET.fromstring(junit.render(found, [check(parse(rule), found) for rule in _RULES]))  # noqa: S314 (our own)
+    root = ET.fromstring(junit.render([Compared("net", found, [check(parse(rule), found) for rule in _RULES])]))  # noqa: S314 (our own)
     suite = root[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "1")
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
@@ -114,4 +115,4 @@ def test_other_work_is_said_to_be_other_work_before_any_number() -> None:
     found = compare([view(Work(), 1)], [view(Work(batch=16), 1)])
     lines = text.terminal(found).splitlines()
     assert lines[2].startswith("NOT COMPARABLE: different batch size: 8 before, 16 after.")
-    assert junit.render(found, []).count(b"<failure") == 1
+    assert junit.render([Compared("net", found)]).count(b"<failure") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -151,3 +152,60 @@ def test_a_file_that_holds_no_baselines_is_told(
     file.write_text(text)
     assert main(["compare", "--baseline", "main", str(folder / "again.xsp"), "--baselines", str(file)]) == 2
     assert capsys.readouterr().err.startswith(f"error: {file}")
+
+
+@pytest.fixture(name="batches", scope="module")
+def fixture_batches(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """What `xsp batch` makes of the bundles: a model that both have, one that became slower, one that only one has."""
+    work = tmp_path_factory.mktemp("batches")
+    of_sides = ({"net": "before", "slow": "again", "gone": "third"}, {"net": "third", "slow": "slower"})
+    for side, models in zip(("one", "two"), of_sides, strict=True):
+        inputs = work / f"{side}-inputs"
+        inputs.mkdir()
+        for name, source in models.items():
+            shutil.copytree(folder / f"{source}.xsp", inputs / f"{name}.xsp")
+        assert main(["batch", str(inputs), "-o", str(work / side), "--jobs", "1"]) == 0
+    return str(work / "one"), str(work / "two")
+
+
+def test_batches_are_compared_model_by_model(
+    batches: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = ["--fail-on", _RULE, "--junit", str(tmp_path / "j.xml"), "--markdown", str(tmp_path / "m.md")]
+    capsys.readouterr()
+    assert main(["compare", *batches, "-f", "json", *rules]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert {pair["name"].removesuffix(".xsp"): pair["rules"][0]["verdict"] for pair in answer["pairs"]} == {
+        "net": "kept",
+        "slow": "broken",
+    }
+    assert [name.removesuffix(".xsp") for name in answer["only_before"]] == ["gone"]
+    suites = ET.fromstring((tmp_path / "j.xml").read_bytes())  # noqa: S314 (our own)
+    assert (len(suites), suites.get("failures")) == (2, "1")
+    assert (tmp_path / "m.md").read_text().startswith("### 1 of 2 models break performance rules")
+
+
+def test_batches_as_a_table_have_a_row_a_model_and_name_what_only_one_side_has(
+    batches: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["compare", *batches]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Models (2)"
+    assert lines[3].split()[0].removesuffix(".xsp") == "slow"
+    assert "Linear_11" in lines[3]
+    assert lines[-1].startswith("Only before: gone")
+
+
+def test_a_batch_is_not_compared_with_a_trace(
+    batches: tuple[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", batches[0], str(folder / "before.xsp")]) == 2
+    assert "a batch is compared with one other batch" in capsys.readouterr().err
+
+
+def test_a_rule_that_no_model_of_the_batches_has_a_row_for_is_an_error(
+    batches: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *batches, "--fail-on", 'layer["conv*"].latency > 1%']) == 2
+    assert "no model of the batches has such a layer" in capsys.readouterr().err

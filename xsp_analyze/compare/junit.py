@@ -12,35 +12,44 @@ from xsp_analyze.compare.sections import change, sentences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome
+    from xsp_analyze.compare.several import Compared
 
 __all__ = ["render"]
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(c: Comparison, outcomes: Sequence[Outcome]) -> bytes:
-    """One suite, with a case for whether the sides compare and one a rule; broken is a failure, unknown is skipped."""
-    broken = [o for o in outcomes if o.verdict is Verdict.BROKEN]
-    unknown = [o for o in outcomes if o.verdict is Verdict.UNKNOWN]
+def render(compared: Sequence[Compared]) -> bytes:
+    """A suite a comparison, with a case for whether the sides compare and one a rule.
+
+    A broken rule is a failure, an unknown one is skipped.
+    """
+    suites = ET.Element("testsuites")
+    for one in compared:
+        _suite(suites, one)
+    for key in ("tests", "failures", "errors", "skipped"):
+        suites.set(key, str(sum(int(suite.get(key) or 0) for suite in suites)))
+    ET.indent(suites)
+    text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _suite(suites: ET.Element, one: Compared) -> None:
+    c, verdicts = one.comparison, [o.verdict for o in one.outcomes]
     counts = {
-        "tests": str(len(outcomes) + 1),
-        "failures": str(len(broken) + (not c.comparable)),
+        "tests": str(len(verdicts) + 1),
+        "failures": str(verdicts.count(Verdict.BROKEN) + (not c.comparable)),
         "errors": "0",
-        "skipped": str(len(unknown)),
+        "skipped": str(verdicts.count(Verdict.UNKNOWN)),
     }
-    suites = ET.Element("testsuites", counts)
-    suite = ET.SubElement(suites, "testsuite", {"name": "xsp compare", **counts})
+    suite = ET.SubElement(suites, "testsuite", {"name": _text(one.name), **counts})
     case = _case(suite, "comparable")
     if not c.comparable:
         ET.SubElement(case, "failure", {"message": _text("; ".join(c.reasons)), "type": "not comparable"})
     ET.SubElement(case, "system-out").text = _text("\n".join([*sentences(c), f"latency {change(c.latency)}"]))
-    for outcome in outcomes:
+    for outcome in one.outcomes:
         _outcome(suite, outcome)
-    ET.indent(suites)
-    text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
 
 
 def _outcome(suite: ET.Element, outcome: Outcome) -> None:

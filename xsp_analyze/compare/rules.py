@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rows import Row
 
-__all__ = ["Outcome", "Rule", "Verdict", "check", "parse"]
+__all__ = ["Outcome", "Rule", "Verdict", "absent", "check", "parse"]
 
 _RULE = re.compile(
     r"""\s*(?P<subject>\w+)
@@ -107,6 +107,11 @@ def parse(text: str) -> Rule:
     return Rule(text, subject, part["pattern"], metric, part["comparison"], float(part["number"]), unit)
 
 
+def absent(rule: Rule, comparison: Comparison) -> bool:
+    """Whether the comparison has no row that the rule is about."""
+    return rule.subject != "model" and not _named(rule, comparison)
+
+
 def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> Outcome:
     """The rule held against every row that it is about; XspError where there is no such row.
 
@@ -136,12 +141,16 @@ def _rows(rule: Rule, comparison: Comparison) -> list[Row]:
             )
         return rows
     every = comparison.level(rule.subject)
-    rows = [row for row in every if rule.pattern is None or _matches(rule.pattern, row)]
+    rows = _named(rule, comparison)
     if not rows:
         none = f"there is no {rule.subject}" + (f" {rule.pattern!r}" if rule.pattern is not None else "")
         advice = f"Names are such as {every[0].path or every[0].name!r}" if every else ""
         raise XspError(f"{rule.text!r}: {none} on either side", advice=advice)
     return rows
+
+
+def _named(rule: Rule, comparison: Comparison) -> list[Row]:
+    return [row for row in comparison.level(rule.subject) if rule.pattern is None or _matches(rule.pattern, row)]
 
 
 def _matches(pattern: str, row: Row) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.waterfall import Part
     from xsp_analyze.render.units import Scale
 
-__all__ = ["Section", "change", "sections", "sentences", "side_line"]
+__all__ = ["Section", "change", "interval", "sections", "sentences", "side_line", "verdict"]
 
 _PARTS = 10
 _LEVELS = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
@@ -91,7 +91,7 @@ def _model(c: Comparison) -> Section:
     rows = [
         [{"latency": f"latency of a {per}", "device_time": f"device time of a {per}"}[row.name],
          duration(row.before_ns), duration(row.after_ns), _signed_duration(row.difference_ns), change(row),
-         _interval(row), _verdict(row)]
+         interval(row), verdict(row)]
         for row in c.model
     ]  # fmt: skip
     one, two = c.throughput
@@ -166,7 +166,7 @@ _BASIS = {"device": "device time they launched", "host": "their own time on the 
 def _row(row: Row, scale: Scale, level: str) -> list[str]:
     name = _name(row)
     cells = [name, number(row.before_ns, scale), number(row.after_ns, scale), _signed(row.difference_ns, scale),
-             change(row), _interval(row), _verdict(row)]  # fmt: skip
+             change(row), interval(row), verdict(row)]  # fmt: skip
     if level == "layer":
         cells.append(short_name(row.kernel, _LONGEST) if row.kernel and row.difference_ns else "")
     return cells
@@ -208,14 +208,16 @@ def _percent_change(ratio: float) -> str:
     return f"{ratio:,.1f} x" if ratio >= _AS_FACTOR else f"{(ratio - 1) * 100:+.1f} %"
 
 
-def _interval(row: Row) -> str:
+def interval(row: Row) -> str:
+    """The ends of the interval as changes; empty where they are not known."""
     if row.low is None or row.high is None:
         return ""
     low, high = _percent_change(row.low), _percent_change(row.high)
     return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
 
-def _verdict(row: Row) -> str:
+def verdict(row: Row) -> str:
+    """Whether the change is more than noise, in a word; empty where that is not known."""
     if row.significant is None:
         return ""
     return "significant" if row.significant else "noise"

@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from xsp_analyze.compare.rules import Verdict
 from xsp_analyze.compare.sections import change, sections, sentences
+from xsp_analyze.compare.several import section
 from xsp_analyze.render.shown import clean
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.sections import Section
+    from xsp_analyze.compare.several import Several
 
-__all__ = ["markdown", "terminal"]
+__all__ = ["markdown", "markdown_of_several", "terminal", "terminal_of_several"]
 
 _GAP = 2
 _LEAST = 24
@@ -34,12 +36,34 @@ def terminal(
 ) -> str:
     """Sentences, tables, and what became of the rules; null width: as wide as needed."""
     lines = [part for line in sentences(c) for part in _wrapped(line, width)]
-    for section in sections(c, rows):
-        lines += ["", section.title, *_table(section, width)]
-        lines += [part for line in section.below for part in _wrapped(line, width)]
+    for each in sections(c, rows):
+        lines += ["", each.title, *_table(each, width)]
+        lines += [part for line in each.below for part in _wrapped(line, width)]
     if outcomes:
         lines += ["", "Rules", *(part for o in outcomes for line in _told(o) for part in _wrapped(line, width))]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def terminal_of_several(found: Several, *, width: int | None = None) -> str:
+    """One table of models, and what became of the rules of each."""
+    shown = section(found)
+    lines = [shown.title, *_table(shown, width), *(part for line in shown.below for part in _wrapped(line, width))]
+    for one in found.compared:
+        if one.outcomes:
+            lines += ["", f"Rules, {clean(one.name)}"]
+            lines += [part for o in one.outcomes for line in _told(o) for part in _wrapped(line, width)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def markdown_of_several(found: Several) -> str:
+    """The table of models, then the summary of each model of which a rule is broken."""
+    shown = section(found)
+    broken = [c for c in found.compared if any(o.verdict is Verdict.BROKEN for o in c.outcomes)]
+    told = f"{len(broken)} of {len(found.compared)} models break performance rules" if broken else "Performance"
+    lines = [f"### {told}", "", *_markdown_table(shown), "", *(_escaped(line) for line in shown.below)]
+    for one in broken:
+        lines += ["", f"#### {_escaped(clean(one.name))}", "", markdown(one.comparison, one.outcomes)]
+    return "\n".join(lines) + "\n"
 
 
 def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | None = _IN_SUMMARY) -> str:
@@ -52,9 +76,9 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
         lines += [f"  - {_escaped(line.strip())}" for line in told]
     first, *rest = sections(c, rows)
     lines += ["", *_markdown_table(first), *([""] if first.below else []), *map(_escaped, first.below)]
-    for section in rest:
-        lines += ["", f"<details><summary>{_escaped(section.title)}</summary>", "", *_markdown_table(section), ""]
-        lines += [*map(_escaped, section.below), "</details>"]
+    for each in rest:
+        lines += ["", f"<details><summary>{_escaped(each.title)}</summary>", "", *_markdown_table(each), ""]
+        lines += [*map(_escaped, each.below), "</details>"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,66 @@
+"""Comparisons as bytes: for the terminal or a program, and the files that CI reads."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_cli.compare_runs import ALONE
+from xsp_cli.output import write_file
+
+if TYPE_CHECKING:
+    from xsp_analyze.compare.several import Several
+
+__all__ = ["Formats", "printed", "write"]
+
+_IN_SUMMARY = 5
+
+
+class Formats(StrEnum):
+    """What `-f` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    MD = "md"
+
+
+def write(found: Several, junit: Path | None, markdown: Path | None) -> None:
+    """Writes the files that were asked for."""
+    from xsp_analyze.compare import junit as as_junit  # noqa: PLC0415
+
+    if junit is not None:
+        write_file(junit, as_junit.render(found.compared))
+    if markdown is not None:
+        write_file(markdown, _markdown(found, _IN_SUMMARY).encode())
+
+
+def _markdown(found: Several, rows: int | None) -> str:
+    from xsp_analyze.compare import text  # noqa: PLC0415
+
+    if _is_batch(found):
+        return text.markdown_of_several(found)
+    return text.markdown(found.compared[0].comparison, found.compared[0].outcomes, rows=rows)
+
+
+def _is_batch(found: Several) -> bool:
+    return found.compared[0].name != ALONE
+
+
+def printed(found: Several, output_format: str, rows: int | None) -> bytes:
+    """What goes to stdout."""
+    from xsp_analyze.compare import json_text, several, text  # noqa: PLC0415
+
+    if output_format == Formats.MD:
+        return _markdown(found, rows).encode()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    one = found.compared[0]
+    if output_format == Formats.JSON:
+        content = several.render_json(found) if _is_batch(found) else json_text.render(one.comparison, one.outcomes)
+    elif _is_batch(found):
+        content = text.terminal_of_several(found, width=width)
+    else:
+        content = text.terminal(one.comparison, one.outcomes, width=width, rows=rows)
+    return content.encode()

@@ -1,0 +1,122 @@
+"""From what `xsp compare` was given to comparisons: of two sides, or of the models of two batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_cli.compare_batches import is_batch, pairing
+from xsp_cli.inputs import Reading, load
+
+if TYPE_CHECKING:
+    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.rules import Outcome, Rule
+    from xsp_analyze.compare.several import Compared, Several
+    from xsp_analyze.view import View
+    from xsp_cli.progress import Progress
+
+__all__ = ["ALONE", "Asked", "found"]
+
+ALONE = "xsp compare"
+"""The name of a comparison that is not one of a batch."""
+
+_TWO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How the user wants comparisons made."""
+
+    reading: Reading
+    steps: str | None
+    per_input: bool
+    run_noise: float | None
+    rules: Sequence[Rule]
+    strict: bool
+
+
+def found(
+    before: Sequence[str], after: Sequence[str], baseline: str | None, asked: Asked, progress: Progress
+) -> Several:
+    from xsp_analyze.compare.several import Several  # noqa: PLC0415 (--help must not wait for polars)
+
+    """The comparison, as the only one, or those of each model of two batches; XspError where there can be none."""
+    batches = _of_batches(before, after, asked, progress)
+    return batches or Several([_one(before, after, baseline, asked, progress)])
+
+
+def _of_batches(before: Sequence[str], after: Sequence[str], asked: Asked, progress: Progress) -> Several | None:
+    """The comparisons of two batches, model by model; null where the inputs are none."""
+    from xsp_analyze.compare.several import Several  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    batches = [text for text in (*before, *after) if is_batch(text)]
+    if not batches:
+        return None
+    if len(before) != 1 or len(after) != 1 or len(batches) != _TWO:
+        raise XspError(
+            "a batch is compared with one other batch", path=batches[0], advice="Give two results of xsp batch"
+        )
+    models = pairing(before[0], after[0])
+    pairs = [_one([one], [two], None, asked, progress, name=name) for name, one, two in models.pairs]
+    for rule in asked.rules:
+        if not any(outcome.rule is rule for pair in pairs for outcome in pair.outcomes):
+            raise XspError(f"{rule.text!r}: no model of the batches has such a {rule.subject}")
+    return Several(pairs, models.only_before, models.only_after)
+
+
+def _one(
+    before: Sequence[str],
+    after: Sequence[str],
+    baseline: str | None,
+    asked: Asked,
+    progress: Progress,
+    *,
+    name: str = ALONE,
+) -> Compared:
+    from xsp_analyze.compare.several import Compared  # noqa: PLC0415
+
+    views = [[_view(one, asked.reading, asked.steps, progress) for one in side] for side in (before, after)]
+    progress.note("comparing")
+    found = _compared(views, (before[0], after[0]), baseline, asked)
+    return Compared(name, found, _outcomes(found, asked, name))
+
+
+def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> View:
+    from xsp_analyze.view import View  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if steps not in {None, "mean", "all"}:
+        raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
+    return View(load([text], reading, progress.note), steps=steps)
+
+
+def _compared(
+    views: Sequence[Sequence[View]], inputs: tuple[str, str], baseline: str | None, asked: Asked
+) -> Comparison:
+    from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
+
+    names = [Path(text).name or text for text in inputs]
+    if names[0] == names[1]:
+        names = [str(Path(text)) for text in inputs]
+    if baseline is not None:
+        names[0] = f"baseline {baseline}"
+    noise = None if asked.run_noise is None else asked.run_noise / 100
+    return compared(*views, names=(names[0], names[1]), per_input=asked.per_input, run_noise=noise)
+
+
+def _outcomes(found: Comparison, asked: Asked, name: str) -> list[Outcome]:
+    """What became of the rules; in a batch, a rule on what a model does not have is not held against it."""
+    from xsp_analyze.compare.rules import absent, check  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if asked.rules and not found.comparable:
+        which = "" if name == ALONE else f"{name}: "
+        raise XspError(
+            f"{which}no rule can be held against different work: {'; '.join(found.reasons)}",
+            advice="Compare captures of the same model and batch size (--per-input evens out batch sizes)",
+        )
+    rules = [rule for rule in asked.rules if name == ALONE or not absent(rule, found)]
+    return [check(rule, found, strict=asked.strict) for rule in rules]
