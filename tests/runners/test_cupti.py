@@ -21,9 +21,11 @@ from runners.cupti_dump import FIELDS, field_of
 from runners.cupti_recorder import record
 from runners.run_folder import RunnerError
 from tests.runners.fake_cupti import ActivityKind, FakeCupti, Result
+from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
 from xsp_ingest.cupti_dump.fields import KINDS
 from xsp_ingest.ingester import Options
+from xsp_ingest.run_set.run_set import read_run_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -362,3 +364,32 @@ def test_the_real_package_refuses_cleanly_without_a_driver(cupti_python: str, tm
     assert done.stderr.startswith("cupti: CUPTI cannot be used here: ")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+_PACKAGE = """
+from tests.runners.fake_cupti import FakeCupti
+fake = FakeCupti()
+globals().update({name: getattr(fake, name) for name in dir(fake) if not name.startswith("_")})
+"""
+
+
+@pytest.mark.torch
+def test_a_level_process_under_cupti_has_the_layers_of_torch_profiler(tmp_path: Path) -> None:
+    """On the CPU: what CUPTI would record is left out, what the level process marks is there."""
+    pytest.importorskip("torch", reason="needs torch")
+    package = tmp_path / "packages" / "cupti"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "cupti.py").write_text(_PACKAGE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package.parent), str(_REPO)])}
+    size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
+    command = [sys.executable, "-m", "runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "cupti"]
+    done = subprocess.run(
+        [*command, "--levels", "ML,MLG", "--out", str(tmp_path / "set")],
+        env=environment, cwd=_REPO, capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    merged = merge(read_run_set(tmp_path / "set", Options()))
+    (matched,) = merged.frame("ledger").filter(pl.col("kind").cast(pl.String) == "match_layers").to_dicts()
+    assert "match at 1.000" in matched["detail"]
+    assert [row["name"] for row in _rows(merged, "model") if row["run_id"] == 1] == ["step"] * 3
