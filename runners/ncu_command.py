@@ -94,7 +94,7 @@ def profile_command(
     caches are left as the program has them: only so do counts hold for the run without ncu.
     """
     switches = ["--target-processes", "all", "--clock-control", "none", "--cache-control", "none"]
-    switches += ["--graph-profiling", "node", "--nvtx"]
+    switches += ["--nvtx"]  # kernels of CUDA graphs one by one is what ncu does by itself
     switches += [part for name in ranges for part in ("--nvtx-include", f"{name}/")]
     switches += ["--profile-from-start", "off"] if capture != "none" else []
     page = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), "--log-file", str(log)]

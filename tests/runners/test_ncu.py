@@ -174,7 +174,7 @@ def test_the_command_leaves_clocks_and_caches_alone() -> None:
     assert command == [
         "ncu",
         *("--target-processes", "all", "--clock-control", "none", "--cache-control", "none"),
-        *("--graph-profiling", "node", "--nvtx", "--nvtx-include", "step/"),
+        *("--nvtx", "--nvtx-include", "step/"),
         *("--csv", "--page", "raw", "--print-units", "base"),
         *("--metrics", "dram__bytes_read.sum,dram__bytes_write.sum", "--log-file", "out/counters.csv"),
         *("python", "train.py"),
