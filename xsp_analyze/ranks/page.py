@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.cohort.markup import escaped, page, section, sentence, table
 from xsp_analyze.core import Result
+from xsp_analyze.ranks.drawn import strip
 from xsp_analyze.ranks.tables import tables
 from xsp_analyze.render.units import duration, share
 
@@ -44,7 +45,8 @@ def render(job: Job, failed: Sequence[str] = ()) -> str:
         parts.append(("failed", "Failed", content))
     for each in tables(job):
         shown, left = _shown(each)
-        content = table(shown, search=each.table.height > _MANY) + left
+        figure = strip(job.by_rank()) if each.analysis.id == "R01" else ""
+        content = figure + table(shown, search=each.table.height > _MANY) + left
         title = each.analysis.title.capitalize()
         parts.append((each.analysis.id, title, section(each.analysis.id, title, _MEANS[each.analysis.id], content)))
     return page(f"Job {job.name}", findings(job), parts, _FOOTER)
