@@ -30,7 +30,7 @@ def _captured(folder: Path, model: str) -> None:
     shape = _MODELS[model]
     command = [
         sys.executable, "-m", "runners.collect", "--workload", f"zoo:{model}", "--levels", "ML", "--batch", "1",
-        "--steps", "2", "--warmup", "1", "--device", "cpu", "--threads", "1", "-o", str(folder / model),
+        "--steps", "3", "--warmup", "1", "--device", "cpu", "--threads", "1", "-o", str(folder / model),
         *(("--input-shape", shape) if shape else ()),
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(_REPO)}

@@ -102,6 +102,16 @@ def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
     assert mix.shares == {"linear": 0.75, "gelu": 0.25}
 
 
+def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    for number, slow in enumerate((0, 0, 90)):
+        start = number * 100 * _MS
+        kineto.step(number, start, 100 * _MS)
+        kineto.operator("aten::linear", start + 1_000, 3 * _MS)
+        kineto.operator("aten::gelu", start + 5 * _MS, (1 + slow) * _MS)
+    assert operator_mix(View(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
+
+
 @pytest.mark.parametrize(
     ("operator", "group"),
     [

@@ -78,12 +78,10 @@ def group_of(operator: str) -> str:
 
 
 def operator_mix(view: View) -> Mix:
-    """The mix of the runs that kernels (without any: layers) are taken from, over all of the trace."""
+    """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
     runs = view.roles.kernels if not view.all_activities.is_empty() else view.roles.layers or view.roles.kernels
-    spans = view.trace.scan("spans").select(
-        "span_id", "parent_id", "run_id", "level", "name", "duration_ns", "attribution"
-    )
-    frame = spans.collect()
+    columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
+    frame = view.trace.scan("spans").select(columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
     if not (is_operator & frame["run_id"].is_in(list(runs)).to_numpy()).any():
         return _of_layers(view)
@@ -92,32 +90,44 @@ def operator_mix(view: View) -> Mix:
     work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
     if work.is_empty():
         own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
-        return _shares(own, "host time of operators", None)
+        return _shares(_per_step(view, own), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
-    return _shares(inside, "device time of operators", int(work["duration_ns"].sum()))
+    every = work.with_columns(pl.lit("").alias("name"))
+    return _shares(_per_step(view, inside), "device time of operators", _per_step(view, every))
+
+
+def _per_step(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+    """name (the type), duration_ns: what a mean step holds of each type; of a trace without steps all of it.
+
+    A type's sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
+    """
+    named = rows.select("run_id", "step", pl.col("name").cast(pl.String), "duration_ns").with_columns(
+        pl.col("name").replace_strict({n: _type(n) for n in rows["name"].cast(pl.String).unique()})
+    )
+    sums = named.group_by("run_id", "step", "name").agg(pl.col("duration_ns").sum()).sort("run_id", "step", "name")
+    return view.combine(sums, ["name"], ["duration_ns"])
 
 
 def _of_layers(view: View) -> Mix:
     if view.layer_calls.is_empty():
         return Mix()
-    layers = view.layers.select(pl.col("layer_type").alias("name"), pl.col("latency_ns").alias("duration_ns"))
-    return _shares(layers, "time of layers", None)
+    layers = view.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
+    sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))
+    return _shares(sums, "time of layers", None)
 
 
-def _shares(rows: pl.DataFrame, basis: str, whole: int | None) -> Mix:
-    """Shares by the types that the names stand for, largest first."""
-    sums = rows.group_by(pl.col("name").cast(pl.String)).agg(pl.col("duration_ns").sum()).sort("name")
-    times: dict[str, float] = {}
-    for name, duration in sums.iter_rows():
-        kind = _type(name)
-        times[kind] = times.get(kind, 0) + (duration or 0)
-    total = sum(times.values())
+def _shares(rows: pl.DataFrame, basis: str, whole: pl.DataFrame | None) -> Mix:
+    """Shares by type, largest first; rows: name, duration_ns. `whole`: all that could have been an operator's."""
+    times = {name: float(duration or 0) for name, duration in rows.select("name", "duration_ns").iter_rows()}
+    total = sum(times[name] for name in sorted(times))
     if not total:
         return Mix()
     ordered = sorted(times.items(), key=lambda pair: (-pair[1], pair[0]))
-    covered = None if not whole else total / whole
-    return Mix(basis, {name: time / total for name, time in ordered if time}, covered)
+    every = float(whole["duration_ns"].sum()) if whole is not None else 0.0
+    return Mix(
+        basis, {name: time / total for name, time in ordered if time}, min(total / every, 1.0) if every else None
+    )
 
 
 def _type(name: str) -> str:

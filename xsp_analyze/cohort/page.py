@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.cohort import drawn, tables
 from xsp_analyze.cohort.markup import escaped, page, section, sentence, table
 from xsp_analyze.cohort.price import NO_PRICES
-from xsp_analyze.render.units import duration, number, scale_of, share
+from xsp_analyze.render.units import duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,8 +128,10 @@ def _named(row: Mapping[str, object]) -> str:
 
 
 def _value(column: Column, value: float) -> str:
+    if is_share(column):
+        return share(value)
     scale = scale_of(column, [value])
-    return f"{number(value, scale)} {scale.unit}".strip()
+    return quantity(value, column.unit) if column.unit in {"ns", "byte"} else f"{number(value, scale)} {scale.unit}"
 
 
 def _short(systems: Sequence[System], prices: Prices) -> list[str]:
