@@ -42,6 +42,8 @@ class Progress:
             self._ended = True
             if self._display is not None:
                 self._display.stop()
+        if self._timer.ident is not None:
+            self._timer.join()  # a thread that still imports while the interpreter goes down may never let it end
 
     def note(self, what: str) -> None:
         """What is being done now."""
@@ -51,6 +53,8 @@ class Progress:
                 self._display.update(self._task, description=what)
 
     def _show(self) -> None:
+        if self._ended:
+            return
         from rich.console import Console  # noqa: PLC0415 (most commands end before they need it)
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,13 @@ def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_shown_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _shown(monkeypatch, io.StringIO(), patience_s=0, work_s=0.2) == ""
+
+
+def test_nothing_of_it_runs_on_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is still importing when the interpreter ends can keep it from ending."""
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.001)
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    for wait_s in (0, 0.001, 0.002, 0.01) * 5:
+        with Progress():
+            time.sleep(wait_s)
+        assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]

@@ -12,6 +12,8 @@ from tests.synth import KinetoTrace
 from tests.xsp_ingest.linked import converted, ledger_counts
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_ingest.torch_profiler import scan_fast
+from xsp_ingest.torch_profiler.scan_source import content_bytes
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -44,6 +46,14 @@ def test_a_truncated_trace_is_refused_wherever_it_is_cut(tmp_path: Path) -> None
 def test_a_truncated_gzip_is_refused(tmp_path: Path) -> None:
     whole = gzip.compress(_sound().to_bytes())
     assert "cut off" in _refusal(tmp_path / "t.json.gz", whole[: len(whole) // 2])
+
+
+def test_a_small_gzip_that_was_cut_off_is_not_taken_for_gigabytes(tmp_path: Path) -> None:
+    """Its last four bytes are no length; to compile the scanner for such a file looked like a hang."""
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(_sound().to_bytes())[:200] + b"\xff\xff\xff\xf0")
+    assert content_bytes(path) < scan_fast.MIN_BYTES
+    assert content_bytes(path) <= 100 * path.stat().st_size
 
 
 def test_a_damaged_gzip_is_refused(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from xsp_ingest.content import pieces
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Header", "Log", "decoded", "is_header", "open_text", "records"]
 
-_GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_LINE = 1 << 24
+_BUFFER_BYTES = 1 << 18
 _NAMES = ("Kernel Name", "Function Name", "Demangled Name")
 _HEADER = re.compile(r'\s*"?(?:ID|Process ID)"?\s*[,;\t].*(?:Kernel|Function|Demangled) Name')
 _RECORD = re.compile(r'\s*(?:"\d*"|\d*)[,;\t]')  # a kernel's number, or nothing before a row of units
@@ -31,15 +31,32 @@ _LOG_LINE = re.compile(r"==[A-Z]+==")
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
     """The file as text: plain or gzip, UTF-8 or (as PowerShell redirects) UTF-16, with any line ending."""
-    with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-        raw.seek(0)
-        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
-        encoding = "utf-16" if stream.read(2) in _UTF16 else "utf-8-sig"
-        stream.seek(0)
+    with closing(_Content(pieces(path))) as content, io.BufferedReader(content, _BUFFER_BYTES) as stream:
+        encoding = "utf-16" if stream.peek(2)[:2] in _UTF16 else "utf-8-sig"
         with _Lines(stream, encoding=encoding, errors="replace", newline=None) as text:
             text.path = path
             yield text
+
+
+class _Content(io.RawIOBase):
+    """A file's content, decompressed where needed and no longer than any trace, as a stream of bytes."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._block = memoryview(b"")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override] # typeshed: any buffer
+        """The next bytes; none at the end. XspError where gzip is damaged or cut off."""
+        if not self._block:
+            self._block = memoryview(next(self._blocks, b""))
+        taken = min(len(target), len(self._block))
+        target[:taken] = self._block[:taken]
+        self._block = self._block[taken:]
+        return taken
 
 
 class _Lines(io.TextIOWrapper):

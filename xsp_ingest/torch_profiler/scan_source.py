@@ -23,7 +23,7 @@ _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _READ_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
-_LEAST_GAIN = 4  # traces compress about 14 times
+_LEAST_GAIN, _MOST_GAIN = 4, 100  # traces compress about 14 times
 _TRAILER_BYTES = 4
 
 
@@ -72,12 +72,17 @@ def whole(path: Path) -> bytes:
 
 
 def _measure(file: BinaryIO) -> tuple[int, bool]:
-    """The content's length, and whether it is gzip: that ends in its length, modulo 4 GiB, of its last member."""
+    """The content's length, and whether it is gzip: that ends in its length, modulo 4 GiB, of its last member.
+
+    Where the end is missing any bytes stand there: what they say is not taken for more than gzip makes of a trace,
+    or else a small file that was cut off has the scanner compiled first, which takes so long that it seems to hang.
+    """
     is_gzip = file.read(2) == _MAGIC
     size = file.seek(0, 2)
     if is_gzip and size > _TRAILER_BYTES:
         file.seek(-_TRAILER_BYTES, 2)
-        size = max(int.from_bytes(file.read(_TRAILER_BYTES), "little"), size * _LEAST_GAIN)
+        stated = int.from_bytes(file.read(_TRAILER_BYTES), "little")
+        size = min(max(stated, size * _LEAST_GAIN), size * _MOST_GAIN)
     file.seek(0)
     return size, is_gzip
 
