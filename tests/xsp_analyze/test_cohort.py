@@ -102,6 +102,15 @@ def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
     assert mix.shares == {"linear": 0.75, "gelu": 0.25}
 
 
+def test_work_that_no_operator_launched_is_no_mix(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.step(0, 0, 20 * _MS)
+    kineto.operator("aten::linear", 1_000, _MS)
+    kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
+    kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
+    assert operator_mix(View(_trace(kineto, tmp_path))) == Mix()
+
+
 def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
     kineto = KinetoTrace()
     for number, slow in enumerate((0, 0, 90)):

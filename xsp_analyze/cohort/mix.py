@@ -93,17 +93,21 @@ def operator_mix(view: View) -> Mix:
         return _shares(_per_step(view, own), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
-    every = work.with_columns(pl.lit("").alias("name"))
-    return _shares(_per_step(view, inside), "device time of operators", _per_step(view, every))
+    whole, part = (int(view.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
+    return _shares(_per_step(view, inside), "device time of operators", part / whole if whole else None)
 
 
 def _per_step(view: View, rows: pl.DataFrame) -> pl.DataFrame:
-    """name (the type), duration_ns: what a mean step holds of each type; of a trace without steps all of it.
+    """What a mean step holds of each type (name, duration_ns); of a trace without steps all of it.
 
     A type's sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
     """
-    named = rows.select("run_id", "step", pl.col("name").cast(pl.String), "duration_ns").with_columns(
-        pl.col("name").replace_strict({n: _type(n) for n in rows["name"].cast(pl.String).unique()})
+    names = rows["name"].cast(pl.String).unique().sort()
+    types = pl.DataFrame(
+        {"name": names, "type": [_type(name) for name in names]}, schema=dict.fromkeys(("name", "type"), pl.String)
+    )
+    named = (
+        rows.with_columns(pl.col("name").cast(pl.String)).join(types, on="name").drop("name").rename({"type": "name"})
     )
     sums = named.group_by("run_id", "step", "name").agg(pl.col("duration_ns").sum()).sort("run_id", "step", "name")
     return view.combine(sums, ["name"], ["duration_ns"])
@@ -117,17 +121,14 @@ def _of_layers(view: View) -> Mix:
     return _shares(sums, "time of layers", None)
 
 
-def _shares(rows: pl.DataFrame, basis: str, whole: pl.DataFrame | None) -> Mix:
-    """Shares by type, largest first; rows: name, duration_ns. `whole`: all that could have been an operator's."""
+def _shares(rows: pl.DataFrame, basis: str, covered: float | None) -> Mix:
+    """Shares by type, largest first; rows: name, duration_ns."""
     times = {name: float(duration or 0) for name, duration in rows.select("name", "duration_ns").iter_rows()}
     total = sum(times[name] for name in sorted(times))
     if not total:
         return Mix()
     ordered = sorted(times.items(), key=lambda pair: (-pair[1], pair[0]))
-    every = float(whole["duration_ns"].sum()) if whole is not None else 0.0
-    return Mix(
-        basis, {name: time / total for name, time in ordered if time}, min(total / every, 1.0) if every else None
-    )
+    return Mix(basis, {name: time / total for name, time in ordered if time}, covered)
 
 
 def _type(name: str) -> str:
