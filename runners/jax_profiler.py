@@ -57,9 +57,11 @@ class _Profiler:
         self._on_gpu = on_gpu
 
     def synchronize(self, result: object) -> None:
-        """Waits for what the step returned, or where that is not known for every array there is."""
-        self._jax.block_until_ready(self._jax.live_arrays() if result is None else result)
-        self._jax.effects_barrier()
+        """Waits for what the step returned, or where that is not known for what each device was given last."""
+        jax = self._jax
+        last = [jax.device_put(0.0, device) + 1.0 for device in jax.local_devices()] if result is None else result
+        jax.block_until_ready(last)  # a GPU works in order; the CPU was told to
+        jax.effects_barrier()
 
     def mark(self, step: int) -> AbstractContextManager[object]:
         marked: AbstractContextManager[object] = self._jax.profiler.StepTraceAnnotation("step", step_num=step)
@@ -98,6 +100,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "settings": {
             "seed": args.seed,
             "threads": args.threads or None,
+            "cpu_async_dispatch": False,
             "xla_flags": os.environ.get(_FLAGS, ""),
             "launches_block": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
         },
@@ -118,6 +121,9 @@ def _import_jax(device: str, *, threads: int = 0) -> Any:  # noqa: ANN401 (JAX i
         import jax  # noqa: PLC0415 (heavy, and wanted only when a run starts)
     except ImportError as error:
         raise RunnerError("JAX is not installed: pip install 'xsp[runners-jax]'") from error
+    jax.config.update(
+        "jax_cpu_enable_async_dispatch", val=False
+    )  # else a step that returns nothing cannot be waited for
     return jax
 
 
@@ -126,6 +132,8 @@ def _device(jax: Any, wanted: str) -> str:  # noqa: ANN401
     available = jax.default_backend() == "gpu"
     if wanted == "cuda" and not available:
         raise RunnerError("JAX sees no GPU here: choose --device cpu")
+    if wanted == "cpu" and available:
+        raise RunnerError("JAX was imported before and has a GPU: set JAX_PLATFORMS=cpu to run on the CPU")
     return "cuda" if available else "cpu"
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["layer_calls", "noted_layers"]
 
@@ -18,15 +18,14 @@ _OPENS = "_open_name_scope"  # of keras.layers.Layer: what it enters around its 
 
 
 @contextmanager
-def noted_layers(tensorflow: Any) -> Iterator[list[dict[str, object]] | None]:  # noqa: ANN401
-    """The layers called in graphs traced inside, as run.json has them; None where this Keras does not tell."""
+def noted_layers(tensorflow: Any) -> Iterator[Callable[[], list[dict[str, object]]]]:  # noqa: ANN401
+    """Gives the layers called in graphs traced inside, as run.json has them; none where this Keras does not tell."""
     layer = tensorflow.keras.layers.Layer
     opened = getattr(layer, _OPENS, None)
     if opened is None:
-        yield None
+        yield list
         return
     calls: dict[str, tuple[tuple[str, ...], str]] = {}
-    found: list[dict[str, object]] = []
     around: list[str] = []
 
     @contextmanager
@@ -42,10 +41,9 @@ def noted_layers(tensorflow: Any) -> Iterator[list[dict[str, object]] | None]:  
 
     setattr(layer, _OPENS, noting)
     try:
-        yield found
+        yield lambda: layer_calls(calls)
     finally:
         setattr(layer, _OPENS, opened)
-        found += layer_calls(calls)
 
 
 def layer_calls(calls: dict[str, tuple[tuple[str, ...], str]]) -> list[dict[str, object]]:

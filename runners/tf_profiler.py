@@ -92,7 +92,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         **_own_facts(tf, on_gpu=on_gpu),
         "execution": _execution(args, work),
         "settings": settings,
-        **({"layers": layers} if session.profiled and layers else {}),
+        **({"layers": layers()} if session.profiled else {}),
     }
 
 
@@ -181,7 +181,7 @@ def capture(
             Path(out),
             steps=steps,
             warmup=warmup,
-            facts=lambda _: {**known, "layers": layers or []},
+            facts=lambda _: {**known, "layers": layers()},
         )
         with at_the_end as session:
             yield session

@@ -39,6 +39,10 @@ def device_of(tf: Any, wanted: str) -> str:  # noqa: ANN401
     available = bool(tf.config.list_physical_devices("GPU"))
     if wanted == "cuda" and not available:
         raise RunnerError("TensorFlow sees no GPU here: choose --device cpu")
+    if wanted == "cpu" and available:
+        raise RunnerError(
+            "TensorFlow was imported before and sees a GPU: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
+        )
     return "cuda" if available and wanted == "auto" else wanted.replace("auto", "cpu")
 
 
