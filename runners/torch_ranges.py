@@ -1,7 +1,7 @@
 """NVTX ranges around steps and modules of a PyTorch workload, for tools that record from outside of the process.
 
-A recorded step is `step`, a warm-up step `warmup`, and a module's call has the name that torch.profiler gives it
-(`Linear_3`: the fourth Linear to be called), so that its layers match those of a run under torch.profiler.
+A recorded step is `step`, and a module's call in it has the name that torch.profiler gives it (`Linear_3`: the fourth
+Linear to be called), so that its layers match those of a run under torch.profiler. Warm-up is not marked.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ __all__ = ["StepRanges", "ranges"]
 
 @dataclass
 class StepRanges:
-    """The range of the step under way."""
+    """The range of the recorded step under way."""
 
     _calls: NvtxCalls
     _warmup: int
     _begun: int = 0
+    inside: bool = False
 
     def open(self) -> None:
-        """A step begins: `warmup` for the first ones, then `step`."""
-        self._calls.push("warmup" if self._begun < self._warmup else "step")
+        """A step begins: one of the first is warm-up, and has no range."""
         self._begun += 1
+        if self._begun > self._warmup:
+            self._calls.push("step")
+            self.inside = True
 
     def close(self) -> None:
         """The step ended."""
-        self._calls.pop()
+        if self.inside:
+            self._calls.pop()
+            self.inside = False
 
 
 @dataclass
@@ -52,14 +57,18 @@ class _Names:
 
 @contextmanager
 def ranges(torch: Any, warmup: int) -> Iterator[StepRanges]:  # noqa: ANN401 (torch's types are not known without it)
-    """Every module's call is a range while this is open; steps are ranges where the session says so."""
+    """Every module's call in a recorded step is a range while this is open; the session says when steps are."""
     calls, names = nvtx_calls(), _Names()
+    steps = StepRanges(calls, warmup)
 
     def enter(module: object, _inputs: object) -> None:
-        calls.push(names.of(module))
+        name = names.of(module)  # in warm-up too, as calls are numbered from the first one on
+        if steps.inside:
+            calls.push(name)
 
     def leave(*_: object) -> None:
-        calls.pop()
+        if steps.inside:
+            calls.pop()
 
     modules = torch.nn.modules.module
     hooks = [
@@ -67,7 +76,7 @@ def ranges(torch: Any, warmup: int) -> Iterator[StepRanges]:  # noqa: ANN401 (to
         modules.register_module_forward_hook(leave, always_call=True),
     ]
     try:
-        yield StepRanges(calls, warmup)
+        yield steps
     finally:
         for hook in hooks:
             hook.remove()

@@ -14,17 +14,22 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_sequence", "match_layers", "renamed"]
 
+_INSTANCE = r"_\d+$"
 _IDENTITY = ("layer_index", "layer_name", "layer_type")
 
 
 def layer_sequence(trace: Trace) -> pl.DataFrame:
-    """One row a layer with own work, in order: layer_index, layer_name, layer_type, shapes (of its first call)."""
+    """One row a layer with own work, in order: layer_index, layer_name, layer_type, kind, shapes (of its first call).
+
+    `kind` is the type as runs are compared by: that of the range `Linear_3` is `Linear`, as the module's of this name.
+    """
     return (
         trace.scan("layers")
         .filter(pl.col("layer_index").is_not_null())
         .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
         .group_by(_IDENTITY)
         .agg(pl.col("shapes").drop_nulls().first())
+        .with_columns(pl.col("layer_type").str.replace(_INSTANCE, "").alias("kind"))
         .sort("layer_index")
         .collect()
     )
@@ -38,7 +43,7 @@ def match_layers(reference: Trace, other: Trace) -> tuple[Matched, pl.DataFrame]
     """
     ours, theirs = layer_sequence(reference), layer_sequence(other)
     with_shapes = ours["shapes"].is_not_null().any() and theirs["shapes"].is_not_null().any()
-    columns = ["layer_name", "layer_type", *(["shapes"] if with_shapes else [])]
+    columns = ["layer_name", "kind", *(["shapes"] if with_shapes else [])]
     alignment = align(ours.select(columns).rows(), theirs.select(columns).rows())
     words = [[f"{name} ({kind})" for name, kind in t.select("layer_name", "layer_type").rows()] for t in (ours, theirs)]
     partner = {j: i for i, j in alignment.pairs}
