@@ -166,11 +166,16 @@ def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # n
 
 def write_trace(profiler: Any, out: Path, *, python_calls: bool = False) -> None:  # noqa: ANN401
     """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(path))
-        trace = path.read_text(encoding="utf-8")
-    cleaned = without_private_data(trace, python_calls=python_calls)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            profiler.export_chrome_trace(str(path))
+            trace = path.read_text(encoding="utf-8")
+        cleaned = without_private_data(trace, python_calls=python_calls)
+    except (OSError, ValueError, IndexError) as error:  # the profiler itself says nothing where it cannot write
+        raise RunnerError(
+            "the profiler's trace is not there or cut off: is the disk of temporary files full?"
+        ) from error
     put(out / TRACE, gzip.compress(cleaned.encode(), mtime=0))
 
 

@@ -13,7 +13,7 @@ from xsp_cli.analyses import analyses
 from xsp_cli.analyze import analyze
 from xsp_cli.batch import batch
 from xsp_cli.cohort import cohort
-from xsp_cli.collect import PASSED_ON, collect
+from xsp_cli.collect import PASSED_ON, collect, with_both_dashes
 from xsp_cli.compare import compare
 from xsp_cli.convert import convert
 from xsp_cli.devices import devices
@@ -91,7 +91,11 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted."""
     try:
-        status = app(args=None if arguments is None else list(arguments), prog_name="xsp", standalone_mode=False)
+        status = app(
+            args=with_both_dashes(sys.argv[1:] if arguments is None else list(arguments)),
+            prog_name="xsp",
+            standalone_mode=False,
+        )
     except ReaderGoneError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE

@@ -273,6 +273,15 @@ def test_xsp_hands_over_to_the_runner(tmp_path: Path) -> None:
     assert (refused.returncode, refused.stderr) == (2, "collect: --batch-size must be at least 1\n")
 
 
+def test_arguments_of_a_script_reach_the_runner_through_the_command(tmp_path: Path) -> None:
+    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    options = ["--script", "train.py", "--levels", "M", "--dry-run", "-o", str(tmp_path), "--", "--lr", "--", "3"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, "collect", *options], cwd=_REPO, capture_output=True, text=True, check=False
+    )
+    assert shlex.split(done.stdout)[-4:] == ["--", "--lr", "--", "3"]
+
+
 @pytest.fixture(name="torch")
 def fixture_torch(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 (not installed everywhere)
     """The module, where it is installed."""

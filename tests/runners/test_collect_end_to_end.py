@@ -1,0 +1,257 @@
+"""From a workload to a report, with real processes: models of the zoo, programs of one's own, and runs cut short."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+from xsp_ingest.run_set.run_set import read_run_set
+from xsp_model import bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import polars as pl
+
+_REPO = Path(__file__).resolve().parents[2]
+_ON_CPU = ("--device", "cpu", "--threads", "1")
+_MS = 1_000_000
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def _torch() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+
+
+def _xsp(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=600)
+
+
+def _collect(out: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
+    done = _xsp("collect", "-o", out, *_ON_CPU, *options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def _told(run_folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run_folder / "run.json").read_text())
+    return found
+
+
+def _reported(runs: Path, folder: Path) -> tuple[pl.DataFrame, str]:
+    """The overhead table of the merged runs, and their report."""
+    for done in (
+        _xsp("merge", runs, "-o", folder / "p.xsp"),
+        _xsp("report", folder / "p.xsp", "-o", folder / "p.html"),
+    ):
+        assert done.returncode == 0, done.stderr
+    return run(find("B02"), View(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
+
+
+def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Path) -> None:
+    options = ("--workload", "zoo:resnet18", "--levels", "M,ML,MLG", "--batch-size", "1", "--input-shape", "3x64x64")
+    _collect(tmp_path / "r18", *options, "--steps", "4", "--warmup", "1")
+    told = _told(tmp_path / "r18" / "mlg")
+    assert told["model"]["name"] == "resnet18"
+    assert told["model"]["source"] in {"torchvision", "timm", "transformers", "own"}
+    assert (told["input_shape"], told["precision"], told["mode"], told["execution"]) == (
+        [3, 64, 64],
+        "fp32",
+        "inference",
+        "eager",
+    )
+    overhead, page = _reported(tmp_path / "r18", tmp_path)
+    rows = {row["level"]: row for row in overhead.filter(scope="model").iter_rows(named=True)}
+    assert list(rows) == ["layer", "kernel", "total"]
+    assert rows["layer"]["overhead_ns"] + rows["kernel"]["overhead_ns"] == pytest.approx(rows["total"]["overhead_ns"])
+    scopes = overhead.filter(level="kernel")["scope"].to_list()
+    assert sum(scope.startswith("Conv2d") for scope in scopes) == 20  # 17 of 3 by 3 and 7 by 7, 3 of shortcuts
+    assert "Profiling overhead" in page
+
+
+def test_a_program_of_ones_own_from_its_steps_to_a_report(tmp_path: Path) -> None:
+    script = _REPO / "tests" / "runners" / "train.py"
+    options = ("--levels", "M,ML,MLG", "--script", script, "--steps", "5", "--warmup", "2", "--", "--lr", "0.1")
+    _collect(tmp_path / "runs", *options)
+    for level in ("m", "ml", "mlg"):
+        told = _told(tmp_path / "runs" / level)
+        assert (told["model"]["name"], told["batch_size"], len(told["step_durations_ns"])) == ("train", 16, 5)
+        assert told["options"]["script"] == "./tests/runners/train.py"
+        assert "precision" not in told
+    overhead, _ = _reported(tmp_path / "runs", tmp_path)
+    assert overhead.filter(scope="Linear_1").height == 1
+    steps = View(bundle.read(tmp_path / "p.xsp")).all_steps["duration_ns"].to_list()
+    fastest = sorted(steps)[: len(steps) // 2]
+    assert max(fastest) < 50 * _MS  # what a step waited for before it began is no part of it
+
+
+def test_a_program_that_marks_its_steps_runs_as_ever_without_us(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(_REPO)}
+    command = [sys.executable, str(_REPO / "tests" / "runners" / "train.py"), "x"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "trained with x\n")
+
+
+@pytest.mark.parametrize(
+    ("levels", "program", "sentence"),
+    [
+        ("M,ML", "print('no steps')", "the script ended before all steps were recorded: mark each step by"),
+        ("M", "import sys; sys.exit(3)", "the script ended itself with 3 before all steps were recorded"),
+        ("ML", "raise ValueError('bad data')", "ValueError: bad data"),
+    ],
+)
+def test_a_program_that_ends_early_is_on_record_and_the_rest_go_on(
+    tmp_path: Path, levels: str, program: str, sentence: str
+) -> None:
+    (tmp_path / "p.py").write_text(program)
+    done = _xsp("collect", "-o", tmp_path / "runs", *_ON_CPU, "--levels", levels, "--script", tmp_path / "p.py")
+    assert done.returncode == 1
+    for level in levels.lower().split(","):
+        told = json.loads((tmp_path / "runs" / level / "error.json").read_text())
+        assert told["error"].startswith(sentence)
+        assert not (tmp_path / "runs" / level / "run.json").exists()
+
+
+def test_the_folder_alone_works_where_there_is_no_xsp(tmp_path: Path) -> None:
+    shutil.copytree(_REPO / "runners", tmp_path / "copied" / "runners")
+    (tmp_path / "away").mkdir()
+    program = (
+        "import sys, runpy; import importlib.util as u; from importlib.abc import MetaPathFinder\n"
+        "class No(MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0].startswith('xsp'): raise ImportError(name)\n"
+        "sys.meta_path.insert(0, No()); sys.argv = sys.argv[1:]\n"
+        "sys.path[0] = ''; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    script = tmp_path / "copied" / "runners" / "collect.py"
+    options = ["--workload", "zoo:mlp", "--levels", "M,ML", "--steps", "2", *_ON_CPU, "-o", str(tmp_path / "runs")]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-c", program, str(script), *options]
+    done = subprocess.run(
+        command, cwd=tmp_path / "away", env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert [_told(tmp_path / "runs" / level)["level"] for level in ("m", "ml")] == ["M", "ML"]
+
+
+def test_precisions_and_executions_that_a_cpu_lacks_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    for option, value, sentence in (
+        ("--precision", "tf32", "tf32 is a precision of GPUs: choose --precision fp32 on the CPU"),
+        ("--execution", "cudagraph", "a CUDA graph needs a GPU: choose --execution eager or compile on the CPU"),
+    ):
+        done = _xsp("collect", "-o", tmp_path, *_ON_CPU, "--workload", "zoo:mlp", "--levels", "M", option, value)
+        assert done.returncode == 1
+        assert json.loads((tmp_path / "m" / "error.json").read_text())["error"] == sentence
+
+
+_SLOW = """
+import time
+def build(batch, device):
+    return lambda: time.sleep(0.2)
+"""
+
+
+def _started(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """`xsp collect` of a workload that takes its time, under way at its second level."""
+    (folder / "slow.py").write_text(_SLOW)
+    script = str(_REPO / "runners" / "collect.py")
+    command = [sys.executable, script, "-o", "runs", "--workload", "slow:build", "--levels", "M,ML", *_ON_CPU]
+    process = subprocess.Popen(
+        [*command, "--warmup", "1", "--steps", "2", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _until(lambda: (folder / "runs" / "m" / "run.json").is_file() and bool(_children(process.pid)))
+    return process
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _children(pid: int) -> list[int]:
+    """Processes that this one started and that still run."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_told_to_end_it_ends_what_it_started_and_resumes_later(
+    tmp_path: Path, sent: signal.Signals, status: int
+) -> None:
+    process = _started(tmp_path)
+    first = (tmp_path / "runs" / "m" / "run.json").read_bytes()
+    (child,) = _children(process.pid)
+    process.send_signal(sent)
+    assert process.wait(60) == status
+    process.communicate()
+    _until(lambda: not Path(f"/proc/{child}").exists())
+    assert not (tmp_path / "runs" / "ml" / "run.json").exists()
+    assert len(_traces(tmp_path / "runs")) == 1
+    again = _started(tmp_path, "--resume")
+    output, _ = again.communicate(timeout=120)
+    assert again.returncode == 0
+    assert output.splitlines()[0] == "M: runs/m/run.json is there already"
+    assert (tmp_path / "runs" / "m" / "run.json").read_bytes() == first
+    assert _told(tmp_path / "runs" / "ml")["level"] == "ML"
+
+
+def _traces(runs: Path) -> list[Any]:
+    from xsp_ingest.ingester import Options  # noqa: PLC0415
+
+    return read_run_set(runs, Options())
+
+
+def _on_a_full_disk() -> None:
+    """No file may grow beyond 4 KiB: writing more fails as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def test_on_a_full_disk_what_was_finished_stays_and_the_rest_is_not_taken_for_whole(tmp_path: Path) -> None:
+    script = str(_REPO / "runners" / "collect.py")
+    options = ["--workload", "zoo:convnet", "--levels", "M,ML", "--steps", "2", *_ON_CPU, "-o", str(tmp_path / "runs")]
+    command = [sys.executable, script, *options]
+    done = subprocess.run(
+        command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=300, preexec_fn=_on_a_full_disk
+    )
+    assert done.returncode == 1
+    assert _told(tmp_path / "runs" / "m")["level"] == "M"
+    told = json.loads((tmp_path / "runs" / "ml" / "error.json").read_text())
+    assert told["error"] == "the profiler's trace is not there or cut off: is the disk of temporary files full?"
+    assert [path.name for path in (tmp_path / "runs" / "ml").iterdir()] == ["error.json"]
+    assert "Traceback" not in done.stderr
+    resumed = subprocess.run(
+        [*command, "--resume"], cwd=_REPO, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert len(_traces(tmp_path / "runs")) == 2
+
+
+def test_a_compiled_model_runs_on_the_cpu(tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    options = ("--workload", "zoo:mlp", "--levels", "M", "--execution", "compile", "--steps", "2")
+    _collect(tmp_path / "runs", *options)
+    assert _told(tmp_path / "runs" / "m")["execution"] == "compile"
