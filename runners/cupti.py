@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import shlex
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -26,10 +27,12 @@ from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 __all__ = ["NAME", "Recorder", "main", "record", "wrapped_command"]
 
 _USER_ERROR = 2
+_ENDED = 143  # 128 + SIGTERM, as shells have it
 _STEP, _WARMUP = "step", "warmup"  # how level processes name the ranges of their steps
 
 
@@ -97,6 +100,10 @@ def _checked_program(words: Sequence[str]) -> list[str]:
     return program
 
 
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(_ENDED)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 when the program ended well, its own status where not, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
@@ -105,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.dry_run:
             print(shlex.join(wrapped_command([sys.executable, *program], args.out, graph=args.graph, clock=args.clock)))
             return 0
+        signal.signal(signal.SIGTERM, _end)  # so that what was recorded is written
         with record(args.out, graph=args.graph, clock=args.clock) as recorder:
             ranges = _Ranges(recorder)
             with providing(NvtxCalls(ranges.push, ranges.pop)):

@@ -50,6 +50,8 @@ _TEXTS = frozenset({"kind", "name", "level"})
 _KEY = b"xsp cupti dump"
 _CAPITAL = re.compile(r"(?<!^)([A-Z])")
 _ROWS_AT_ONCE = 50_000
+_LINES_AT_ONCE = 1_000
+_BUFFER_BYTES = 1 << 20  # more than so many lines take
 
 
 def field_of(name: str) -> str:
@@ -78,12 +80,14 @@ class DumpWriter:
         self.path = path
         self.count = 0
         self._header = {"format": _KEY.decode(), "version": 1, **header}
+        self._waiting: list[bytes] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8")
+            self._file = path.open("wb", buffering=_BUFFER_BYTES)
         except OSError as error:
             raise RunnerError(f"the run cannot be written to {path.parent}: {error.strerror}") from error
         self._put(self._header)
+        self.flush()
 
     def add(self, record: Mapping[str, object]) -> None:
         """Appends a record."""
@@ -91,12 +95,21 @@ class DumpWriter:
         self.count += 1
 
     def _put(self, line: Mapping[str, object]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._waiting.append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        if len(self._waiting) >= _LINES_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what waits, whole lines at once, so that a process that is killed leaves no half of one."""
+        self._file.write(b"".join(self._waiting))
+        self._file.flush()
+        self._waiting.clear()
 
     def close(self, *, dropped: int) -> Path:
         """Ends the dump; the file that holds it in the end, which is Parquet where pyarrow is installed."""
         try:
             self._put({"kind": "END", "records": self.count, "dropped": dropped})
+            self.flush()
             self._file.close()
             return self._as_parquet({**self._header, "dropped": dropped})
         except OSError as error:

@@ -111,6 +111,10 @@ class Recorder:
         with self._lock:  # CUPTI hands over full buffers on a thread of its own
             self._writer.add(record)
 
+    def _written(self) -> None:
+        with self._lock:
+            self._writer.flush()
+
 
 @contextmanager
 def record(out: str | Path, *, graph: str = "node", clock: str = "realtime") -> Iterator[Recorder]:
@@ -195,6 +199,7 @@ def _completed(cupti: Any, recorder: Recorder) -> Callable[[Sequence[Any]], None
             if kind in names and (name := names[kind](record["cbid"])):
                 record["name"] = name
             recorder._add(record)  # noqa: SLF001 (its own recorder)
+        recorder._written()  # noqa: SLF001
 
     return completed
 

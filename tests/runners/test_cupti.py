@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -278,6 +279,52 @@ def test_a_recording_that_is_stopped_leaves_what_it_had(tmp_path: Path, monkeypa
     assert "no_end" in trace.frame("ledger")["kind"].cast(pl.String).to_list()
 
 
+_PACKAGE = """
+from tests.runners.fake_cupti import FakeCupti
+fake = FakeCupti()
+globals().update({name: getattr(fake, name) for name in dir(fake) if not name.startswith("_")})
+"""
+
+
+def _with_fake_package(folder: Path) -> dict[str, str]:
+    """The environment of a process that finds the stand-in when it imports cupti."""
+    package = folder / "packages" / "cupti"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "cupti.py").write_text(_PACKAGE)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(package.parent), str(_REPO)])}
+
+
+_ENDLESS = """
+import sys, time
+from runners.nvtx_calls import nvtx_calls
+calls = nvtx_calls()
+for number in range(2500):
+    calls.push("step")
+    calls.pop()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_ended_leaves_a_file_that_can_be_read(tmp_path: Path, number: signal.Signals) -> None:
+    environment = _with_fake_package(tmp_path)
+    (tmp_path / "program.py").write_text(_ENDLESS)
+    command = [sys.executable, str(_REPO / "runners" / "cupti.py"), "-o", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [*command, "--", str(tmp_path / "program.py")], env=environment, stdout=subprocess.PIPE, cwd=_REPO
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    assert process.wait(timeout=60) == (143 if number == signal.SIGTERM else -number)
+    process.stdout.close()
+    trace = _trace(tmp_path / "out")
+    assert len(_rows(trace, "model")) == (2500 if number == signal.SIGTERM else 2000)  # a thousand lines at once
+    assert ("no_end" in trace.frame("ledger")["kind"].cast(pl.String).to_list()) == (number == signal.SIGKILL)
+
+
 def test_the_command_of_a_level_process_is_wrapped() -> None:
     command = runner.wrapped_command(["python3", "runners/torch_levels.py", "--level", "MLG"], Path("out"))
     assert command[0] == "python3"
@@ -366,22 +413,11 @@ def test_the_real_package_refuses_cleanly_without_a_driver(cupti_python: str, tm
     assert not (tmp_path / "out").exists()
 
 
-_PACKAGE = """
-from tests.runners.fake_cupti import FakeCupti
-fake = FakeCupti()
-globals().update({name: getattr(fake, name) for name in dir(fake) if not name.startswith("_")})
-"""
-
-
 @pytest.mark.torch
 def test_a_level_process_under_cupti_has_the_layers_of_torch_profiler(tmp_path: Path) -> None:
     """On the CPU: what CUPTI would record is left out, what the level process marks is there."""
     pytest.importorskip("torch", reason="needs torch")
-    package = tmp_path / "packages" / "cupti"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "cupti.py").write_text(_PACKAGE)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package.parent), str(_REPO)])}
+    environment = _with_fake_package(tmp_path)
     size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
     command = [sys.executable, "-m", "runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "cupti"]
     done = subprocess.run(

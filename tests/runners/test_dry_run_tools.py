@@ -1,0 +1,81 @@
+"""The commands that a dry run of `collect` prints for a GPU, given to the real nsys and ncu with another program."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners import collect
+from tests.nsys_tool import nsys as real_nsys
+
+_WRONG = ("unrecognised", "Illegal", "is invalid", "Invalid configuration", "usage:", "Failed to find metric")
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real tools, which the runners find by these variables."""
+    monkeypatch.setenv("XSP_NSYS", real_nsys())
+    ncu = os.environ.get("XSP_NCU") or shutil.which("ncu")
+    if ncu is None:
+        pytest.skip("NVIDIA's ncu is not here: put it on PATH or set XSP_NCU")
+    monkeypatch.setenv("XSP_NCU", ncu)
+
+
+def _printed(out: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[list[str]]:
+    """The words of each command, without what is set in the environment."""
+    arguments = ["--workload", "zoo:mlp", "--device", "cuda", "--dry-run", "--out", str(out), *options]
+    assert collect.main(arguments) == 0
+    commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    return [[word for word in words if word != "env" and not _is_setting(word)] for words in commands]
+
+
+def _is_setting(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isupper()
+
+
+def _with_another_program(words: list[str]) -> list[str]:
+    """The tool's own part of the command, around `true`."""
+    return [*words[: words.index(sys.executable)], "true"]
+
+
+@pytest.mark.nsys
+@pytest.mark.usefixtures("tools")
+def test_the_tools_take_what_a_dry_run_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mlg").mkdir()
+    levels = ["--levels", "MLG,MLG-serialised,MLG+counters"]
+    commands = _printed(tmp_path, capsys, *levels, "--kernels", "nsys", "--chip", "H100")
+    by_tool = [Path(words[0]).name for words in commands]
+    assert by_tool == ["nsys", "nsys", "ncu", "ncu", "ncu"]
+    for words in commands:
+        command = _with_another_program(words)
+        for folder in (
+            "mlg",
+            "mlg-serialised",
+            "mlg-counters-roofline",
+            "mlg-counters-tensor",
+            "mlg-counters-activity",
+        ):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        assert [word for word in _WRONG if word in said] == [], said
+        if Path(words[0]).name == "nsys":
+            assert done.returncode == 0, said
+        else:  # its arguments are right, and there is no driver; or there is one, and `true` runs no kernel
+            log = Path(command[command.index("--log-file") + 1])
+            assert "No kernels were profiled" in log.read_text()
+
+
+def test_a_printed_level_process_takes_its_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (words,) = _printed(tmp_path, capsys, "--levels", "MLG", "--kernels", "cupti")
+    assert [Path(word).name for word in words if word.endswith(".py")] == ["cupti.py", "torch_levels.py"]
+    script = words.index(next(word for word in words if word.endswith("torch_levels.py")))
+    done = subprocess.run([words[0], *words[script:], "--help"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
