@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from xsp_cli.arguments import (
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
 
 __all__ = ["convert"]
 
@@ -59,4 +62,17 @@ def convert(
             bundle.write(trace, output)
         except OSError as error:
             raise unwritable(output, error) from error
+    for detail in _errors(trace):
+        note(f"warning: {detail}")
     note(f"{output}: {trace.row_count:,} spans")
+
+
+def _errors(trace: Trace) -> list[str]:
+    """What the ledger calls an error: numbers that a reader of the bundle would miss."""
+    import polars as pl  # noqa: PLC0415
+
+    from xsp_model import Severity  # noqa: PLC0415
+    from xsp_model.plain_text import clean  # noqa: PLC0415
+
+    found = trace.frame("ledger").filter(pl.col("severity").cast(pl.String) == str(Severity.ERROR))
+    return [clean(detail) for detail in found["detail"].cast(pl.String)]

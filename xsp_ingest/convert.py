@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_ingest.given import NOTHING, Given
@@ -17,7 +18,6 @@ from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from xsp_ingest.ingester import Ingester, Options
     from xsp_model import Trace
@@ -36,11 +36,11 @@ def convert(
 ) -> Trace:
     """The trace of all files given, each one run (a rank) or more; a directory stands for the known files inside it.
 
-    `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file
-    cannot be used.
+    `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file that
+    was named cannot be used. Of a directory's files one that cannot be used is left out, and the ledger says so.
     """
     found, skipped = _find(paths, wanted)
-    return _linked(found, options, NOTHING, skipped, progress)
+    return _linked(found, options, NOTHING, skipped, progress, named=paths)
 
 
 def convert_run(
@@ -72,24 +72,44 @@ def _linked(
     given: Given,
     noted: Sequence[Finding],
     progress: Callable[[str], None] | None,
+    *,
+    named: Sequence[Path] | None = None,
 ) -> Trace:
+    """`named`: the paths that the user chose; null: all were."""
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
     whole = [one for one in found if not isinstance(one[1], Supplement)]
+    unusable: list[XspError] = []
     for paths, ingester in units(whole or found):
         path = paths[0]
         say(f"reading {path.name}")
-        found_runs = read_runs(ingester, paths, options)
+        try:
+            found_runs = read_runs(ingester, paths, options)
+        except XspError as error:
+            if named is None or set(paths) & set(named):
+                raise
+            unusable.append(error)
+            continue
         raws += found_runs
         sources += [Source(ingester.name, given.named(path.name), _sha256(path), _size(path))] * len(found_runs)
+    if unusable and not raws:
+        raise unusable[0]
     for path, ingester in found:
         if whole and isinstance(ingester, Supplement):
             say(f"reading {path.name}")
             raws = list(ingester.supplement(path, raws))
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
+    noted = [*noted, *(_left_out(error) for error in unusable)]
     return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, given=given)
+
+
+def _left_out(error: XspError) -> Finding:
+    """Of many ranks one whose file is damaged does not keep the others from being read, but nobody may overlook it."""
+    name = Path(error.path).name if error.path is not None else "a file"
+    detail = f"{name} of the directory could not be read and is not in any number here: {error.what}"
+    return Finding("unreadable_file", detail, 1, Severity.ERROR, advice=error.advice)
 
 
 def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:

@@ -122,6 +122,18 @@ def test_output_formats_are_those_of_the_renderers() -> None:
 # Convert and info
 
 
+def test_convert_says_which_file_of_a_folder_it_could_not_read(
+    raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    content = raw.read_bytes()
+    (folder / raw.name).write_bytes(content)
+    (folder / f"cut-{raw.name}").write_bytes(content[: len(content) // 2])
+    assert main(["convert", str(folder), "-o", str(tmp_path / "out.xsp")]) == 0
+    assert f"warning: cut-{raw.name} of the directory could not be read" in capsys.readouterr().err
+
+
 def test_convert_writes_a_bundle(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(raw), "-o", str(tmp_path / "out.xsp")]) == 0
     captured = capsys.readouterr()

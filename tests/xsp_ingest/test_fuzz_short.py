@@ -106,6 +106,7 @@ def test_facts_of_a_trace_beyond_64_bits(tmp_path: Path) -> None:
     [
         ("nsys_sqlite", 1258),  # SQLite's own message, which repeats the file over several lines
         ("nsys_sqlite", 2288),  # rows that are not found under their number
+        ("cupti_dump", 2585),  # a header of thousands of levels
         ("nvprof", 495),  # a gzip stream that is damaged
         ("xplane", 1287),  # nothing at all, with the format given
         ("xplane", 1718),  # a step without a name

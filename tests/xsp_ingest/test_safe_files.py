@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 from xsp_ingest import safe_files
@@ -177,3 +178,34 @@ def test_numbers_beyond_all_bounds_are_no_times(tmp_path: Path, number: bytes) -
     (tmp_path / "t.json").write_bytes(_TRACE % (_EVENT + b", " + odd))
     names = convert([tmp_path / "t.json"], Options()).frame("spans")["name"].to_list()
     assert "aten::add" in names
+
+
+def test_one_damaged_file_of_a_folder_does_not_keep_the_others_from_being_read(tmp_path: Path, trace: Path) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for rank in range(3):
+        shutil.copyfile(trace, folder / f"rank{rank}.json")
+    content = trace.read_bytes()
+    (folder / "rank1.json").write_bytes(content[: len(content) // 2])
+    found = convert([folder], Options())
+    assert found.frame("runs")["source_path"].to_list() == ["rank0.json", "rank2.json"]
+    said = found.frame("ledger").filter(pl.col("kind").cast(pl.String) == "unreadable_file")
+    assert said.select("severity", "count").cast({"severity": pl.String}).rows() == [("error", 1)]
+    assert said["detail"].item().startswith("rank1.json of the directory could not be read")
+    assert "cut off" in said["detail"].item()
+
+
+def test_a_damaged_file_that_is_named_is_refused_beside_sound_ones(tmp_path: Path, trace: Path) -> None:
+    content = trace.read_bytes()
+    (tmp_path / "cut.json").write_bytes(content[: len(content) // 2])
+    with pytest.raises(XspError, match="cut off"):
+        convert([trace, tmp_path / "cut.json"], Options())
+
+
+def test_a_folder_of_nothing_but_damaged_files_is_refused(tmp_path: Path, trace: Path) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    content = trace.read_bytes()
+    for rank in range(2):
+        (folder / f"rank{rank}.json").write_bytes(content[: len(content) // 2])
+    assert "cut off" in _refusal(folder)

@@ -47,7 +47,7 @@ def parse_header(text: bytes, path: Path) -> Header:
     """The header; XspError where it is none, or of a later version of the format."""
     try:
         header = msgspec.json.decode(text.decode("utf-8", errors="replace"), type=Header)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise XspError(f"the header of the CUPTI dump cannot be read ({error})", path=path) from error
     if header.format != FORMAT:
         raise XspError(f"the header does not say that the file is an {FORMAT!r}", path=path)
