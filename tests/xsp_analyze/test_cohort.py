@@ -148,6 +148,20 @@ def test_facts_survive_json(tmp_path: Path) -> None:
     assert from_json(json.loads(json.dumps(facts.to_json()))) == facts
 
 
+def test_memory_is_the_devices_where_one_worked(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.step(0, 0, 20 * _MS)
+    kineto.operator("aten::linear", 1_000, 6 * _MS)
+    kineto.memory(3_000, 64, allocated=64, reserved=64, device_id=None)
+    assert facts_of(_trace(kineto, tmp_path), "m").peak_memory_bytes == 64
+    kineto.launch("gemm", 2_000, 1 * _MS, 3 * _MS)
+    assert facts_of(_trace(kineto, tmp_path), "m").peak_memory_bytes is None  # of the device nothing is known
+    for size in (512, 256):
+        kineto.memory(4_000 + size, size, allocated=size, reserved=size)
+    facts = facts_of(_trace(kineto, tmp_path), "m")
+    assert (facts.peak_memory_bytes, facts.peak_memory_place) == (512, "device")
+
+
 # Rows
 
 

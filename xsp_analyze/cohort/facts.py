@@ -93,7 +93,7 @@ def facts_of(trace: Trace, name: str) -> Facts:
         **_kernels(view),
         **_layers(view),
         **_roof(view),
-        **_memory(trace),
+        **_memory(trace, on_device=not view.all_activities.is_empty()),
         attributed_share=_attributed(view),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
         utilisation=utilisation(view),
@@ -193,21 +193,19 @@ def _roof(view: View) -> dict[str, Any]:
     }
 
 
-def _memory(trace: Trace) -> dict[str, Any]:
-    """The most memory in use at once, on the device where that was recorded, else on the host."""
+def _memory(trace: Trace, *, on_device: bool) -> dict[str, Any]:
+    """The most memory in use at once: of a device where one worked, else of the host."""
     rows = (
         trace.scan("counters")
         .with_columns(pl.col("counter").cast(pl.String))
-        .filter(pl.col("counter").is_in(_PEAK_COUNTERS))
-        .group_by(pl.col("device_id").is_not_null().alias("device"))
-        .agg(pl.col("value").max())
-        .sort("device", descending=True)
+        .filter(pl.col("counter").is_in(_PEAK_COUNTERS), pl.col("device_id").is_not_null() == on_device)
+        .select(pl.col("value").max())
         .collect()
     )
-    if rows.is_empty():
+    value = rows.item()
+    if value is None:
         return {}
-    device, value = rows.row(0)
-    return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if device else "host"}
+    return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
 def _attributed(view: View) -> float | None:

@@ -40,7 +40,11 @@ _MEASURES: tuple[Column, ...] = (
     Column("throughput_per_s", pl.Float64(), "Inputs per second at that batch size.", "1/s"),
     Column("gpu_share", pl.Float64(), "Device time over latency (A15)."),
     Column("gpu_utilisation_share", pl.Float64(), "Time in which the device was active over time elapsed (TBD)."),
-    Column("fp32_utilisation_share", pl.Float64(), "FP32 flops over peak rate times active time (TBD)."),
+    Column(
+        "fp32_utilisation_share",
+        pl.Float64(),
+        "FP32 flops over peak rate times active time (TBD); above 1 counts or peak are wrong.",
+    ),
     Column("fp32_coverage", pl.Float64(), "Device time whose flops were counted, of all of it."),
     Column("dominant_type", pl.String(), "The layer type that most of the layers' latency goes to.", role=Role.LABEL),
     Column("dominant_share", pl.Float64(), "Its part of the latency of all layers."),
