@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from runners.run_folder import RunnerError
 from runners.tool import version_of
 from tests.nsys_tool import nsys as real_nsys
 from tests.runners.fake_tool import write_tool
+from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_ingest.run_set.run_set import read_run_set
 
 _OLD = Nsys("nsys", (2020, 3), frozenset({"--trace", "--capture-range"}), frozenset({"cuda", "nvtx", "osrt"}))
 _NEW = Nsys("nsys", (2025, 1), ASSUMED.switches, frozenset(), frozenset({"autograd-nvtx", "autograd-shapes-nvtx"}))
@@ -230,6 +233,26 @@ def test_a_program_on_the_cpu_from_recording_to_layers(tmp_path: Path) -> None:
     assert layers["name"].to_list() == ["embedding", "attention"] * 3
     assert (layers["duration_ns"] >= pl.Series([2_000_000, 4_000_000] * 3)).all()
     assert layers["parent_id"].to_list() == [n for n in steps["span_id"] for _ in range(2)]
+
+
+@pytest.mark.nsys
+@pytest.mark.torch
+def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profiler(tmp_path: Path) -> None:
+    pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
+    pytest.importorskip("torch", reason="needs torch")
+    size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
+    command = [sys.executable, "-m", "runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "nsys"]
+    done = subprocess.run(
+        [*command, "--levels", "ML,MLG", "--out", str(tmp_path / "set")],
+        env={**os.environ, "XSP_NSYS": real_nsys()}, capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "set" / "mlg").iterdir()} == {
+        *("run.json", "trace.nsys-rep", "trace.sqlite")
+    }
+    merged = merge(read_run_set(tmp_path / "set", Options()))
+    (matched,) = merged.frame("ledger").filter(pl.col("kind").cast(pl.String) == "match_layers").to_dicts()
+    assert "match at 1.000" in matched["detail"]
 
 
 @pytest.mark.nsys
