@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
+from tests.frameworks import python_with
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import integrity
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from xsp_model import Trace
 
 _TENSORFLOW = "transformer_train_multiworker.v100.tf"
@@ -184,22 +185,58 @@ def test_calls_of_the_jitted_function_are_steps(real_dir: Path) -> None:
     assert steps["step"].to_list() == [0, 1, 2, 3, 4]
 
 
-def test_a_step_as_profile_and_as_timeline_is_the_same(fixtures_dir: Path) -> None:
-    """Every operator of the profile, within the timeline's resolution: a microsecond at each end."""
-    profile, timeline = (
-        _trace(fixtures_dir / folder / "tensorflow_train_cpu" / file)
-        for folder, file in (("xplane", "step.xplane.pb"), ("tf_timeline", "timeline.json"))
-    )
+_ONLY_IN_THE_TIMELINE = {
+    *("_SOURCE", "Const", "_arg_images_0_0", "_arg_labels_0_1", "_retval_loss_0_0", "GradientDescent"),
+    *("GradientDescent/learning_rate", "gradients/cross_entropy/cross_entropy_grad/ExpandDims"),
+}
+"""Constants, arguments and what joins them: the profiler does not record nodes that it takes for cheap."""
+
+
+def _check_same_step(profile: Trace, timeline: Trace, *, share: float = 1.0) -> None:
+    """Operators of both in one order, the timeline's around the profile's.
+
+    At least this share of them is within the timeline's resolution, a microsecond at each end: a thread may lose its
+    core between the two clocks.
+    """
     ours, theirs = (
         _spans(trace)
         .filter(pl.col("level") == "operator")
-        .select("name", "duration_ns", (pl.col("start_ns") + trace.frame("runs")["epoch_ns"][0]).alias("unix_ns"))
+        .join(trace.frame("layers").select("span_id", "layer_type"), on="span_id", how="left")
+        .with_columns(pl.col("layer_type").cast(pl.String))
+        .select(
+            "name",
+            "layer_type",
+            "duration_ns",
+            (pl.col("start_ns") + trace.frame("runs")["epoch_ns"][0]).alias("unix_ns"),
+        )
+        .sort("unix_ns")
         for trace in (profile, timeline)
     )
-    both = ours.join(theirs, on="name", how="left", suffix="_timeline")
+    both = ours.join(theirs, on="name", how="left", suffix="_timeline", maintain_order="left")
     assert both.height == 16
     assert both["duration_ns_timeline"].null_count() == 0
     longer = both["duration_ns_timeline"] - both["duration_ns"]
     earlier = both["unix_ns"] - both["unix_ns_timeline"]
-    assert longer.is_between(0, 2_000).all(), longer
-    assert earlier.is_between(0, 2_000).all(), earlier
+    for beyond in (longer, earlier):
+        assert (beyond >= 0).all(), beyond
+        assert (beyond <= 2_000).sum() >= share * both.height, beyond
+    assert set(theirs["name"]) - set(ours["name"]) == _ONLY_IN_THE_TIMELINE
+    assert theirs.filter(~pl.col("name").is_in(_ONLY_IN_THE_TIMELINE))["name"].to_list() == ours["name"].to_list()
+    typed = both.drop_nulls(["layer_type", "layer_type_timeline"])
+    assert typed.height >= 15
+    assert typed["layer_type"].to_list() == typed["layer_type_timeline"].to_list()
+
+
+def test_a_step_as_profile_and_as_timeline_is_the_same(fixtures_dir: Path) -> None:
+    _check_same_step(
+        _trace(fixtures_dir / "xplane" / "tensorflow_train_cpu" / "step.xplane.pb"),
+        _trace(fixtures_dir / "tf_timeline" / "tensorflow_train_cpu" / "timeline.json"),
+    )
+
+
+@pytest.mark.tensorflow
+def test_a_step_that_was_just_run_is_the_same_as_profile_and_as_timeline(tmp_path: Path) -> None:
+    program = Path(__file__).resolve().parents[2] / "fixtures" / "make" / "tensorflow_program.py"
+    subprocess.run([python_with("tensorflow"), str(program), str(tmp_path)], check=True, capture_output=True)
+    (profile,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    _check_same_step(_trace(profile), _trace(tmp_path / "timeline.json"), share=0.75)
