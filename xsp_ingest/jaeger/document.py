@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path  # noqa: TC003 (a value's type at run time)
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.content import whole
-from xsp_model import XspError
+from xsp_ingest.json_walk import EACH, Wanted, walk
 
-__all__ = ["Document", "JaegerSpan", "JaegerTrace", "Log", "Process", "Reference", "Tag", "load", "tags_of"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
-_BOM = b"\xef\xbb\xbf"
-_AGAIN = "Export or copy the trace again"
-_PLACE = re.compile(r"byte (\d+)")
+__all__ = ["JaegerSpan", "JaegerTrace", "Log", "Process", "Reference", "Tag", "load", "tags_of"]
+
+_MOST_SHARED = 1 << 17
 
 
 class Tag(msgspec.Struct):
@@ -47,7 +46,7 @@ class JaegerSpan(msgspec.Struct):
     parentSpanID: str = ""  # noqa: N815
     startTime: int | None = None  # noqa: N815
     duration: int | None = None
-    tags: list[Tag] | None = None
+    tags: list[Tag] | dict[str, Any] | None = None  # by key once the file is read
     logs: list[Log] | None = None
     processID: str = ""  # noqa: N815
 
@@ -67,50 +66,67 @@ class JaegerTrace(msgspec.Struct):
     processes: dict[str, Process] | None = None
 
 
-class Document(msgspec.Struct):
-    """A whole file."""
-
-    data: list[JaegerTrace]
-
-
-def tags_of(tags: list[Tag] | None) -> dict[str, Any]:
+def tags_of(tags: list[Tag] | dict[str, Any] | None) -> dict[str, Any]:
     """The tags by key; of a key that stands twice the first counts."""
+    if isinstance(tags, dict):
+        return tags
     found: dict[str, Any] = {}
     for tag in tags or ():
         found.setdefault(tag.key, tag.value)
     return found
 
 
-def load(path: Path) -> Document:
+_PARTS: Mapping[str, Any] = {"traceID": str, "processes": dict[str, Process] | None}
+_PLACES = (("data", EACH), ())  # of a trace: in Jaeger's envelope, or alone
+_WANTED = Wanted(
+    "the file holds no Jaeger traces: it",
+    lists={(*place, "spans"): JaegerSpan for place in _PLACES},
+    values={(*place, key): kind for place in _PLACES for key, kind in _PARTS.items()},
+)
+
+
+def load(path: Path) -> list[JaegerTrace]:
     """The file's traces, also where it is a single trace without Jaeger's envelope; XspError where it is neither.
 
-    The whole file is read into memory: about ten bytes a byte of JSON.
+    Spans are read some at a time, and what most of them have in common is kept once: the trace takes about two bytes
+    a byte of JSON.
     """
-    content = whole(path).removeprefix(_BOM)
-    try:
-        return _decode(content)
-    except msgspec.ValidationError as error:
-        raise XspError(
-            f"JSON, but no Jaeger traces: {error}", path=path, advice="Is it what Jaeger's UI or API gave?"
-        ) from error
-    except RecursionError as error:
-        raise XspError("the JSON is nested too deeply for a trace", path=path, advice=_AGAIN) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unreadable(str(error), path) from error
+    traces: dict[tuple[int, ...], JaegerTrace] = {}
+    known = _Known()
+    for part in walk(path, _WANTED):
+        trace = traces.setdefault(part.numbers, JaegerTrace([]))
+        key = part.place[-1]
+        if key == "spans":
+            trace.spans += [known.slimmed(span) for span in part.found]
+        else:
+            setattr(trace, key, part.found)
+    return list(traces.values())
 
 
-def _decode(content: bytes) -> Document:
-    try:
-        return msgspec.json.decode(content, type=Document)
-    except msgspec.ValidationError:
-        if b'"data"' in content[:1024]:
-            raise
-        return Document([msgspec.json.decode(content, type=JaegerTrace)])
+class _Known:
+    """Texts, references and sets of tags that were met before."""
 
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._references: dict[tuple[tuple[str, str], ...], list[Reference]] = {}
 
-def _unreadable(what: str, path: Path) -> XspError:
-    if "truncated" in what:
-        return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
-    place = _PLACE.search(what)
-    where = f" at byte {place[1]}" if place else ""
-    return XspError(f"the trace is not valid JSON{where}", path=path, advice=_AGAIN)
+    def slimmed(self, span: JaegerSpan) -> JaegerSpan:
+        """The same span, its tags by key, what is known already shared."""
+        span.operationName = self._text(span.operationName)
+        span.processID = self._text(span.processID)
+        if isinstance(span.tags, list):
+            span.tags = {self._text(k): self._value(v) for k, v in tags_of(span.tags).items()}
+        if span.references is not None:
+            same = tuple((one.spanID, one.refType) for one in span.references)
+            span.references = self._references.setdefault(same, span.references) if self._room() else span.references
+        span.logs = span.logs or None
+        return span
+
+    def _text(self, text: str) -> str:
+        return self._texts.setdefault(text, text) if self._room() else self._texts.get(text, text)
+
+    def _value(self, value: Any) -> Any:  # noqa: ANN401 (a tag's value)
+        return self._text(value) if isinstance(value, str) else value
+
+    def _room(self) -> bool:
+        return len(self._texts) < _MOST_SHARED and len(self._references) < _MOST_SHARED

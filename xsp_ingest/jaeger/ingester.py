@@ -53,7 +53,7 @@ class Jaeger:
 
     def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
         """A run for each trace that holds spans; XspError where none does."""
-        traces = [trace for trace in load(path).data if trace.spans]
+        traces = [trace for trace in load(path) if trace.spans]
         if not traces:
             raise XspError("the file holds no spans", path=path, advice="Export the trace again")
         runs = [_read(trace, options, path) for trace in traces]
