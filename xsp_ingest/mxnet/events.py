@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 
 from xsp_ingest.json_entries import Entries, entries
 from xsp_ingest.json_values import nanoseconds, text
+from xsp_ingest.trace_event import TraceEvent
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -38,19 +38,6 @@ _SAMPLES: Mapping[str, pl.DataType] = {
     "time_ns": pl.Int64(),
     "value": pl.Float64(),
 }
-
-
-class _Event(msgspec.Struct):
-    """One event; `ts` counts microseconds, `pid` is the number of a lane, `tid` a hash of a thread."""
-
-    name: Any = None
-    cat: Any = None
-    ph: Any = None
-    ts: Any = None
-    dur: Any = None
-    pid: Any = None
-    tid: Any = None
-    args: Any = None
 
 
 @dataclass(slots=True)
@@ -85,7 +72,7 @@ def load(path: Path) -> Profile:
     """The file's events; XspError where it is cut off (as continuous dumps are) or no JSON."""
     profile, seen = Profile(), Entries()
     reading = _Reading(profile)
-    for batch in entries(path, _Event, seen, key=b"traceEvents"):
+    for batch in entries(path, TraceEvent, seen, key=b"traceEvents"):
         for event in batch:
             _take(event, reading)
         profile.spans.extend(pl.DataFrame(reading.spans, schema=_SPANS, orient="row"))
@@ -99,7 +86,7 @@ def load(path: Path) -> Profile:
     return profile
 
 
-def _take(event: _Event, reading: _Reading) -> None:
+def _take(event: TraceEvent, reading: _Reading) -> None:
     profile, phase = reading.profile, event.ph if isinstance(event.ph, str) else ""
     if phase == "M":
         _name_lane(event, profile)
@@ -122,11 +109,11 @@ def _take(event: _Event, reading: _Reading) -> None:
         profile.foreign += 1
 
 
-def _key(event: _Event, style: str) -> _Key:
+def _key(event: TraceEvent, style: str) -> _Key:
     return _number(event.pid), _number(event.tid), style, text(event.name) or ""
 
 
-def _end(event: _Event, style: str, time: int, reading: _Reading) -> None:
+def _end(event: TraceEvent, style: str, time: int, reading: _Reading) -> None:
     """Of the begins that wait for this end it closes the last."""
     key = _key(event, style)
     waiting = reading.begun.get(key)
@@ -141,7 +128,7 @@ def _end(event: _Event, style: str, time: int, reading: _Reading) -> None:
     reading.spans.append((category, name, style, lane, thread, start, time))
 
 
-def _complete(event: _Event, time: int, reading: _Reading) -> None:
+def _complete(event: TraceEvent, time: int, reading: _Reading) -> None:
     duration = nanoseconds(event.dur, _NS_PER_US)
     if duration is None:
         reading.profile.untimed += 1
@@ -150,14 +137,14 @@ def _complete(event: _Event, time: int, reading: _Reading) -> None:
     reading.spans.append((text(event.cat), name, "X", lane, thread, time, time + duration))
 
 
-def _name_lane(event: _Event, profile: Profile) -> None:
+def _name_lane(event: TraceEvent, profile: Profile) -> None:
     name = text(event.args.get("name")) if isinstance(event.args, dict) else None
     lane = _number(event.pid)
     if event.name == "process_name" and name is not None and lane is not None:
         profile.lanes.setdefault(lane, name)
 
 
-def _sample(event: _Event, reading: _Reading) -> None:
+def _sample(event: TraceEvent, reading: _Reading) -> None:
     """A counter's value, under its own name among the arguments."""
     time = nanoseconds(event.ts, _NS_PER_US)
     name = text(event.name)

@@ -12,6 +12,7 @@ import polars as pl
 
 from xsp_ingest.json_entries import Entries, entries
 from xsp_ingest.json_values import nanoseconds, text, whole
+from xsp_ingest.trace_event import TraceEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,19 +47,6 @@ _SCHEMA: Mapping[str, pl.DataType] = {
 }
 
 
-class _Event(msgspec.Struct):
-    """One event; `ts` counts microseconds from the start of the session's profiling."""
-
-    cat: Any = None
-    name: Any = None
-    ph: Any = None
-    ts: Any = None
-    dur: Any = None
-    pid: Any = None
-    tid: Any = None
-    args: Any = None
-
-
 @dataclass(slots=True)
 class Profile:
     """The complete events (`ph` X), and how many entries are none; `not_utf8` stretches had bytes replaced."""
@@ -82,7 +70,7 @@ def load(path: Path) -> Profile:
     seen, nodes = Entries(), _Nodes()
     foreign = count = 0
     frames = [pl.DataFrame(schema=_SCHEMA)]
-    for batch in entries(path, _Event, seen):
+    for batch in entries(path, TraceEvent, seen):
         complete = [event for event in batch if event.ph == "X"]
         foreign += len(batch) - len(complete)
         rows = [_row(event, count + n, nodes) for n, event in enumerate(complete)]
@@ -99,7 +87,7 @@ def node_of(name: str) -> tuple[str, str]:
     return name, ""
 
 
-def _row(event: _Event, row: int, nodes: _Nodes) -> tuple[object, ...]:
+def _row(event: TraceEvent, row: int, nodes: _Nodes) -> tuple[object, ...]:
     args: Mapping[str, Any] = event.args if isinstance(event.args, dict) else {}
     category, name, operator = text(event.cat), text(event.name) or "", text(args.get("op_name"))
     if category == "Node" and node_of(name)[1] != _SUFFIXES[1]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 
 from xsp_ingest.json_entries import Entries, entries
 from xsp_ingest.json_values import nanoseconds, text, whole
+from xsp_ingest.trace_event import TraceEvent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,28 +18,14 @@ __all__ = ["events_of", "load"]
 _NS_PER_US = 1000
 
 
-class _Event(msgspec.Struct):
-    """One event; `ts` and `dur` are microseconds, the former since 1970."""
-
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    id: Any = None
-    args: Any = None
-
-
 def load(path: Path) -> tuple[pl.DataFrame, Entries]:
     """The events as columns, and what was odd about their list; XspError where the file is no timeline."""
     seen = Entries()
-    batches = entries(path, _Event, seen, key=b"traceEvents")
+    batches = entries(path, TraceEvent, seen, key=b"traceEvents")
     return pl.concat([pl.DataFrame(schema=_SCHEMA), *(_frame(some) for some in batches)]), seen
 
 
-def _frame(events: list[_Event]) -> pl.DataFrame:
+def _frame(events: list[TraceEvent]) -> pl.DataFrame:
     return pl.DataFrame([_row(event) for event in events], schema=_SCHEMA, orient="row")
 
 
@@ -66,7 +52,7 @@ _SCHEMA = {
 }
 
 
-def _row(event: _Event) -> tuple[object, ...]:
+def _row(event: TraceEvent) -> tuple[object, ...]:
     args = event.args if isinstance(event.args, dict) else {}
     name = text(event.name) or ""
     snapshot = args.get("snapshot")

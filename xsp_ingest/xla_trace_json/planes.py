@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 
 from xsp_ingest.json_entries import Entries, entries
 from xsp_ingest.json_values import nanoseconds, text, whole
+from xsp_ingest.trace_event import TraceEvent
 from xsp_ingest.xplane.plane import Plane
 from xsp_ingest.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED
 
@@ -26,16 +26,6 @@ _COLUMNS = ("line", "metadata_id", "start_ns", "duration_ns", *NUMBERS, *AMOUNTS
 _TYPES = {
     name: pl.Float64() if name in AMOUNTS else pl.Categorical() if name in TEXTS else pl.Int64() for name in _COLUMNS
 }
-
-
-class _Event(msgspec.Struct):
-    ph: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,7 @@ class _Collected:
     lines: dict[int, str] = field(default_factory=dict)
     frames: int = 0
 
-    def add(self, event: _Event, start_ns: int) -> None:
+    def add(self, event: TraceEvent, start_ns: int) -> None:
         """One event; the Python tracer's frames are only counted."""
         name = text(event.name) or ""
         if name.startswith("$"):
@@ -88,7 +78,7 @@ def read_planes(path: Path) -> Found:
     seen = Entries()
     found: dict[int, _Collected] = {}
     count = 0
-    for some in entries(path, _Event, seen, key=b"traceEvents"):
+    for some in entries(path, TraceEvent, seen, key=b"traceEvents"):
         for event in some:
             process = whole(event.pid)
             if process is None:
@@ -107,7 +97,7 @@ def read_planes(path: Path) -> Found:
     return Found([_plane(each) for each in found.values() if each.name], count, seen)
 
 
-def _name(plane: _Collected, event: _Event) -> None:
+def _name(plane: _Collected, event: TraceEvent) -> None:
     called = text(event.args.get("name")) if isinstance(event.args, dict) else None
     if called and event.name == "process_name":
         plane.name = called
