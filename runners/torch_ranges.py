@@ -1,7 +1,7 @@
 """NVTX ranges around steps and modules of a PyTorch workload, for tools that record from outside of the process.
 
-A recorded step is `step`, and a module's call in it has the name that torch.profiler gives it (`Linear_3`: the fourth
-Linear to be called), so that its layers match those of a run under torch.profiler. Warm-up is not marked.
+A recorded step is `step`, and a module's call in it has the name that torch.profiler gives it (`nn.Module: Linear_3`,
+the fourth Linear to be called), so that its layers match those of a run under torch.profiler. Warm-up is not marked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Names:
     def of(self, module: object) -> str:
         kind = type(module).__name__
         known = self._numbers.setdefault(kind, {})
-        return f"{kind}_{known.setdefault(id(module), len(known))}"
+        return f"nn.Module: {kind}_{known.setdefault(id(module), len(known))}"
 
 
 @contextmanager

@@ -265,3 +265,25 @@ def test_the_export_command_is_nsys_own(tmp_path: Path) -> None:
     )
     assert "none.nsys-rep" in done.stdout + done.stderr
     assert "unrecognised" not in done.stdout + done.stderr
+
+
+@pytest.mark.nsys
+@pytest.mark.torch
+def test_a_level_process_under_nsys_from_collecting_to_layers(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
+    options = ["--workload", "zoo:mlp", "--levels", "MLG", "--kernels", "nsys", "--device", "cpu", "--threads", "1"]
+    options += ["--steps", "3", "--warmup", "2", "--batch-size", "4", "-o", str(tmp_path)]
+    command = [sys.executable, "-m", "runners.collect", *options]
+    environment = {**os.environ, "XSP_NSYS": real_nsys()}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "mlg" / "level.json").exists()
+    (trace,) = read_run_set(tmp_path, Options())
+    run = trace.frame("runs").to_dicts()[0]
+    assert (run["model"], run["batch_size"], run["role"]) == ("mlp", 4, "kernels")
+    layers = trace.frame("layers").select(pl.col("layer_name", "source").cast(pl.String))
+    names = {"Linear_0", "Linear_1", "Linear_2", "ReLU_0", "ReLU_1", "Sequential_0", "Mlp_0"}
+    assert set(layers["layer_name"]) == names
+    assert set(layers["source"]) == {"module"}
+    assert layers.height == 3 * len(names)  # of recorded steps; warm-up is not marked

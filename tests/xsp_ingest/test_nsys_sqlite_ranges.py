@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 import pytest
 
+from tests.synth_nsys import NsightFile
+from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.nsys_sqlite.ranges import classify, is_backward, plain_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _place(text: str, domain: str | None = None, options: Options | None = None) -> tuple[str, str]:
@@ -51,6 +58,7 @@ def _place(text: str, domain: str | None = None, options: Options | None = None)
         ("STEP: 4", None, ("model", "step")),
         ("forward_step", None, ("layer", "range")),
         ("optimizer_step", None, ("layer", "range")),
+        ("nn.Module: Linear_3", None, ("layer", "module")),
         ("ParallelTransformerLayer.forward", None, ("layer", "range")),
         ("self_attention", None, ("layer", "range")),
         ("batch_norm", None, ("layer", "range")),
@@ -104,3 +112,17 @@ def test_numbers_of_single_calls_are_stripped(text: str, name: str) -> None:
 )
 def test_backward_nodes_are_told_by_name(name: str, *, backward: bool) -> None:
     assert pl.select(is_backward(pl.lit(name))).item() == backward
+
+
+def test_a_module_that_is_called_twice_is_one_layer_and_a_container_with_work_is_one_too(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.range(0, 1_000, "step")
+    file.range(100, 900, "nn.Module: Block_0")
+    for start in (200, 400):
+        file.range(start, start + 100, "nn.Module: ReLU_0")
+        file.launch((start + 10, start + 20), (start + 1_000, start + 1_050), "relu")
+    file.launch((600, 610), (2_000, 2_030), "add")
+    layers = convert([file.write(tmp_path / "trace.sqlite")], Options()).frame("layers").drop_nulls("layer_index")
+    named = layers.select("layer_index", "layer_name", "layer_type", "source").rows()
+    assert sorted(set(named)) == [(0, "ReLU_0", "ReLU", "module"), (1, "Block_0", "Block", "module")]
+    assert layers.height == 3

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["as_stated", "calls", "with_index"]
 
 _INSTANCE = r"_\d+$"
+_MODULE = "nn.Module: "
 
 
 def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
@@ -64,6 +65,9 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     named = _named(own, source)
     for facts in (_first_operator(forest, holder), _own_work(forest, holder), _memory(forest, holder)):
         named = named.join(facts, on="at", how="left", maintain_order="left")
+    if source is LayerSource.MODULE:
+        named = named.join(_first_launch(forest, holder), on="at", how="left", maintain_order="left")
+        named = named.with_columns(pl.coalesce("first_ns", "launched_ns").alias("first_ns")).drop("launched_ns")
     return named.with_columns(
         pl.col("has_work").fill_null(value=False), pl.coalesce("first_ns", "start_ns").alias("first_ns")
     ).drop("start_ns", "above", "run_id", "step", "name")
@@ -121,7 +125,8 @@ def _one_depth(ready: pl.DataFrame, above: pl.DataFrame, source: LayerSource) ->
     placed = ready.join(outer, on="above", how="left", maintain_order="left").sort("start_ns", "at")
     place = ["run_id", "outer", "step", "name"]
     if source is LayerSource.MODULE:
-        name, kind = pl.col("name"), pl.col("name").str.replace(_INSTANCE, "")
+        name = pl.col("name").cast(pl.String).str.strip_prefix(_MODULE)  # which NVTX ranges of modules keep
+        kind = name.str.replace(_INSTANCE, "")
     else:
         count = pl.int_range(1, pl.len() + 1).over(place).alias("nth")
         placed = placed.with_columns(count)
@@ -151,6 +156,20 @@ def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
         )
         facts = facts.join(said, on="at", how="left", maintain_order="left")
     return facts
+
+
+def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
+    """When a call first launched work of its own: its place in the order of layers where operators are not recorded.
+
+    So a container that adds a residual comes after its children, as in a trace of the same model with operators.
+    """
+    work = np.flatnonzero(forest.is_level(Level.KERNEL) & ~forest.replayed & (forest.parent >= 0))
+    owner = holder[work]
+    launch = forest.parent[work[owner >= 0]]
+    found = pl.DataFrame({"at": owner[owner >= 0].astype(np.int64)}).with_columns(
+        forest.spans["start_ns"].gather(launch).alias("launched_ns")
+    )
+    return found.group_by("at").agg(pl.col("launched_ns").min())
 
 
 def _first_of(owner: Positions, rows: Ints) -> Ints:

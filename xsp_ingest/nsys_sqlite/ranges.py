@@ -30,6 +30,8 @@ class Rule:
 
 
 RULES: tuple[Rule, ...] = (
+    # A module's call as torch.profiler names it and our runners mark it: one layer, however often called.
+    Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: "),
     # Communication is a library's doing wherever it is said: ncclAllReduce, nccl:all_reduce.
     Rule(Level.LIBRARY, Kind.RANGE, name=r"^nccl[A-Z:_]"),
     # Domains in which libraries mark their own calls.
