@@ -133,10 +133,11 @@ def _operator_calls(view: View) -> pl.DataFrame:
 
 def _key(rows: pl.DataFrame) -> pl.Series:
     """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
-    names = rows["kernel_name"].cast(pl.String)
-    known = {name: normalised(name) for name in names.unique()}
-    kinds = rows["kind"].cast(pl.String)
-    return pl.Series("key", [f"{kind} {known[name]}" for name, kind in zip(names, kinds, strict=True)], dtype=pl.String)
+    found = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
+    keys = [f"{kind} {normalised(name)}" for name, kind in found.iter_rows()]
+    named = found.with_columns(pl.Series("key", keys, dtype=pl.String))
+    both = rows.select(pl.col("kernel_name", "kind").cast(pl.String))
+    return both.join(named, on=["kernel_name", "kind"], how="left", maintain_order="left")["key"]
 
 
 def _measured(

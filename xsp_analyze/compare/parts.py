@@ -80,9 +80,11 @@ def _device_work(side: Side) -> pl.DataFrame:
     """Device time: layer_index (null: of no layer), layer_type, place (of what has no layer), name, ns."""
     words = pl.concat_str([pl.col("attribution").str.replace_all("_", " "), pl.lit(", "),
                            pl.col("phase").fill_null("unknown phase")])  # fmt: skip
-    return side.work().with_columns(
+    placed_work = side.work().with_columns(
         pl.when(pl.col("layer_index").is_null()).then(words.str.replace("model only", _OUTSIDE)).alias("place")
     )
+    keys = ("layer_index", "layer_type", "place", "name")
+    return placed_work.group_by(keys, maintain_order=True).agg(pl.col("ns").sum())
 
 
 def _host_work(side: Side) -> pl.DataFrame:
