@@ -103,6 +103,12 @@ def compare(
             metavar="FILE", help="Write a summary for a pull request.", show_default=False, rich_help_panel=_RULES
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write one HTML page that opens anywhere, with a waterfall.", show_default=False
+        ),
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +146,7 @@ def compare(
     Example: `xsp compare --baseline main new.xsp --fail-on 'model.latency > +3%' --markdown summary.md`
     """  # fmt: skip
     rules = _rules(fail_on or ())
-    for path in filter(None, (junit, markdown, baselines if save_baseline else None)):
+    for path in filter(None, (junit, markdown, html, baselines if save_baseline else None)):
         check_writable(path)
     before, after = _named(inputs, baseline, save_baseline, baselines, also_before or (), also_after or ())
     if not before:
@@ -150,7 +156,7 @@ def compare(
     asked = Asked(reading, steps, per_input, run_noise, rules, strict)
     with Progress() as progress:
         found = compared(before, after, baseline, asked, progress)
-        write(found, junit, markdown)
+        write(found, junit, markdown, html)
         content = printed(found, output_format, rows or None)
     print_bytes(content)
     failed = any(o.verdict == "broken" for one in found.compared for o in one.outcomes)

@@ -27,7 +27,7 @@ class Formats(StrEnum):
     MD = "md"
 
 
-def write(found: Several, junit: Path | None, markdown: Path | None) -> None:
+def write(found: Several, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
     """Writes the files that were asked for."""
     from xsp_analyze.compare import junit as as_junit  # noqa: PLC0415
 
@@ -35,6 +35,15 @@ def write(found: Several, junit: Path | None, markdown: Path | None) -> None:
         write_file(junit, as_junit.render(found.compared))
     if markdown is not None:
         write_file(markdown, _markdown(found, _IN_SUMMARY).encode())
+    if html is not None:
+        write_file(html, _page(found).encode())
+
+
+def _page(found: Several) -> str:
+    from xsp_analyze.compare.page import page, page_of_several  # noqa: PLC0415
+
+    one = found.compared[0]
+    return page_of_several(found) if _is_batch(found) else page(one.comparison, one.outcomes)
 
 
 def _markdown(found: Several, rows: int | None) -> str:

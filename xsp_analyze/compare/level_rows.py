@@ -32,9 +32,10 @@ def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> li
     described = {"latency": (one.model, two.model)}
     if on_device:
         described["device_time"] = (one.device_time(), two.device_time())
+    beside = (one.kernels, two.kernels) if on_device else (one.layers, two.layers)
     found = []
     for name, (before, after) in described.items():
-        rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed)
+        rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed, beside)
         found.append(
             replace(rows[0], significant=None if rows[0].p_value is None else rows[0].p_value <= FALSE_DISCOVERY_RATE)
         )

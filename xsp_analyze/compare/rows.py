@@ -53,16 +53,22 @@ class Assumed:
     alike: bool
 
 
-def estimates(captures: Sequence[Measured], keys: Sequence[object]) -> tuple[Estimates, Floats]:
-    """The captures' rows in the order of these keys, and the mean of how often each ran; nan where there is no such."""
+def estimates(
+    captures: Sequence[Measured], keys: Sequence[object], companions: Sequence[Measured] = ()
+) -> tuple[Estimates, Floats]:
+    """The captures' rows in the order of these keys, and the mean of how often each ran; nan where there is no such.
+
+    `companions` are other rows of the same captures, see `step_noise`.
+    """
     values, noise, counts = [], [], []
-    for measured in captures:
+    for number, measured in enumerate(captures):
         at = {key: row for row, key in enumerate(measured.keys)}
         places = np.array([at.get(key, -1) for key in keys], dtype=np.int64)
         values.append(_taken(measured.mean_ns, places))
         counts.append(_taken(measured.count, places))
         steps = measured.steps[np.maximum(places, 0)] if len(measured.mean_ns) else np.empty((len(places), 0))
-        noise.append(step_noise(np.where(places[:, None] >= 0, steps, 0.0)))
+        beside = companions[number].steps if companions else None
+        noise.append(step_noise(np.where(places[:, None] >= 0, steps, 0.0), beside))
     return Estimates(np.array(values).reshape(len(captures), len(keys)), noise), np.mean(counts, axis=0)
 
 
@@ -77,10 +83,11 @@ def rows_of(
     pairs: Sequence[tuple[Any, Any]],
     describe: Callable[[Any, Any], Mapping[str, Any]],
     assumed: Assumed,
+    companions: tuple[Sequence[Measured], Sequence[Measured]] = ((), ()),
 ) -> tuple[list[Row], Judged]:
     """A row a pair of keys (null: the side has none); `describe` gives a row's name and what else is known of it."""
-    one, one_count = estimates(before, [a for a, _ in pairs])
-    two, two_count = estimates(after, [b for _, b in pairs])
+    one, one_count = estimates(before, [a for a, _ in pairs], companions[0])
+    two, two_count = estimates(after, [b for _, b in pairs], companions[1])
     judged = judge(one, two, floor=assumed.floor, alike=assumed.alike)
     first, second = one.mean, two.mean
     rows = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.waterfall import Part
     from xsp_analyze.render.units import Scale
 
-__all__ = ["Section", "change", "interval", "sections", "sentences", "side_line", "verdict"]
+__all__ = ["Section", "change", "interval", "sections", "sentences", "side_line", "signed_duration", "verdict"]
 
 _PARTS = 10
 _LEVELS = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
@@ -90,7 +90,7 @@ def _model(c: Comparison) -> Section:
     per = "input" if c.per_input else "step"
     rows = [
         [{"latency": f"latency of a {per}", "device_time": f"device time of a {per}"}[row.name],
-         duration(row.before_ns), duration(row.after_ns), _signed_duration(row.difference_ns), change(row),
+         duration(row.before_ns), duration(row.after_ns), signed_duration(row.difference_ns), change(row),
          interval(row), verdict(row)]
         for row in c.model
     ]  # fmt: skip
@@ -126,10 +126,10 @@ def _waterfall(c: Comparison, most: int | None) -> Section:
     shown, left = falls.parts[:-1][:most], falls.parts[:-1][most or len(falls.parts) :]
     rows = [_part(part) for part in shown if part.difference_ns or len(shown) < _PARTS]
     if left:
-        rows.append([f"{len(left):,} other parts", "", "", _signed_duration(sum(p.difference_ns for p in left)), ""])
+        rows.append([f"{len(left):,} other parts", "", "", signed_duration(sum(p.difference_ns for p in left)), ""])
     rows.append(_part(rest))
     rows.append(["all together", duration(falls.before_ns), duration(falls.after_ns),
-                 _signed_duration(falls.difference_ns), ""])  # fmt: skip
+                 signed_duration(falls.difference_ns), ""])  # fmt: skip
     basis = "device time" if falls.basis == "device" else "time on the host"
     headings = ["part", "before", "after", "difference", "most of it in"]
     return Section(f"What the difference is made of ({basis})", headings, [False, True, True, True, False], rows)
@@ -137,7 +137,7 @@ def _waterfall(c: Comparison, most: int | None) -> Section:
 
 def _part(part: Part) -> list[str]:
     cause = short_name(part.kernel, _LONGEST) if part.kernel and part.difference_ns else ""
-    return [clean(part.name), duration(part.before_ns), duration(part.after_ns), _signed_duration(part.difference_ns),
+    return [clean(part.name), duration(part.before_ns), duration(part.after_ns), signed_duration(part.difference_ns),
             cause]  # fmt: skip
 
 
@@ -220,14 +220,15 @@ def verdict(row: Row) -> str:
     """Whether the change is more than noise, in a word; empty where that is not known."""
     if row.significant is None:
         return ""
-    return "significant" if row.significant else "noise"
+    return "significant" if row.significant else "within noise"
 
 
 def _signed(value: float | None, scale: Scale) -> str:
     return _with_sign(value, number(value, scale))
 
 
-def _signed_duration(value: float | None) -> str:
+def signed_duration(value: float | None) -> str:
+    """A difference of times, with its sign and the unit that suits it."""
     return _with_sign(value, duration(value))
 
 

@@ -24,6 +24,9 @@ LEAST_STEPS = 3
 _RESAMPLES = 500
 _MOST_CORRELATED = 0.9
 _LEAST_FOR_CORRELATION = 6
+_LEAST_FOR_OWN = 10
+_FEW_ROWS = 10
+_ASSUMED_STEPS = 20  # as how many steps the assumption counts
 _UNSEEN = 0.3  # of fewer steps correlation cannot be seen, which does not mean that there is none
 _MOST_DRAWS = 4_000_000  # numbers drawn at once: 32 MB
 _TRIM_ONE_IN = 5
@@ -44,14 +47,17 @@ class StepNoise:
         return cls(np.full(rows, np.nan), np.zeros(rows), 0.0, 1)
 
 
-def step_noise(values: Floats, *, seed: int = 0) -> StepNoise:
-    """The noise of each row of `values` (rows x steps), by a block bootstrap of the trimmed mean; deterministic."""
+def step_noise(values: Floats, companions: Floats | None = None, *, seed: int = 0) -> StepNoise:
+    """The noise of each row of `values` (rows x steps), by a block bootstrap of the trimmed mean; deterministic.
+
+    `companions` are rows of the same steps that say better than these how much one step is like the one before.
+    """
     rows, steps = values.shape
     if steps < LEAST_STEPS or rows == 0:
         return StepNoise.unknown(rows)
-    each = _correlations(values)
-    shared = _shared(each, steps)
-    own = _own(each, shared, values)
+    usable = companions is not None and companions.shape[1] == steps and len(companions) > rows
+    shared = correlation(companions if usable and companions is not None else values)
+    own = _own(shared, values)
     block = block_length(shared, steps)
     picks = _picks(steps, block, seed)
     blocks = steps / block
@@ -62,7 +68,8 @@ def step_noise(values: Floats, *, seed: int = 0) -> StepNoise:
         spread[start : start + at_once] = drawn.std(axis=1, ddof=1)
     # A resample of m blocks varies by (m - 1) / m of what m new blocks would.
     spread *= np.sqrt(blocks / (blocks - 1) * _beyond_blocks(own, shared, block))
-    freedom = np.minimum(blocks - 1, np.maximum(steps / _inflation(own) - 1, 1.0))
+    left = np.maximum(steps / _inflation(own) - 1, 1.0)
+    freedom = np.where(own > shared, np.minimum(blocks - 1, left), blocks - 1)
     mean = trimmed(values)
     known = mean > 0
     error = np.where(known, spread / np.where(known, mean, 1.0), np.nan)
@@ -81,34 +88,28 @@ def correlation(values: Floats) -> float:
     """How much a step is like the one before it, 0 to 0.9: the median over rows, and half its standard error more.
 
     What disturbs a step disturbs most rows of it, so that the rows together say it better than each by itself. They
-    may all say the same wrong thing, though, and too little correlation taken makes noise look like a finding.
+    may all say the same wrong thing, though, and too little correlation taken makes noise look like a finding. Ranks
+    are taken, so that an outlier counts once. What few rows say of few steps is pulled towards what is assumed.
     """
-    return _shared(_correlations(values), values.shape[1])
-
-
-def _shared(each: Floats, steps: int) -> float:
-    if not len(each) or steps < _LEAST_FOR_CORRELATION:
-        return _UNSEEN
-    return min(float(np.median(each)) + 0.5 / math.sqrt(steps), _MOST_CORRELATED)
-
-
-def _correlations(values: Floats) -> Floats:
-    """Of each row, as `_lagged`; 0 where there are too few steps."""
     rows, steps = values.shape
     if steps < _LEAST_FOR_CORRELATION or rows == 0:
-        return np.zeros(rows)
-    return _lagged(np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64))
+        return _UNSEEN
+    ranks: Floats = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64)
+    found = float(np.median(_lagged(ranks)))
+    if rows < _FEW_ROWS:
+        return (steps * found + _ASSUMED_STEPS * _UNSEEN) / (steps + _ASSUMED_STEPS)
+    return min(found + 0.5 / math.sqrt(steps), _MOST_CORRELATED)
 
 
-def _own(each: Floats, shared: float, values: Floats) -> Floats:
+def _own(shared: float, values: Floats) -> Floats:
     """The correlation to take for each row: what rows share, or its own where that is clearly more.
 
-    Ranks make an outlier count once, but hide that a run changed its pace for good; the times themselves show it.
+    Of the times themselves, as ranks hide that a run changed its pace for good.
     """
     steps = values.shape[1]
-    if steps < _LEAST_FOR_CORRELATION:
+    if steps < _LEAST_FOR_OWN:
         return np.full(len(values), shared)
-    return np.maximum(np.maximum(each, _lagged(values)) - 1 / math.sqrt(steps), shared)
+    return np.maximum(_lagged(values) - 1 / math.sqrt(steps), shared)
 
 
 def _lagged(values: Floats) -> Floats:
