@@ -97,7 +97,7 @@ def correlation(values: Floats) -> float:
     ranks: Floats = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64)
     found = float(np.median(_lagged(ranks)))
     if rows < _FEW_ROWS:
-        return (steps * found + _ASSUMED_STEPS * _UNSEEN) / (steps + _ASSUMED_STEPS)
+        return float((steps * found + _ASSUMED_STEPS * _UNSEEN) / (steps + _ASSUMED_STEPS))
     return min(found + 0.5 / math.sqrt(steps), _MOST_CORRELATED)
 
 
