@@ -19,7 +19,7 @@ if not __package__:  # run as a file: Python looks beside it then, not where the
 
 from runners import side_cars, tool_runs
 from runners.fresh_process import status_in_words, to_its_end
-from runners.level_process import add_options, checked
+from runners.level_process import RECORDING, add_options, checked
 from runners.own_workload import zoo_name
 from runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
 from runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error, put_json
@@ -51,20 +51,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--framework", choices=tuple(LEVEL_PROCESSES), default="torch")
     parser.add_argument("--python", default=sys.executable, help="the Python that has the framework; default: this one")
     add_options(parser)
-    parser.add_argument(
-        "--batch-sizes",
-        help="a sweep at level M: 1..256 in doublings, or 1,2,8; then the other levels",
-        metavar="SIZES",
-    )
-    parser.add_argument("--sweep", action="store_true", help="a sweep over the model's usual batch sizes")
-    parser.add_argument(
+    parser.set_defaults(**RECORDING)
+    sweep = parser.add_argument_group("batch sizes", "a sweep at level M, then the other levels at the size it finds")
+    sweep.add_argument("--batch-sizes", help="1..256 for doublings, or 1,2,8", metavar="SIZES")
+    sweep.add_argument("--sweep", action="store_true", help="the model's usual ones")
+    tools = parser.add_argument_group("tools")
+    tools.add_argument(
         "--kernels", choices=("framework", "nsys", "cupti"), default="framework", help="who records level MLG"
     )
-    parser.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
-    parser.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters, comma-separated")
-    parser.add_argument(
-        "--power", choices=side_cars.WANTED, default="auto", help="sample the GPUs' power beside runs on a GPU"
-    )
+    tools.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
+    tools.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters", metavar="GROUPS")
+    tools.add_argument("--power", choices=side_cars.WANTED, default="auto", help="sample power beside runs on a GPU")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")

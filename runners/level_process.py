@@ -41,7 +41,9 @@ __all__ = [
     "LEVELS",
     "MODES",
     "PRECISIONS",
+    "RECORDING",
     "add_options",
+    "add_recording_options",
     "checked",
     "flags_of",
     "main",
@@ -56,6 +58,9 @@ LEVELS = ("M", "ML", "MLG", "MLG-serialised")
 MODES = ("inference", "training")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 EXECUTIONS = ("eager", "compile", "cudagraph")
+
+RECORDING = {"recorder": "own", "annotate": "none"}
+"""How a level process records unless it is told otherwise."""
 
 _OPTIONS = (
     "workload",
@@ -81,36 +86,30 @@ _NO_MEMORY_TYPES = ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that every run of a set has in common."""
-    what = parser.add_mutually_exclusive_group()
+    """The options that every run of a set has in common, but for `add_recording_options`."""
+    work = parser.add_argument_group("what runs")
+    what = work.add_mutually_exclusive_group()
     what.add_argument("--workload", help="zoo:NAME, or your own as module:function")
     what.add_argument("--script", help="a program whose steps stand in `with xsp_step():`; its arguments follow --")
-    parser.add_argument("--mode", choices=MODES, default="inference", help="of models of the zoo")
-    parser.add_argument("--execution", choices=EXECUTIONS, default="eager", help="of models of the zoo")
-    parser.add_argument(
-        "--batch-size", "--batch", type=int, help="inputs per step; 8 unless a script says otherwise", metavar="N"
-    )
-    parser.add_argument(
-        "--input-shape", help="of one input of a model of the zoo, such as 3x224x224 or 128 (tokens)", metavar="SHAPE"
-    )
-    parser.add_argument("--steps", type=int, default=10, help="steps recorded", metavar="N")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them, not recorded", metavar="N")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument(
-        "--precision", "--dtype", choices=PRECISIONS, default="fp32", help="of models of the zoo; tf32 on a GPU only"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=0, help="CPU threads of one operator; 0: as the framework chooses", metavar="N"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of weights and inputs", metavar="N")
-    parser.add_argument(
-        "--recorder",
-        choices=("own", "none"),
-        default="own",
-        help="none: a tool around this process records levels below M, not the framework's profiler",
-    )
+    work.add_argument("script_args", nargs="*", metavar="-- ARGS", help="arguments of the script")
+    work.add_argument("--batch-size", "--batch", type=int, help="inputs per step; 8, of a script unknown", metavar="N")
+    work.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    work.add_argument("--threads", type=int, default=0, help="of one operator on the CPU; 0: as usual", metavar="N")
+    work.add_argument("--seed", type=int, default=0, help="of weights and inputs", metavar="N")
+    zoo = parser.add_argument_group("models of the zoo")
+    zoo.add_argument("--mode", choices=MODES, default="inference")
+    zoo.add_argument("--precision", "--dtype", choices=PRECISIONS, default="fp32", help="tf32 on a GPU only")
+    zoo.add_argument("--execution", choices=EXECUTIONS, default="eager", help="cudagraph on a GPU only")
+    zoo.add_argument("--input-shape", help="of one input, such as 3x224x224 or 128 (tokens)", metavar="SHAPE")
+    steps = parser.add_argument_group("steps")
+    steps.add_argument("--steps", type=int, default=10, help="steps recorded; default 10", metavar="N")
+    steps.add_argument("--warmup", type=int, default=3, help="steps before them; default 3", metavar="N")
+
+
+def add_recording_options(parser: argparse.ArgumentParser) -> None:
+    """The options by which a tool around a level process takes its profiler's place; `RECORDING` is without."""
+    parser.add_argument("--recorder", choices=("own", "none"), default="own", help="none: a tool around this process")
     parser.add_argument("--annotate", choices=("none", "nvtx"), default="none", help="ranges around steps and layers")
-    parser.add_argument("script_args", nargs="*", metavar="-- ARGS", help="arguments of the script")
 
 
 def options_of(args: argparse.Namespace) -> dict[str, object]:
@@ -198,6 +197,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--level", choices=LEVELS, required=True)
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for run.json and raw files")
     add_options(parser)
+    add_recording_options(parser)
     return parser
 
 

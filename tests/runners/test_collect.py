@@ -342,3 +342,31 @@ class TestLevel:
 
 def _level(out: Path, level: str, *options: str) -> int:
     return torch_levels.main(["--level", level, "--device", "cpu", *options, "--out", str(out)])
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out_of_memory"),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
+            "out_of_memory",
+        ),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"), "out_of_memory"),
+        (MemoryError(), "out_of_memory"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "failed"),
+        (RunnerError("torch sees no CUDA device here"), "failed"),
+    ],
+)
+def test_a_full_memory_is_told_from_other_failures(tmp_path: Path, error: Exception, status: str) -> None:
+    def measure(_args: object) -> dict[str, object]:
+        raise error
+
+    arguments = ["--level", "M", "--workload", "zoo:mlp", "--batch-size", "4", "--out", str(tmp_path)]
+    assert level_process.main("level", measure, arguments) == 2
+    told = json.loads((tmp_path / "error.json").read_text())
+    assert (told["status"], told["batch_size"], told["level"]) == (status, 4, "M")

@@ -11,6 +11,7 @@ from tests.xsp_analyze.run_sets import merged, write_run
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.merge.merge import merge
+from xsp_analyze.report.answers import Answers
 from xsp_analyze.view import View
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
@@ -112,6 +113,7 @@ def test_a_sweep_beside_a_profile_gives_throughput_and_nothing_else(tmp_path: Pa
     for identifier in ("A10", "A15", "B02", "A02"):
         ours, theirs = (run(find(identifier), View(each)).table for each in (profile, alone))
         assert ours.equals(theirs, null_equal=True), identifier
+    assert Answers(profile).of_model()["batch_size"] == 8
 
 
 def test_a_sweep_alone_gives_throughput(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.report.summary import Summary, summarise
@@ -70,6 +72,15 @@ class Answers:
             except XspError as error:
                 self._found[key] = f"{error.what}."
         return self._found[key]
+
+    def of_model(self) -> dict[str, Any]:
+        """The row of A01 at the batch size that everything else is of; a sweep leaves rows of others beside it."""
+        found = self.of("A01")
+        if isinstance(found, str):
+            return {}
+        own = self.per_step.run_latencies["batch_size"].unique()
+        rows = found.table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
+        return rows.row(0, named=True) if rows.height else {}
 
     def first(self, identity: str) -> dict[str, Any]:
         """The first row of the result; empty where there is none."""

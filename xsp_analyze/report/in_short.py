@@ -85,7 +85,7 @@ def _several(name: str, number: int) -> str:
 
 
 def _how_fast(answers: Answers) -> str | None:
-    row = {**answers.first("A01"), **answers.first("A15")}
+    row = {**answers.of_model(), **answers.first("A15")}
     latency = row.get("model_latency_ns", row.get("latency_ns"))
     if latency is None:
         return None

@@ -26,7 +26,7 @@ def model(answers: Answers) -> Section:
 
 
 def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
-    row, summary = {**answers.first("A01"), **answers.first("A15")}, answers.summary
+    row, summary = {**answers.of_model(), **answers.first("A15")}, answers.summary
     latency = row.get("model_latency_ns", row.get("latency_ns"))
     if latency is not None:
         note = (
