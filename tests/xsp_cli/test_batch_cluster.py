@@ -48,7 +48,7 @@ def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A file system of s3fs over a bucket that only this test has; workers started later find it by the environment."""
     server = pytest.importorskip("moto.server", reason="moto is not installed (the extra `dev`)")
     s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `cluster`)")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=_free_port(), verbose=False)
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
