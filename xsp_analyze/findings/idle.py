@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound", "uneven_devices", "uneven_steps"]
 
 _MOST_EVIDENCE = 3
+_CAUSES = {
+    "idle_host_ns": "of it the host busy elsewhere",
+    "idle_sync_ns": "the host waiting for a device",
+    "idle_launch_ns": "the launch under way",
+}
+"""Causes of idle time between a device's first and last work, by their columns in B03."""
 
 
 @rule(
@@ -41,10 +47,18 @@ def gpu_idle(facts: Facts) -> Iterator[Found]:
     yield Found(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
         f" {duration(facts.latency_ns)}).",
-        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns)),
+        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_ns,
         "B03",
     )
+
+
+def _causes(facts: Facts) -> Iterator[Evidence]:
+    """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
+    row = facts.devices.sort("waiting_ns").row(0, named=True)
+    for column, words in _CAUSES.items():
+        if row.get(column):
+            yield Evidence(words, float(row[column]))
 
 
 @rule(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from xsp_analyze.render.figure import figure_data
 from xsp_analyze.render.shown import clean, short_name
@@ -50,8 +53,6 @@ def figure(answers: Answers, result: Result) -> list[Block]:
 
 def _drawn(result: Result, spec: FigureSpec, most: int) -> tuple[Result, list[Block]]:
     """The result with the rows that are drawn, those with most in their order, and a sentence on the rest."""
-    from dataclasses import replace  # noqa: PLC0415 (one use)
-
     known = result.table.drop_nulls(spec.y[0]) if len(spec.y) == 1 else result.table
     if known.height <= most:
         return replace(result, table=known), []
@@ -84,7 +85,10 @@ def _labels(result: Result, spec: FigureSpec) -> list[str]:
     if spec.x == "device_id":
         runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
         return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
-    return [short_name(str(v), 80) if spec.x == "kernel_name" else str(_or_dash(v)) for v in values]
+    words = [short_name(str(v), 80) if spec.x == "kernel_name" else str(_or_dash(v)) for v in values]
+    if spec.color is None or len(set(words)) == len(words):
+        return words
+    return [f"{w} ({_or_dash(c)})" for w, c in zip(words, result.table[spec.color].to_list(), strict=True)]
 
 
 def _or_dash(value: object) -> object:
@@ -98,7 +102,8 @@ def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
         if result.table[y].null_count() == result.table.height:
             continue
         one = type(spec)(spec.kind, spec.x, (y,), spec.title, spec.color, spec.top)
-        drawn, notes = _drawn(result, one, _MOST_COLUMNS if in_order else spec.top or _MOST_BARS)
+        placed = replace(result, table=result.table.drop_nulls(spec.x)) if in_order else result
+        drawn, notes = _drawn(placed, one, _MOST_COLUMNS if in_order else spec.top or _MOST_BARS)
         series, labels = _series(drawn, one), _labels(drawn, one)
         title = spec.title if len(spec.y) == 1 else f"{spec.title}: {series[0]['name']}"
         if in_order:
@@ -112,7 +117,10 @@ def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
 
 def _stacked(result: Result, spec: FigureSpec) -> list[Block]:
     in_order = spec.x in _IN_ORDER
-    drawn, notes = _drawn(result, spec, _MOST_COLUMNS if in_order else _MOST_STACKS)
+    known = result.table.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in spec.y))
+    if known.is_empty():
+        return []
+    drawn, notes = _drawn(replace(result, table=known), spec, _MOST_COLUMNS if in_order else _MOST_STACKS)
     kind = "columns" if in_order else "stack"
     series = [{**s, "values": [v or 0 for v in s["values"]]} for s in _series(drawn, spec)]
     return [blocks.bars(kind, _labels(drawn, spec), series, title=clean(spec.title)), *notes]

@@ -22,7 +22,10 @@ _MOST_NODES = 3000
 def module_icicle(found: Result) -> list[Block]:
     """The icicle as a block; nothing where no module has device time."""
     tree = module_tree(found)
-    return [blocks.icicle(pruned(tree, _MOST_NODES))] if tree.time_ns[0] else []
+    if not tree.time_ns[0]:
+        return []
+    words = {"counted": ["call", "calls"], "root": "Device time of all modules."}
+    return [{**blocks.icicle(pruned(tree, _MOST_NODES)), **words}]
 
 
 def module_tree(found: Result) -> TimeTree:

@@ -188,9 +188,11 @@ def _left_out(step: Step) -> list[Block]:
     device, host = max(step.device.height - _MOST_DEVICE, 0), max(step.host.height - _MOST_HOST, 0)
     if not device and not host:
         return []
+    parts = [f"{device:,} pieces of device work"] if device else []
+    parts += [f"{host:,} calls of the host"] if host else []
     return [
         blocks.text(
-            f"Too many to draw all: the shortest {device:,} pieces of device work and {host:,} calls of the host are"
-            " left out, and are not in the saved file either; xsp export INPUT --to chrome writes everything."
+            f"Too many to draw all: the shortest {' and '.join(parts)} are left out, and are not in the saved file"
+            " either; xsp export INPUT --to chrome writes everything."
         )
     ]

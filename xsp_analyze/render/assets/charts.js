@@ -47,18 +47,37 @@ function drawBars(block) {
   return make("div", { class: "hbars" }, heading3(block.title), frame, more);
 }
 
+const STACK_ROW = 34;
+
+// Parts of a whole, a row each; a part's share stands in it where there is room.
 function drawStack(block) {
+  const title = block.title ?? "Parts of the whole";
   const rows = block.labels.map((label, row) => {
     const whole = block.series.reduce((sum, s) => sum + Math.max(s.values[row] ?? 0, 0), 0);
-    const parts = block.series.map((s) => {
-      const share = whole ? Math.max(s.values[row] ?? 0, 0) / whole : 0;
-      const text = `${s.name}: ${s.exact && s.exact !== "ns" ? withUnit(s.values[row], s) : time(s.values[row] ?? 0)}, ${percent(share)}`;
-      return { text, node: make("span", { class: `t-${s.tone}`, style: { width: `${share * 100}%` }, title: text }, share > 0.07 ? percent(share) : "") };
-    }).filter((part) => part.node.style.width !== "0%");
-    return make("div", { class: "stackrow" }, make("div", null, label),
-      make("div", { class: "bar", role: "img", "aria-label": `${label}: ${parts.map((p) => p.text).join("; ")}` }, parts.map((p) => p.node)));
+    const parts = block.series.map((s) => ({ series: s, value: s.values[row], share: whole ? Math.max(s.values[row] ?? 0, 0) / whole : 0 }));
+    return { label, parts: parts.filter((part) => part.share > 0) };
   });
-  return make("div", { class: "text" }, heading3(block.title), legend(block.series), rows);
+  const text = ({ series, value, share }) => `${series.name}: ${series.divisor ? withUnit(value, series) : time(value)}, ${percent(share)}`;
+  const draw = (width) => {
+    const labels = Math.min(Math.max(...block.labels.map((l) => l.length)) * LETTER + 14, width * 0.4);
+    const drawn = rows.map(({ label, parts }, row) => {
+      let left = labels;
+      const y = row * STACK_ROW + 4;
+      return makeSvg("g", null, makeSvg("text", { class: "ink", x: 0, y: y + 17 }, cutText(label, labels - 8)),
+        parts.map((part) => {
+          const wide = (width - labels) * part.share;
+          const at = left;
+          left += wide;
+          const shade = ["rest", "idle"].includes(part.series.tone) ? "ink" : "on-tone";
+          return makeSvg("g", null, makeSvg("title", null, text(part)),
+            makeSvg("rect", { class: `f-${part.series.tone}`, x: at, y, width: Math.max(wide - 1, 0.5), height: STACK_ROW - 8 }),
+            wide > 60 ? makeSvg("text", { class: shade, x: at + 7, y: y + 17 }, percent(part.share)) : null);
+        }));
+    });
+    const read = rows.slice(0, 3).map(({ label, parts }) => `${label}: ${parts.map(text).join("; ")}`).join(". ");
+    return makeSvg("svg", { width, height: rows.length * STACK_ROW, role: "img", "aria-label": `${title}. ${read}` }, drawn);
+  };
+  return make("div", { class: "text" }, heading3(block.title), legend(block.series), framed(title, draw, ""));
 }
 
 // Round steps for an axis: 1, 2 or 5 times a power of ten.

@@ -40,7 +40,7 @@ function layerPanel(block, row, value, { open, last }) {
     const known = block.values[i][row];
     if (["layer_name", "layer_type", "layer_index"].includes(c.key) || known === null) return [];
     const text = c.number ? `${shown(known, c)} ${c.unit ?? ""}` : String(known);
-    return [[make("dt", { title: c.doc }, c.heading), make("dd", { title: c.number ? exact(known, c.exact) : text }, text)]];
+    return [make("div", null, make("dt", { title: c.doc }, c.heading), make("dd", { title: c.number ? exact(known, c.exact) : text }, text))];
   }).slice(0, LAYER_FACTS);
   const step = (by, text) => make("button", { type: "button", disabled: row + by < 0 || row + by > last, onclick: () => open(row + by) }, text);
   const part = (parts, title, none) => {

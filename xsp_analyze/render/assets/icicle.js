@@ -7,6 +7,7 @@ function drawIcicle(block) {
   const children = block.parent.map(() => []);
   block.parent.forEach((parent, node) => { if (parent >= 0) children[parent].push(node); });
   const total = block.time[0];
+  const counted = block.counted ?? ["piece of device work", "pieces of device work"];
   const nameOf = (node) => block.names[block.name[node]];
   let focus = 0;
   let width = 0;
@@ -78,8 +79,8 @@ function drawIcicle(block) {
       make("div", { class: "what", title: nameOf(node) }, make("b", null, nameOf(node))),
       make("div", { title: exact(block.time[node], "ns") }, summary(node),
         focus === 0 ? "" : `, ${percent(inView)} of what is in view`,
-        `, ${block.count[node].toLocaleString("en-US")} ${block.count[node] === 1 ? "piece" : "pieces"} of device work`),
-      make("div", { class: "muted" }, describe(block.kind[node])));
+        block.count[node] ? `, ${block.count[node].toLocaleString("en-US")} ${block.count[node] === 1 ? counted[0] : counted[1]}` : ""),
+      make("div", { class: "muted" }, (node === 0 ? block.root : null) ?? describe(block.kind[node])));
   }
 
   const matches = (node) => query !== "" && nameOf(node).toLowerCase().includes(query);
