@@ -1,0 +1,42 @@
+"""A report keeps its size, says what it left out and opens soon, however large the trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.xsp_analyze.browser import Browser, opened
+from tests.xsp_analyze.large_trace import large_trace
+from xsp_analyze.report import render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_BYTES = 8_000_000
+
+
+@pytest.fixture(name="page", scope="module")
+def fixture_page() -> str:
+    return render(large_trace(100_000, layers=4_000, names=4_000))
+
+
+def test_a_page_about_many_kernels_layers_and_names_stays_small(page: str) -> None:
+    assert len(page.encode()) < _MOST_BYTES
+
+
+def test_what_is_left_out_is_said(page: str) -> None:
+    assert "The 1,000 rows of 4,000 with most duration" in page
+    assert "The 3,000 rows of 4,000 with most layer latency" in page
+    assert "are left out, and are not in the saved file either" in page
+
+
+@pytest.mark.browser
+def test_a_large_page_opens_soon(browser: Browser, page: str, tmp_path: Path) -> None:
+    file = tmp_path / "large.html"
+    file.write_text(page, encoding="utf-8")
+    with opened(browser, file) as shown:
+        shown.wait_for_selector("#tree .cell")
+        took = shown.evaluate("performance.now()")
+        assert shown.locator("#layers tbody tr").count() == 25
+    assert took < 10_000  # ms; 2 s on a quiet machine, far more on one that eight others use
