@@ -40,8 +40,8 @@ _OPERATORS: Mapping[str, pl.DataType] = {
     "external_id": _I,
     "record_function_id": _I,  # PyTorch's number of the call, which its execution trace has as well
     "called_by_row": _I,  # row of the operator that called it, where a file itself says it
-    "input_shapes": _S,
-    "input_dtypes": _S,
+    "input_shapes": _W,
+    "input_dtypes": _W,
     "forward_row": _I,  # row of the forward twin, where the file itself says it
 }
 _RANGES: Mapping[str, pl.DataType] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -12,7 +12,7 @@ from xsp_model.vocabulary import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Finding", "to_frame"]
+__all__ = ["Finding", "summed", "to_frame"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,12 @@ def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """The `ledger` table of these findings; findings that count nothing are left out."""
     rows = [{**asdict(f), "severity": str(f.severity)} for f in findings if f.count]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def summed(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for all that differ in nothing but their counts, which are added up; durations are not."""
+    counts: dict[Finding, int] = {}
+    for finding in findings:
+        key = replace(finding, count=0)
+        counts[key] = counts.get(key, 0) + finding.count
+    return [replace(finding, count=count) for finding, count in counts.items()]

@@ -25,8 +25,11 @@ _TIES = (
     "stream_id",
     "correlation_id",
     "name",
+    "kind",
     "span_id",
 )
+
+_WORDS = ("name", "kind")  # compared as texts, however they are held
 
 
 def total_order(spans: pl.DataFrame) -> Ints | None:
@@ -46,7 +49,7 @@ def total_order(spans: pl.DataFrame) -> Ints | None:
         "start_ns",
         pl.col("level").cast(pl.String).cast(_LEVEL_ENUM).to_physical().alias("rank"),
         (-pl.col("duration_ns")).alias("longest_first"),
-        *given,
+        *(pl.col(name).cast(pl.String) if name in _WORDS else name for name in given),
     )
     by = ["start_ns", *_TIES[:2], *given]
     sorted_places = keys.sort(by, nulls_last=True, maintain_order=True)["place"].to_numpy()

@@ -79,7 +79,7 @@ def test_nesting_agrees_with_its_definition(seed: int) -> None:
     at = random.permutation(count)
     moments = [(int(t), int(n)) for t, n in zip(random.integers(-1, 3, 40), random.integers(0, 100, 40), strict=True)]
     points = Moments(np.array([t for t, _ in moments], dtype=np.int32), np.array([n for _, n in moments]))
-    found = nest(thread, start, end, rank, threads=3, moments=points, place=at)
+    found = nest(thread, start, end, rank, threads=3, moments=points, ties=(at,))
     parent, owner = _expected(thread, start, end, rank, at, moments)
     assert found.parent.tolist() == parent
     assert found.owner.tolist() == owner

@@ -90,7 +90,7 @@ def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
     facts = known.join(rows.unique("caller", keep="none"), on="caller", how="left", maintain_order="left").select(
         "row", "called_by_row", "input_shapes", "input_dtypes"
     )
-    operators = run.tables["operators"]
+    operators = run.tables["operators"].with_columns(pl.col("input_shapes", "input_dtypes").cast(pl.String))
     better = operators.join(facts, on="row", how="left", maintain_order="left", suffix="_traced").with_columns(
         pl.coalesce(name, f"{name}_traced") for name in ("called_by_row", "input_shapes", "input_dtypes")
     )

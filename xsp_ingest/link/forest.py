@@ -15,7 +15,7 @@ from xsp_ingest.link.nest import Moments, Nesting, nest
 from xsp_ingest.link.stated import with_callers
 from xsp_ingest.link.threads import Threads
 from xsp_ingest.link.words import codes
-from xsp_model import Finding, Kind, Level
+from xsp_model import Finding, Kind, Level, scratch
 from xsp_model.arrays import places
 from xsp_model.order import total_order
 from xsp_model.vocabulary import LEVELS
@@ -91,7 +91,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     """Ties a run's spans together by rules 2, 3, 5 and 6."""
     spans = raw.tables["spans"]
     order = total_order(spans)
-    spans = spans if order is None else spans[order]
+    spans = scratch.gathered(spans, order)
     found = sorts(spans)
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
@@ -126,7 +126,7 @@ def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         return facts.with_columns(pl.Series("at", at))
     order = np.argsort(at, kind="stable")
     order = order[at[order] >= 0]
-    return facts[order].with_columns(pl.Series("at", at[order]))
+    return scratch.gathered(facts, order).with_columns(pl.Series("at", at[order]))
 
 
 def _moments(raw: RawTrace) -> pl.DataFrame:
@@ -161,7 +161,7 @@ def _nest_host(
         found.level,
         threads=threads.count,
         moments=points,
-        place=order,
+        ties=(found.kind,) if order is None else (found.kind, order),
     )
 
 

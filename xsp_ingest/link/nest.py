@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from xsp_ingest.link.engine import dual
 from xsp_model.order import tied
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from xsp_model.arrays import Bools, Ints, Positions
@@ -55,16 +57,16 @@ def nest(
     *,
     threads: int,
     moments: Moments = _NONE,
-    place: Positions | None = None,
+    ties: Sequence[NDArray[Any]] = (),
 ) -> Nesting:
     """Nests the spans of each thread (0..threads-1; -1: on none); `rank` is the level's, outermost 0.
 
     Spans must be in order of start; intervals are half open. Of spans that start together the outer level, then the
-    longer one, then the one of the smaller `place` (default: the earlier row) is outside. A span whose `end` is its
+    longer one, then the one of smaller `ties`, then the earlier row is outside. A span whose `end` is its
     `start` is nobody's parent. O(n), no Python per span on large inputs.
     """
     order = np.argsort(moments.time, kind="stable")
-    visit = _visits(start, end, rank, place)
+    visit = _visits(start, end, rank, ties)
     parent, _, owned, _ = _sweep(
         *(thread, start, end, rank, visit, moments.thread[order], moments.time[order]),
         outputs=(len(thread), len(thread), len(order), threads),
@@ -75,12 +77,12 @@ def nest(
     return Nesting(parent, *_doubtful(parent, start, end), owner)
 
 
-def _visits(start: Ints, end: Ints, rank: NDArray[np.int8], place: Positions | None) -> Positions:
+def _visits(start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Positions:
     """Rows from the outermost in: their own order but where several start together."""
     visit: Positions = np.arange(len(start), dtype=np.int32 if len(start) < 1 << 31 else np.int64)
     together = np.flatnonzero(tied(start))
-    last = together if place is None else place[together]
-    visit[together] = together[np.lexsort((last, -end[together], rank[together], start[together]))]
+    last = [each[together] for each in reversed(ties)]
+    visit[together] = together[np.lexsort((together, *last, -end[together], rank[together], start[together]))]
     return visit
 
 

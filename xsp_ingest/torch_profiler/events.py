@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = ["ARGS", "DETAIL_COLUMNS", "EVENT_COLUMNS", "MODULE_PREFIX", "UNREAD_FLOWS", "Document"]
 
 _I = pl.Int64()
-_S = pl.String()
 _W = pl.Categorical()
 
 ARGS: Mapping[str, tuple[str, ...]] = {
@@ -50,8 +49,8 @@ EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     "tid": _I,
     "flow_id": _I,  # the event's `id`
     **dict.fromkeys(_OF_EVERY_EVENT, _I),
-    "input_dims": _S,  # `Input Dims` (`Input dims`) as `json.dumps` would write it; null where absent
-    "input_types": _S,  # `Input type`, likewise
+    "input_dims": _W,  # `Input Dims` (`Input dims`) as `json.dumps` would write it; null where absent
+    "input_types": _W,  # `Input type`, likewise
 }
 """Columns of `Document.events`, in this order, with these types."""
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Options, Probe
     from xsp_ingest.raw import RawTrace
-    from xsp_ingest.torch_profiler.events import Document
 
 __all__ = ["TORCH_PROFILER"]
 
@@ -51,15 +50,11 @@ class _TorchProfiler:
         """The file's rows."""
         from xsp_ingest.torch_profiler.shape import shape
 
-        return shape(_scan(path), path, options)
-
-
-def _scan(path: Path) -> Document:
-    """By the scanner that is faster on a file of this size; both give the same."""
-    if content_bytes(path) >= scan_fast.MIN_BYTES:
-        with suppress(scan_fast.CannotScan):
-            return scan_fast.scan(path)
-    return scan_plain.scan(path)
+        # The scanner that is faster on a file of this size reads it; both give the same.
+        if content_bytes(path) >= scan_fast.MIN_BYTES:
+            with suppress(scan_fast.CannotScan):
+                return shape(scan_fast.documents(path), path, options)
+        return shape([scan_plain.scan(path)], path, options)
 
 
 TORCH_PROFILER = _TorchProfiler()

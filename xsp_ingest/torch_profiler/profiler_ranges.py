@@ -29,13 +29,12 @@ _UNNAMED = "__missing__"  # what Kineto writes where CUPTI gave no name
 _ADVICE = "Profile with CUPTI_PROFILER_ENABLE_PER_KERNEL=YES and no other profiler beside it"
 
 
-def range_metrics(events: pl.DataFrame, spans: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
-    """The staging table `metrics` from the ranges of scanned `events`, tied to raw `spans`, and what did not fit.
+def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
+    """The staging table `metrics` from the ranges, of which so many are expected, and what did not fit `spans`.
 
     A range has no correlation id: CUPTI made it by running one kernel after the other, so the n-th range is of the
     n-th kernel, or of the n-th launch where kernels were not recorded.
     """
-    expected = events.filter(pl.col("ph") == "X", pl.col("cat").is_in(PROFILER_RANGE)).height
     if not expected:
         return frame_of("metrics"), []
     ranges = sorted(_ranges(path), key=lambda r: r[0])

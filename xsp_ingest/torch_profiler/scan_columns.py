@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from xsp_ingest.native import is_kept, native
 from xsp_ingest.torch_profiler import scan_desk as desk
 from xsp_ingest.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
 from xsp_ingest.torch_profiler.scan_plain import _parse
+from xsp_model import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.native import Native
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.arrays import Ints
 
 __all__ = ["Tables", "is_compiled"]
 
@@ -80,7 +80,9 @@ def _enter(table: NDArray[np.uint64], key: str, meaning: int) -> None:
 class Tables:
     """Rows of events so far, and the texts they refer to by number, each distinct text once."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int | None = None) -> None:
+        self._most_rows = most_rows  # at once; None: all of them
+        self._decoded: dict[str, dict[int, str]] = {}
         slots, keys = _slots()
         places = {name: i for i, name in enumerate(_NUMBERS)} | {name: -1 - i for i, name in enumerate(_TEXTS)}
         places |= {name: desk.FIRST_DETAIL + i for i, name in enumerate(_DETAILS)}
@@ -95,10 +97,10 @@ class Tables:
         self._hold("module_prefix", np.frombuffer(prefix, dtype=np.uint8))
         self._set(module_prefix_bytes=len(prefix), known_texts=len(desk.KNOWN_TEXTS))
         self._hold("nesting", np.empty(desk.MAX_DEPTH, dtype=np.uint8))
-        self._room_for_rows(_FIRST_ROWS)
+        self._room_for_rows(most_rows or _FIRST_ROWS)
         self._room_for_texts(_FIRST_TEXTS)
         self._room_for_bytes(_FIRST_BYTES)
-        self._room_for_details(_FIRST_DETAILS)
+        self._room_for_details(most_rows or _FIRST_DETAILS)
         self._know(desk.KNOWN_TEXTS)
 
     def _know(self, texts: Sequence[str]) -> None:
@@ -183,26 +185,30 @@ class Tables:
         self._hold("store", new)
         self._set(store_bytes=count)
 
-    def events(self, path: Path) -> pl.DataFrame:
-        """A frame of EVENT_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
+    @property
+    def is_piece(self) -> bool:
+        """Whether there are as many rows as wanted at once."""
+        return self._most_rows is not None and self["rows"] >= min(self._most_rows, self["max_rows"])
+
+    def forget_rows(self) -> None:
+        """Makes room for other rows in the place of these; their texts stay known."""
+        self._set(rows=0, detail_rows=0)
+
+    def frames(self, path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Frames of EVENT_COLUMNS and DETAIL_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
         rows, numbers, codes = self["rows"], self._arrays["numbers"], self._arrays["codes"]
         columns = {name: _whole_numbers(name, numbers[i, :rows]) for i, name in enumerate(_NUMBERS)}
         columns |= {name: self._texts(name, codes[i, :rows], path) for i, name in enumerate(_TEXTS)}
-        return pl.DataFrame([columns[name] for name in EVENT_COLUMNS])
-
-    def details(self) -> pl.DataFrame:
-        """A frame of DETAIL_COLUMNS."""
         rows, table = self["detail_rows"], self._arrays["details"]
-        return pl.DataFrame([_whole_numbers(name, table[i, :rows]) for i, name in enumerate(_DETAILS)])
+        details = pl.DataFrame([_whole_numbers(name, table[i, :rows]) for i, name in enumerate(_DETAILS)])
+        return pl.DataFrame([columns[name] for name in EVENT_COLUMNS]), details
 
     def _texts(self, name: str, codes: NDArray[np.int32], path: Path) -> pl.Series:
         used = np.zeros(self["texts"] + 1, dtype=np.bool_)
         used[codes] = True  # -1, absent, is the last
         used[-1] = False
         numbers = np.flatnonzero(used)
-        store = self._arrays["store"]
-        raw = [store[at : at + length].tobytes() for at, length in self._arrays["known"][numbers].tolist()]
-        words = [_decoded(each, name, path) for each in raw]
+        words = self._words(name, numbers.tolist(), path)
         distinct = {word: i for i, word in enumerate(dict.fromkeys(["", *words] if name == "name" else words))}
         new_codes = np.full(len(used), -1, dtype=np.int32)
         new_codes[numbers] = [distinct[word] for word in words]
@@ -210,7 +216,17 @@ class Tables:
             new_codes[-1] = distinct[""]
         new = new_codes[codes]
         words_once = pl.Series(name, list(distinct), dtype=EVENT_COLUMNS[name])
-        return words_once.gather(_series(name, pa.int32(), new, new >= 0))
+        return words_once.gather(scratch.series(name, new, new >= 0))
+
+    def _words(self, name: str, numbers: Sequence[int], path: Path) -> list[str]:
+        """The texts of these numbers as the column has them: decoding is slow, so each is decoded once."""
+        known = self._decoded.setdefault(name, {})
+        store, spans = self._arrays["store"], self._arrays["known"]
+        for number in numbers:
+            if number not in known:
+                at, length = spans[number].tolist()
+                known[number] = _decoded(store[at : at + length].tobytes(), name, path)
+        return [known[number] for number in numbers]
 
 
 def _decoded(raw: bytes, column: str, path: Path) -> str:
@@ -226,26 +242,7 @@ def _decoded(raw: bytes, column: str, path: Path) -> str:
 
 
 def _whole_numbers(name: str, values: Ints) -> pl.Series:
-    return _series(name, pa.int64(), values, values != desk.NULL)
-
-
-def _series(name: str, kind: pa.DataType, values: NDArray[np.int64] | NDArray[np.int32], valid: Bools) -> pl.Series:
-    """The same memory as a Series."""
-    absent = len(values) - int(np.count_nonzero(valid))
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if absent else None
-    buffers = [bitmap, pa.py_buffer(values)]
-    return pl.Series(_Lent(pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))).alias(name)
-
-
-class _Lent:
-    """An Arrow array by its C interface alone: to take it whole, polars would import pyarrow.compute and pandas."""
-
-    def __init__(self, array: pa.Array) -> None:
-        self._array = array
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        schema, array = self._array.__arrow_c_array__(requested_schema)
-        return schema, array
+    return scratch.series(name, values, values != desk.NULL)
 
 
 @cache

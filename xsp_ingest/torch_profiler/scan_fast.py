@@ -14,15 +14,17 @@ from xsp_ingest.torch_profiler.scan_source import Source, open_source
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from xsp_ingest.torch_profiler.scan_columns import Tables
 
-__all__ = ["MIN_BYTES", "CannotScan", "scan"]
+__all__ = ["MIN_BYTES", "CannotScan", "documents", "scan"]
 
 MIN_BYTES = 1 << 20
 """Content smaller than this is read faster by the plain scanner, since machine code takes time to load."""
 
+_PIECE_ROWS = 1 << 17
 _COMPILE_BYTES = 32 << 20  # for less the scanner is not compiled, which is done once per installation
 _BUFFER_BYTES = 1 << 22
 _MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
@@ -36,14 +38,23 @@ class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
 
 def scan(path: Path) -> Document:
     """The file's events; CannotScan where the plain one should read it, XspError where the file is cut off."""
+    (document,) = documents(path, most_rows=None)
+    return document
+
+
+def documents(path: Path, most_rows: int | None = _PIECE_ROWS) -> Iterator[Document]:
+    """The file's events in documents of at most so many, of which the last has the head and the counts.
+
+    A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
+    """
     from xsp_ingest.torch_profiler.scan_columns import Tables, is_compiled  # noqa: PLC0415 (loads the compiler)
 
     with open_source(path) as source:
         if source.expected_bytes < _COMPILE_BYTES and not is_compiled():
             raise CannotScan
-        scanner = _Scanner(path, source, Tables())
+        scanner = _Scanner(path, source, Tables(most_rows))
         try:
-            return scanner.document()
+            yield from scanner.documents()
         except ValueError as error:
             raise CannotScan from error
 
@@ -60,21 +71,19 @@ class _Scanner:
         self._rest: list[bytes] = []  # the content without what is in the list
         self._rest_bytes = 0
 
-    def document(self) -> Document:
+    def documents(self) -> Iterator[Document]:
         """The whole content."""
         bare = self._peek() == _OPEN_LIST
         if bare:
             self._place += 1
-            self._list()
+            yield from self._list()
         else:
-            self._object()
+            yield from self._object()
         if self._peek(at_end=0):
             raise CannotScan
         head = {} if bare else self._head()
-        tables = self._tables
-        return Document(
-            tables.events(self._path), tables.details(), head, tables["not_objects"], tables["python_frames"]
-        )
+        counts = self._tables["not_objects"], self._tables["python_frames"]
+        yield Document(*self._tables.frames(self._path), head, *counts)
 
     def _head(self) -> dict[str, Any]:
         try:
@@ -86,7 +95,7 @@ class _Scanner:
         del head["traceEvents"]
         return head  # type: ignore[no-any-return]
 
-    def _object(self) -> None:
+    def _object(self) -> Iterator[Document]:
         """The members of the top-level object; their commas are checked when the rest is parsed."""
         self._take(_OPEN_OBJECT)
         found = False
@@ -103,7 +112,7 @@ class _Scanner:
                     if self._peek() != _OPEN_LIST:
                         raise CannotScan
                     self._place += 1
-                    self._list()
+                    yield from self._list()
                     self._rest.append(b"[]")
                 else:
                     self._peek()
@@ -149,15 +158,18 @@ class _Scanner:
             raise XspError(f"beside its events the trace holds more than {_MOST_REST_BYTES >> 20} MiB", path=self._path)
         return text
 
-    def _list(self) -> None:
-        """The list's entries, from behind its opening bracket."""
+    def _list(self) -> Iterator[Document]:
+        """The list's entries, from behind its opening bracket; a document wherever the tables are full."""
         while True:
             result, self._place = self._tables.scan(self._buffer, self._place, self._end)
             if result == DONE:
                 return
             if result == UNSURE:
                 raise CannotScan
-            if result == FULL:
+            if result == FULL and self._tables.is_piece:
+                yield Document(*self._tables.frames(self._path))
+                self._tables.forget_rows()
+            elif result == FULL:
                 self._tables.grow(self._growth(), self._end - self._place)
             elif not self._more():
                 raise refusal.truncated(self._path)

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from xsp_ingest.link.ranges import FRAMEWORK_RANGES, level_of_range, one_of
 from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.stage import Stage
 from xsp_ingest.torch_profiler import categories as cat
 from xsp_ingest.torch_profiler.facts import devices, facts
 from xsp_ingest.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.torch_profiler.sound import sound_events
-from xsp_model import Kind, Level
+from xsp_ingest.torch_profiler.whole import once, with_process
+from xsp_model import Kind, Level, XspError, scratch
+from xsp_model.ledger import summed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
     from xsp_ingest.torch_profiler.events import Document
+    from xsp_model import Finding
+    from xsp_model.arrays import Ints
 
 __all__ = ["shape"]
 
@@ -35,38 +41,98 @@ _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "A
 }
 
 
-def shape(document: Document, path: Path, options: Options) -> RawTrace:
-    """The staging tables of one file; XspError where it holds nothing that can be used."""
-    events, findings = sound_events(document, path)
-    head, flows, allocations = document.head, _flows(document.events), _allocations(document)
-    details = document.details.rename(
-        {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
-    )
-    ranges = document.events.filter(pl.col("cat").is_in(cat.PROFILER_RANGE))
-    del document  # a large file's events need not stay beside what was made of them
-    parts = _by_category(_steps_annotated(events))
-    del events
-    spans = [
+_STAGED = ("spans", "operators", "ranges", "kernels", "copies", "allocations")
+_FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
+
+
+def shape(documents: Iterable[Document], path: Path, options: Options) -> RawTrace:
+    """The staging tables of one file, given in documents; XspError where it holds nothing that can be used."""
+    stages = _Stages(options)
+    for document in documents:
+        stages.add(document)
+    return stages.raw_trace(path)
+
+
+class _Stages:
+    """The tables so far, and the numbers by which events that are alike are found."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
+        self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
+        self._marks = scratch.Growing(np.int64)
+        self._findings: list[Finding] = []
+        self._rows = 0  # of documents
+        self._profiler_ranges = 0
+        self._head: Mapping[str, object] = {}
+
+    def add(self, document: Document) -> None:
+        """Adds the document's events; it is needed no longer then."""
+        self._head = document.head or self._head
+        events, findings = sound_events(document)
+        self._findings += findings
+        for side, rows in _flow_ends(document.events).items():
+            self._flow_ends[side].add(rows)
+        self._tables["allocations"].add(_allocations(document))
+        ranges = document.events.filter(pl.col("ph") == "X", pl.col("cat").is_in(cat.PROFILER_RANGE))
+        self._profiler_ranges += ranges.height
+        details = document.details.rename(
+            {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
+        )
+        parts = _by_category(_steps_annotated(events))
+        for name, rows in _tables_of(parts, details, self._options).items():
+            self._tables[name].add(rows.with_columns(pl.col("row") + self._rows))
+        self._marks.add(_marks_of(parts))
+        self._rows += document.events.height
+
+    def raw_trace(self, path: Path) -> RawTrace:
+        """All tables; XspError where there is nothing that can be used."""
+        tables = {name: stage.frame() for name, stage in self._tables.items()}
+        if tables["spans"].is_empty():
+            raise XspError(
+                "no profiler events that XSP knows are in the trace",
+                path=path,
+                advice="Is it a trace that torch.profiler wrote, with activities recorded?",
+            )
+        facts_of = {name: tables[name] for name in ("operators", "kernels", "copies")}
+        spans, repeated = once(tables["spans"], self._marks.column(), facts_of)
+        tables["spans"], unclear = with_process(spans)
+        tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
+        tables["devices"] = devices(self._head)
+        tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
+        tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
+        found = [*summed(self._findings), *repeated, *unclear, *counted]
+        return RawTrace(tables, facts(self._head), tuple(found))
+
+
+def _tables_of(parts: _Parts, details: pl.DataFrame, options: Options) -> dict[str, pl.DataFrame]:
+    return {
+        "spans": pl.concat([frame_of("spans", each) for each in _spans_of(parts, details, options)]),
+        "operators": _operator_facts(parts),
+        "ranges": _range_facts(parts),
+        "kernels": _kernel_facts(parts, details),
+        "copies": _copy_facts(parts, details),
+    }
+
+
+def _spans_of(parts: _Parts, details: pl.DataFrame, options: Options) -> Sequence[pl.DataFrame]:
+    """Frames of spans, in the order of _ORDER."""
+    return (
         _modules(parts),
         _operators(parts),
         _annotations(parts, options),
         _calls(parts),
         _syncs(parts, details),
         _activities(parts, details),
-    ]
-    tables = {
-        "spans": pl.concat([frame_of("spans", s) for s in spans]),
-        "operators": _operator_facts(parts),
-        "ranges": _range_facts(parts),
-        "kernels": _kernel_facts(parts, details),
-        "copies": _copy_facts(parts, details),
-        "flows": flows,
-        "allocations": allocations,
-        "devices": devices(head),
-    }
-    tables["metrics"], counted = range_metrics(ranges, tables["spans"], path)
-    tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    return RawTrace(tables, facts(head), tuple(findings + counted))
+    )
+
+
+_ORDER = (cat.PYTHON, cat.OPERATOR, cat.ANNOTATION, cat.CALL, cat.SYNC, tuple(cat.DEVICE))
+
+
+def _marks_of(parts: _Parts) -> Ints:
+    """The marks of the spans, in their order."""
+    return np.concatenate([_of(parts, kinds)["mark"].to_numpy() for kinds in _ORDER])
 
 
 def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
@@ -202,16 +268,24 @@ def _copy_facts(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _flows(events: pl.DataFrame) -> pl.DataFrame:
+_FLOW_PHASES = {"forward": "s", "backward": "f"}
+
+
+def _flow_ends(events: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
     flows = events.filter(pl.col("cat") == "fwdbwd", pl.col("ts_ns").is_not_null(), pl.col("flow_id").is_not_null())
-    at = {"process_id": "pid", "thread_id": "tid", "start_ns": "ts_ns"}
-    ends = {
-        side: flows.filter(pl.col("ph") == ph).select(
-            "flow_id", *(pl.col(old).alias(f"{side}_{new}") for new, old in at.items())
-        )
-        for side, ph in (("forward", "s"), ("backward", "f"))
+    columns = ("flow_id", pl.col("pid").alias("process_id"), pl.col("tid").alias("thread_id"))
+    return {
+        side: flows.filter(pl.col("ph") == ph).select(*columns, pl.col("ts_ns").alias("start_ns"))
+        for side, ph in _FLOW_PHASES.items()
     }
-    return frame_of("flows", ends["forward"].join(ends["backward"], on="flow_id", maintain_order="left"))
+
+
+def _flows(ends: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    named = {
+        side: rows.rename({name: f"{side}_{name}" for name in _FLOW_END if name != "flow_id"})
+        for side, rows in ends.items()
+    }
+    return frame_of("flows", named["forward"].join(named["backward"], on="flow_id", maintain_order="left"))
 
 
 def _allocations(document: Document) -> pl.DataFrame:

@@ -1,0 +1,196 @@
+"""Room for large columns: on disk, in files without a name, mapped into memory; small ones are ordinary arrays.
+
+A file without a name is gone when its column is, or when the process ends, however it ends. The system may put mapped
+pages away whenever it needs memory, and `release` takes them out of the process at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+import weakref
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from xsp_model.errors import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from xsp_model.arrays import Bools, Ints, Positions
+
+__all__ = ["MIN_BYTES", "Growing", "empty", "folder", "full", "gathered", "in_folder", "release", "series"]
+
+MIN_BYTES = 1 << 20
+"""Columns from this size on are on disk."""
+
+_PIECE = 1 << 20
+_FOLDER: ContextVar[Path | None] = ContextVar("scratch folder", default=None)
+
+
+@contextmanager
+def in_folder(path: Path) -> Iterator[None]:
+    """Within it, large columns are in this folder rather than the system's temporary one."""
+    before = _FOLDER.set(path)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(before)
+
+
+def folder() -> str:
+    """Where large columns are."""
+    return str(_FOLDER.get() or tempfile.gettempdir())
+
+
+class _Map(mmap.mmap):
+    """Mapped memory that can be referred to weakly."""
+
+
+_MAPS: weakref.WeakSet[_Map] = weakref.WeakSet()
+
+
+def release() -> None:
+    """Takes the pages of all large columns out of the process; their content stays, and comes back when asked for."""
+    for each in list(_MAPS):
+        with suppress(AttributeError, OSError, ValueError):  # not every system has it
+            each.madvise(mmap.MADV_DONTNEED)
+
+
+def empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A column whose content is whatever it is."""
+    size = count * np.dtype(dtype).itemsize
+    if size < max(MIN_BYTES, 1):
+        return np.empty(count, dtype=dtype)
+    with _file() as file:
+        _reserve(file, size)
+        return _mapped(file, size, dtype)
+
+
+def full(count: int, fill: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A column with the same number everywhere."""
+    out = empty(count, dtype)
+    for first in range(0, count, _PIECE):
+        out[first : first + _PIECE] = fill
+    return out
+
+
+def _file() -> BinaryIO:
+    try:
+        return tempfile.TemporaryFile(prefix="xsp-", dir=folder())
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _reserve(file: BinaryIO, size: int) -> None:
+    """Room on disk for all of it, now: to run out of it while writing to mapped memory would end the process."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _no_room(error: OSError) -> XspError:
+    what = "no room is left there for what does not fit into memory" if error.errno == errno.ENOSPC else error.strerror
+    advice = "Name a folder with more room in the environment variable TMPDIR"
+    return XspError(f"nothing can be kept in this folder: {what}", path=folder(), advice=advice)
+
+
+def _mapped(file: BinaryIO, size: int, dtype: DTypeLike) -> NDArray[Any]:
+    memory = _Map(file.fileno(), size)
+    _MAPS.add(memory)
+    return np.frombuffer(memory, dtype=dtype)
+
+
+class Growing:
+    """A column to which values are added piece by piece: first in memory, from a certain size on in a file."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._pieces: list[NDArray[Any]] = []
+        self._file: BinaryIO | None = None
+        self.count = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Adds the values, converted to the column's type."""
+        self._pieces.append(np.array(values, dtype=self._dtype))
+        self.count += len(values)
+        waiting = sum(piece.nbytes for piece in self._pieces)
+        if waiting and (self._file is not None or waiting >= MIN_BYTES):
+            self._write()
+
+    def _write(self) -> None:
+        self._file = self._file or _file()
+        try:
+            for piece in self._pieces:
+                self._file.write(piece.data)
+        except OSError as error:
+            raise _no_room(error) from error
+        self._pieces = []
+
+    def column(self) -> NDArray[Any]:
+        """All values; nothing can be added afterwards."""
+        if self._file is None:
+            return np.concatenate(self._pieces) if self._pieces else np.empty(0, dtype=self._dtype)
+        with self._file as file:
+            file.flush()
+            return _mapped(file, self.count * self._dtype.itemsize, self._dtype)
+
+
+def series(name: str, values: NDArray[Any], valid: Bools | None = None) -> pl.Series:
+    """The same memory as a Series; null where not `valid`."""
+    bitmap, absent = None, 0
+    if valid is not None:
+        absent = len(values) - int(np.count_nonzero(valid))
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if absent else None
+    buffers = [bitmap, pa.py_buffer(values)]
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pl.Series(_Lent(pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))).alias(name)
+
+
+class _Lent:
+    """An Arrow array by its C interface alone: to take it whole, polars would import pyarrow.compute and pandas."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        schema, array = self._array.__arrow_c_array__(requested_schema)
+        return schema, array
+
+
+def gathered(frame: pl.DataFrame, rows: Ints | Positions | None) -> pl.DataFrame:
+    """These rows of the frame; None: all. Large whole-number columns of the result are on disk."""
+    if rows is None:
+        return frame
+    if len(rows) * 8 < MIN_BYTES:
+        return frame[rows]
+    return pl.DataFrame([_gathered(frame[name], rows) for name in frame.columns])
+
+
+def _gathered(column: pl.Series, rows: Ints | Positions) -> pl.Series:
+    pieces = (column.gather(rows[first : first + _PIECE]) for first in range(0, len(rows), _PIECE))
+    if column.dtype != pl.Int64:
+        return pl.concat(list(pieces), rechunk=True)
+    values, valid = empty(len(rows), np.int64), np.ones(len(rows), dtype=np.bool_)
+    first = 0
+    for piece in pieces:
+        values[first : first + len(piece)] = piece.fill_null(0).to_numpy()
+        if piece.null_count():
+            valid[first : first + len(piece)] = piece.is_not_null().to_numpy()
+        first += len(piece)
+    release()
+    return series(column.name, values, valid)
