@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xsp_model import scratch
+
 __all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "places"]
 
 Ints = NDArray[np.int64]
@@ -21,7 +23,7 @@ _SMALL = 1 << 16  # a table of this many entries costs next to nothing
 
 def nowhere(count: int) -> Positions:
     """A place for each of so many spans, none of them known yet."""
-    return np.full(count, -1, dtype=np.int32 if count <= _MOST_INT32 else np.int64)
+    return scratch.full(count, -1, np.int32 if count <= _MOST_INT32 else np.int64)
 
 
 def places(keys: Ints, wanted: Ints) -> Ints:
@@ -29,13 +31,13 @@ def places(keys: Ints, wanted: Ints) -> Ints:
 
     A wanted -1 may stand for none: it is looked up like any other key.
     """
-    out = np.full(len(wanted), -1, dtype=np.int64)
+    out = scratch.full(len(wanted), -1, np.int64)
     if not len(keys) or not len(wanted):
         return out
     low, high = int(keys.min()), int(keys.max())
     inside = np.flatnonzero((wanted >= low) & (wanted <= high))
     if high - low < 4 * len(keys) + _SMALL:
-        table = np.full(high - low + 1, -1, dtype=np.int32 if len(keys) < _MOST_INT32 else np.int64)
+        table = scratch.full(high - low + 1, -1, np.int32 if len(keys) < _MOST_INT32 else np.int64)
         table[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)  # of equal keys the first stays
         out[inside] = table[wanted[inside] - low]
         return out

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 
 from xsp_model import integrity, ledger
 from xsp_model.arrays import places
+from xsp_model.arrow import PIECE_ROWS, conformed, to_arrow
 from xsp_model.order import total_order
 from xsp_model.schema import TABLES
+from xsp_model.spill import Spill
 from xsp_model.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    import pyarrow as pa
 
     from xsp_model.arrays import Ints
     from xsp_model.ledger import Finding
@@ -28,18 +32,29 @@ _REFERENCES = {"spans": ("parent_id", "layer_id"), "operators": ("forward_id",),
 class TraceBuilder:
     """Collects rows table by table; span ids may be any unique integers until `build` renumbers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, spilled_spans: int | None = None) -> None:
+        """`spilled_spans`: so many spans will come through `add_pieces`, with ids that count them from 0."""
         self._rows: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
         self._findings: list[Finding] = []
+        self._spill = None if spilled_spans is None else Spill(spilled_spans)
+        self._written: dict[str, Path] = {}
 
     def add(self, table: str, rows: pl.DataFrame) -> None:
         """Adds rows; columns that are missing are null, columns the table lacks are an error (ValueError)."""
-        spec = TABLES[table]
-        unknown = set(rows.columns) - {c.name for c in spec.columns}
-        if unknown:
-            message = f"table {table} has no column {', '.join(sorted(unknown))}"
-            raise ValueError(message)
+        _check_columns(table, rows)
         self._rows[table].append(rows)
+
+    def add_pieces(self, table: str, height: int, rows: Callable[[int, int], pl.DataFrame]) -> None:
+        """Adds `height` rows, which `rows` gives from one place to another; where tables are spilled the whole table.
+
+        Then rows must come in the table's declared order, are written at once, and rows of no other call join them.
+        """
+        if self._spill is None:
+            self.add(table, rows(0, height))
+            return
+        firsts = range(0, max(height, 1), PIECE_ROWS)
+        pieces = (rows(first, min(first + PIECE_ROWS, height)) for first in firsts)
+        self._written[table] = self._spill.write(table, (_check_columns(table, piece) for piece in pieces))
 
     def note(self, findings: Iterable[Finding]) -> None:
         """Adds findings to the ledger."""
@@ -48,6 +63,8 @@ class TraceBuilder:
     def build(self) -> Trace:
         """The trace, every table in its declared order; raises ValueError where integrity is broken."""
         self._rows["ledger"].append(ledger.to_frame(self._findings))
+        if self._spill is not None:
+            return self._spilled()
         frames = {name: _gather(TABLES[name], rows) for name, rows in self._rows.items()}
         self._rows = {name: [] for name in TABLES}
         frames["spans"], numbers = _renumber(frames["spans"])
@@ -59,33 +76,29 @@ class TraceBuilder:
                 frames[name] = _follow(frames[name], "span_id", numbers)
             if name != "spans":
                 frames[name] = frames[name].sort(spec.order, nulls_last=True, maintain_order=True)
-        trace = Trace({name: _to_arrow(frame, TABLES[name]) for name, frame in frames.items()})
+        trace = Trace({name: to_arrow(frame, TABLES[name]) for name, frame in frames.items()})
         integrity.check(trace)
         return trace
 
+    def _spilled(self) -> Trace:
+        parts: dict[str, pa.Table | Path] = dict(self._written)
+        for name, spec in TABLES.items():
+            if name not in parts:
+                rows = _gather(spec, self._rows[name]).sort(spec.order, nulls_last=True, maintain_order=True)
+                parts[name] = to_arrow(rows, spec)
+        return Trace(parts, kept=self._spill)
+
+
+def _check_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    unknown = set(rows.columns) - {c.name for c in TABLES[table].columns}
+    if unknown:
+        message = f"table {table} has no column {', '.join(sorted(unknown))}"
+        raise ValueError(message)
+    return rows
+
 
 def _gather(spec: TableSpec, rows: list[pl.DataFrame]) -> pl.DataFrame:
-    types = {c.name: _polars_type(c.type) for c in spec.columns}
-    parts = [
-        part.select(
-            (pl.col(name).cast(kind) if name in part.columns else pl.lit(None, dtype=kind).alias(name))
-            for name, kind in types.items()
-        )
-        for part in rows
-    ]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=types)
-
-
-def _polars_type(kind: pa.DataType) -> pl.DataType:
-    if pa.types.is_dictionary(kind):
-        return pl.Categorical()
-    simple: dict[pa.DataType, pl.DataType] = {
-        pa.int64(): pl.Int64(),
-        pa.float64(): pl.Float64(),
-        pa.bool_(): pl.Boolean(),
-        pa.string(): pl.String(),
-    }
-    return simple[kind]
+    return pl.concat([conformed(part, spec) for part in rows] or [conformed(pl.DataFrame(), spec).clear()])
 
 
 def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
@@ -105,11 +118,3 @@ def _follow(frame: pl.DataFrame, column: str, old: Ints) -> pl.DataFrame:
         message = f"{column} refers to {lost} spans that are not there"
         raise ValueError(message)
     return frame.with_columns(pl.when(pl.lit(pl.Series(wanted))).then(pl.lit(pl.Series(found))).alias(column))
-
-
-def _to_arrow(frame: pl.DataFrame, spec: TableSpec) -> pa.Table:
-    return frame.to_arrow().cast(_loose(spec.schema)).cast(spec.schema)
-
-
-def _loose(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([f.with_nullable(True) for f in schema])  # noqa: FBT003 (pyarrow's signature)

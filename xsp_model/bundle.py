@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xsp_model.arrow import PIECE_ROWS, write_parquet
 from xsp_model.errors import XspError
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.trace import Trace
@@ -43,7 +44,7 @@ def write(trace: Trace, path: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         for name in TABLES:
-            pq.write_table(trace.table(name), unfinished / f"{name}.parquet", compression="zstd")
+            _write_table(trace.parts[name], name, unfinished / f"{name}.parquet")
         manifest = json.dumps(_manifest(trace), indent=1, ensure_ascii=False)
         (unfinished / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
         unfinished.chmod(0o755)
@@ -51,6 +52,14 @@ def write(trace: Trace, path: Path) -> None:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+def _write_table(part: pa.Table | Path, name: str, target: Path) -> None:
+    if isinstance(part, Path):
+        shutil.copyfile(part, target)
+        return
+    pieces = (part.slice(first, PIECE_ROWS) for first in range(0, max(part.num_rows, 1), PIECE_ROWS))
+    write_parquet(pieces, TABLES[name], target)
 
 
 def _put_in_place(unfinished: Path, path: Path) -> None:
@@ -73,7 +82,7 @@ def _manifest(trace: Trace) -> dict[str, object]:
             for run in runs
         ],
         "tools": {name: found for name in _TOOLS if (found := _installed(name))},
-        "rows": {name: trace.table(name).num_rows for name in TABLES},
+        "rows": {name: trace.height(name) for name in TABLES},
     }
 
 

@@ -10,19 +10,49 @@ from xsp_model.schema import TABLES
 from xsp_model.vocabulary import DEVICE_KINDS, LEVELS, Attribution, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    import pyarrow as pa
+
+    from xsp_model.schema import TableSpec
     from xsp_model.trace import Trace
 
-__all__ = ["broken_rules", "check"]
+__all__ = ["broken_rules", "check", "checked"]
 
 
 def check(trace: Trace) -> None:
     """Raises ValueError naming each rule of the model that the trace breaks."""
-    broken = list(broken_rules(trace))
+    _raise(list(broken_rules(trace)))
+
+
+def _raise(broken: Sequence[str]) -> None:
     if broken:
         message = "the trace breaks its own rules: " + "; ".join(broken)
         raise ValueError(message)
+
+
+def checked(pieces: Iterable[pa.Table], spec: TableSpec, spans: int) -> Iterator[pa.Table]:
+    """The pieces of one table of a trace of one run with so many spans, in order; ValueError as `check`."""
+    first, last_id, last_ns = 0, -1, None
+    for piece in pieces:
+        broken = [*_broken_columns(piece, spec)]
+        frame = pl.DataFrame(piece.select([c for c in piece.column_names if c in _CHECKED]))
+        if spec.name == "spans" and piece.num_rows:
+            broken += _broken_spans(frame, first, spans)
+            if last_ns is not None and frame["start_ns"][0] < last_ns:
+                broken.append("spans are not in order of start")
+            last_ns = frame["start_ns"][-1]
+        elif "span_id" in frame.columns and piece.num_rows:
+            broken += _broken_ids(frame["span_id"], spec.name, spans)
+            if spec.name != "metrics" and frame["span_id"][0] <= last_id:
+                broken.append(f"{spec.name}.span_id is not unique")
+            last_id = frame["span_id"][-1]
+        _raise(broken)
+        first += piece.num_rows
+        yield piece
+
+
+_CHECKED = ("span_id", "parent_id", "layer_id", "start_ns", "duration_ns", "level", "kind", "attribution")
 
 
 def broken_rules(trace: Trace) -> Iterator[str]:
@@ -32,14 +62,19 @@ def broken_rules(trace: Trace) -> Iterator[str]:
         if table.schema != spec.schema:
             yield f"table {name} has another schema"
             return
-        for column in spec.columns:
-            if not column.nullable and table.column(column.name).null_count:
-                yield f"{name}.{column.name} has nulls"
-    yield from _broken_spans(trace.frame("spans"))
+        yield from _broken_columns(table, spec)
+    yield from _broken_spans(trace.frame("spans"), 0, trace.row_count)
     yield from _broken_references(trace)
 
 
-def _broken_spans(spans: pl.DataFrame) -> Iterator[str]:
+def _broken_columns(table: pa.Table, spec: TableSpec) -> Iterator[str]:
+    for column in spec.columns:
+        if not column.nullable and table.column(column.name).null_count:
+            yield f"{spec.name}.{column.name} has nulls"
+
+
+def _broken_spans(spans: pl.DataFrame, first_id: int, count: int) -> Iterator[str]:
+    """The rules for these spans, of which the trace has `count` and `first_id` came before."""
     words = {
         "level": [str(x) for x in LEVELS],
         "kind": [str(x) for x in Kind],
@@ -48,18 +83,18 @@ def _broken_spans(spans: pl.DataFrame) -> Iterator[str]:
     for column, allowed in words.items():
         if not spans[column].drop_nulls().unique().cast(pl.String).is_in(allowed).all():
             yield f"spans.{column} holds a word outside its vocabulary"
-    if not (spans["span_id"] == pl.int_range(spans.height, eager=True)).all():
+    if not (spans["span_id"] == pl.int_range(first_id, first_id + spans.height, eager=True)).all():
         yield "spans.span_id does not count the rows"
     if not spans["start_ns"].is_sorted():
         yield "spans are not in order of start"
     if (spans["duration_ns"] < 0).any():
         yield "a span has a negative duration"
-    yield from _broken_attribution(spans)
+    yield from _broken_attribution(spans, count)
 
 
-def _broken_attribution(spans: pl.DataFrame) -> Iterator[str]:
+def _broken_attribution(spans: pl.DataFrame, count: int) -> Iterator[str]:
     for column in ("parent_id", "layer_id"):
-        if not spans[column].drop_nulls().is_between(0, max(spans.height - 1, 0)).all():
+        if not spans[column].drop_nulls().is_between(0, max(count - 1, 0)).all():
             yield f"spans.{column} refers to no span"
     device = spans["kind"].cast(pl.String).is_in([str(k) for k in DEVICE_KINDS])
     if (device != spans["attribution"].is_not_null()).any():
@@ -78,10 +113,12 @@ def _broken_references(trace: Trace) -> Iterator[str]:
     if not trace.frame("spans")["run_id"].unique().is_in(runs.implode()).all():
         yield "a span belongs to no run"
     for name, spec in TABLES.items():
-        if name == "spans" or "span_id" not in (c.name for c in spec.columns):
-            continue
-        ids = trace.frame(name)["span_id"]
-        if not ids.is_between(0, max(trace.row_count - 1, 0)).all():
-            yield f"{name}.span_id refers to no span"
-        if name != "metrics" and ids.is_duplicated().any():
-            yield f"{name}.span_id is not unique"
+        if name != "spans" and "span_id" in (c.name for c in spec.columns):
+            yield from _broken_ids(trace.frame(name)["span_id"], name, trace.row_count)
+
+
+def _broken_ids(ids: pl.Series, name: str, count: int) -> Iterator[str]:
+    if not ids.is_between(0, max(count - 1, 0)).all():
+        yield f"{name}.span_id refers to no span"
+    if name != "metrics" and ids.is_duplicated().any():
+        yield f"{name}.span_id is not unique"

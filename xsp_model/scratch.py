@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["MIN_BYTES", "Growing", "empty", "folder", "full", "gathered", "in_folder", "release", "series"]
+__all__ = ["MIN_BYTES", "Growing", "empty", "folder", "full", "gathered", "in_folder", "no_room", "release", "series"]
 
 MIN_BYTES = 1 << 20
 """Columns from this size on are on disk."""
@@ -89,7 +89,7 @@ def _file() -> BinaryIO:
     try:
         return tempfile.TemporaryFile(prefix="xsp-", dir=folder())
     except OSError as error:
-        raise _no_room(error) from error
+        raise no_room(error) from error
 
 
 def _reserve(file: BinaryIO, size: int) -> None:
@@ -100,10 +100,11 @@ def _reserve(file: BinaryIO, size: int) -> None:
         else:
             file.truncate(size)
     except OSError as error:
-        raise _no_room(error) from error
+        raise no_room(error) from error
 
 
-def _no_room(error: OSError) -> XspError:
+def no_room(error: OSError) -> XspError:
+    """What to tell of an error while writing into the folder."""
     what = "no room is left there for what does not fit into memory" if error.errno == errno.ENOSPC else error.strerror
     advice = "Name a folder with more room in the environment variable TMPDIR"
     return XspError(f"nothing can be kept in this folder: {what}", path=folder(), advice=advice)
@@ -138,7 +139,7 @@ class Growing:
             for piece in self._pieces:
                 self._file.write(piece.data)
         except OSError as error:
-            raise _no_room(error) from error
+            raise no_room(error) from error
         self._pieces = []
 
     def column(self) -> NDArray[Any]:

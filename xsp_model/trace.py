@@ -32,6 +32,7 @@ class Trace:
 
     parts: Mapping[str, pa.Table | Path]
     origin: Path | None = field(default=None, compare=False)
+    kept: object = field(default=None, compare=False, repr=False)  # what keeps the files of parts in being
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
@@ -64,11 +65,15 @@ class Trace:
         found = set(self.scan("spans").select(pl.col("level").unique().cast(pl.String)).collect()["level"])
         return tuple(str(level) for level in LEVELS if level in found)
 
+    def height(self, name: str) -> int:
+        """Number of rows of a table."""
+        part = self.parts[name]
+        return int(pq.read_metadata(part).num_rows) if isinstance(part, Path) else int(part.num_rows)
+
     @property
     def row_count(self) -> int:
         """Number of spans."""
-        part = self.parts["spans"]
-        return int(pq.read_metadata(part).num_rows) if isinstance(part, Path) else int(part.num_rows)
+        return self.height("spans")
 
     def to_networkx(self, span_ids: Sequence[int] | None = None) -> nx.DiGraph[int]:
         """A directed graph over the spans given, or over all; see `graph.to_digraph`."""

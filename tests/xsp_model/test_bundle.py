@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.xsp_model.sample import sample_trace
-from xsp_model import XspError, bundle
+from xsp_model import XspError, arrow, bundle
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.upgrade import upgrade
 
@@ -81,15 +81,15 @@ def test_an_interrupted_write_leaves_the_older_bundle(written: Path, monkeypatch
 
 
 def _break_after_three_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = pq.write_table, []
+    real, calls = arrow.write_parquet, []
 
-    def write_table(*args: object, **kwargs: object) -> None:
+    def write_table(*args: Any) -> None:  # noqa: ANN401
         calls.append(args)
         if len(calls) > 3:
             raise KeyboardInterrupt
-        real(*args, **kwargs)
+        real(*args)
 
-    monkeypatch.setattr(pq, "write_table", write_table)
+    monkeypatch.setattr(bundle, "write_parquet", write_table)
 
 
 @pytest.mark.parametrize("name", ["notes", "data.json"])

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xsp_model import scratch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -48,7 +50,7 @@ class Sweep:
         columns = [_taken(each) if isinstance(each, np.ndarray) else each for each in inputs]
         rows = next(len(each) for each in columns if isinstance(each, np.ndarray))
         lengths = [rows] * outputs if isinstance(outputs, int) else outputs
-        results = tuple(np.full(length, fill, dtype=dtype) for length in lengths)
+        results = tuple(scratch.full(length, fill, dtype) for length in lengths)
         engine = self.compiled if self._is_worth_it(rows, self._kinds(columns, results)) else self.plain
         return engine(columns, results)
 

@@ -96,12 +96,15 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
     nesting = _nest_host(spans, found, moments, _elsewhere(spans, raw.tables["ranges"]), order)
+    scratch.release()
     launches = correlate(spans, found)
     parent = with_callers(spans, found, operators, nesting.parent)
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
     numbered, parent = steps.number(spans, found, parent)
+    scratch.release()
     kernels = at_spans(spans, raw.tables["kernels"])
     captured_in, replayed = graphs.captures(spans, found, kernels, parent, moments, nesting.owner)
+    scratch.release()
     backward = is_backward(spans, found, operators)
     forest = Forest(
         numbered,
@@ -116,6 +119,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
         launches.orphans,
         moments.with_columns(pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
+    scratch.release()
     return forest, _doubts(nesting.overhangs, nesting.ambiguous)
 
 
@@ -167,11 +171,16 @@ def _nest_host(
 
 def _ends(spans: pl.DataFrame) -> Ints:
     """When each span ended; what was never closed is open to the end."""
-    end = (spans["start_ns"] + spans["duration_ns"]).to_numpy() if not spans["duration_ns"].null_count() else None
-    if end is not None:
-        return np.array(end) if not end.flags.writeable else end
-    known = (spans["start_ns"] + spans["duration_ns"].fill_null(0)).to_numpy()
-    return np.where(spans["duration_ns"].is_null().to_numpy(), known.max(initial=0), known)
+    out: Ints = scratch.empty(spans.height, np.int64)
+    never = []
+    for first in range(0, spans.height, _PIECE):
+        part = spans.slice(first, _PIECE)
+        out[first : first + _PIECE] = (part["start_ns"] + part["duration_ns"].fill_null(0)).to_numpy()
+        if part["duration_ns"].null_count():
+            never.append(first + np.flatnonzero(part["duration_ns"].is_null().to_numpy()))
+    if never:
+        out[np.concatenate(never)] = out.max()
+    return out
 
 
 def _doubts(overhangs: Bools, ambiguous: Bools) -> list[Finding]:

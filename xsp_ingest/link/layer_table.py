@@ -12,7 +12,7 @@ from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
-from xsp_model import LayerSource, Level
+from xsp_model import LayerSource, Level, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,7 @@ def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
     if layering.source is LayerSource.OPERATOR:
         sources.append(LayerSource.OPERATOR)
     parts = [_of_source(forest, source) for source in sources]
+    scratch.release()
     found = pl.concat([part for part in parts if part.height] or parts[:1])
     return found.with_columns(sequence_index=pl.lit(None, pl.Int64))
 

@@ -10,7 +10,7 @@ import numpy as np
 from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.phases import phases
 from xsp_ingest.link.words import worded
-from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
+from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,6 +103,7 @@ def lay(forest: Forest, source: LayerSource) -> Layering:
     held_in = innermost(forest.parent, is_layer)
     layer = _through_twins(forest, is_layer, held_in)
     replayed = np.flatnonzero(forest.replayed)
+    scratch.release()
     layer[replayed] = _through(forest.captured_in[replayed], layer.copy() if len(replayed) else layer)
     return Layering(source, layer, held_in, phases(forest, source, is_layer), _attribution(forest, layer))
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Positions
 
-__all__ = ["Source", "link"]
+__all__ = ["SPILLED_SPANS", "Source", "link"]
+
+SPILLED_SPANS = 1 << 20
+"""The tables of a run of so many spans are written to disk as they come to be, rather than held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ def link(
         ],
         source,
     )
-    builder = TraceBuilder()
+    height = forests[0].spans.height
+    builder = TraceBuilder(height if len(forests) == 1 and height >= SPILLED_SPANS else None)
     builder.note((*noted, *findings))
     first_id = 0
     for run, raw in enumerate(raws):
@@ -154,36 +158,48 @@ def _reference(positions: Positions, first_id: int) -> pl.Series:
 
 
 def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:
-    in_layer = (layering.attribution < 0) | (layering.attribution == tuple(Attribution).index(Attribution.LAYER))
-    spans = forest.spans.drop("row", "issued_by_row").with_columns(
-        (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
-        (pl.int_range(pl.len()) + first_id).alias("span_id"),
-        _reference(forest.parent, first_id).alias("parent_id"),
-        pl.lit(run, pl.Int64).alias("run_id"),
-        layering.phases(),
-        _reference(np.where(in_layer, layering.layer, layering.layer.dtype.type(-1)), first_id).alias("layer_id"),
-        layering.attributions(),
-        pl.Series("ambiguous", forest.ambiguous),
-    )
-    builder.add("spans", spans)
+    of_layer = tuple(Attribution).index(Attribution.LAYER)
+
+    def rows(first: int, end: int) -> pl.DataFrame:
+        attribution, layer = layering.attribution[first:end], layering.layer[first:end]
+        owned = np.where((attribution < 0) | (attribution == of_layer), layer, layer.dtype.type(-1))
+        spans = forest.spans.slice(first, end - first).drop("row", "issued_by_row")
+        return spans.with_columns(
+            (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
+            pl.int_range(first_id + first, first_id + end, eager=True).alias("span_id"),
+            _reference(forest.parent[first:end], first_id).alias("parent_id"),
+            pl.lit(run, pl.Int64).alias("run_id"),
+            layering.phases(first, end),
+            _reference(owned, first_id).alias("layer_id"),
+            layering.attributions(first, end),
+            pl.Series("ambiguous", forest.ambiguous[first:end]),
+        )
+
+    builder.add_pieces("spans", forest.spans.height, rows)
 
 
 def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl.DataFrame, first_id: int) -> None:
     identity = (pl.col("at") + first_id).alias("span_id")
     builder.add("layers", calls.with_columns(identity).drop("at"))
-    twin = _reference(forest.twin[forest.operators["at"].to_numpy()], first_id)
-    builder.add(
-        "operators",
-        forest.operators.select(
-            identity, "sequence_number", twin.alias("forward_id"), "external_id", "input_shapes", "input_dtypes"
-        ),
-    )
-    for name in ("ranges", "kernels", "copies", "metrics"):
-        rows = at_spans(forest.spans, raw.tables[name]).drop("row")
-        if name == "kernels":
-            captured = _reference(forest.captured_in[rows["at"].to_numpy()], first_id)
-            rows = rows.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")
-        builder.add(name, rows.with_columns(identity).drop("at"))
+
+    def operators(first: int, end: int) -> pl.DataFrame:
+        rows = forest.operators.slice(first, end - first)
+        twin = _reference(forest.twin[rows["at"].to_numpy()], first_id).alias("forward_id")
+        return rows.select(identity, "sequence_number", twin, "external_id", "input_shapes", "input_dtypes")
+
+    builder.add_pieces("operators", forest.operators.height, operators)
+    for name in ("ranges", "kernels", "copies"):
+        table = at_spans(forest.spans, raw.tables[name]).drop("row")
+
+        def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:
+            found = table.slice(first, end - first)
+            if "captured_in_row" in found.columns:
+                captured = _reference(forest.captured_in[found["at"].to_numpy()], first_id)
+                found = found.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")
+            return found.with_columns(identity).drop("at")
+
+        builder.add_pieces(name, table.height, rows)
+    builder.add("metrics", at_spans(forest.spans, raw.tables["metrics"]).with_columns(identity).drop("row", "at"))
 
 
 def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> None:

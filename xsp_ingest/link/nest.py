@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_ingest.link.engine import dual
+from xsp_model.arrays import nowhere
 from xsp_model.order import tied
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def nest(
 
 def _visits(start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Positions:
     """Rows from the outermost in: their own order but where several start together."""
-    visit: Positions = np.arange(len(start), dtype=np.int32 if len(start) < 1 << 31 else np.int64)
+    visit = nowhere(len(start))
+    for first in range(0, len(visit), _PIECE):
+        visit[first : first + _PIECE] = np.arange(first, min(first + _PIECE, len(visit)))
     together = np.flatnonzero(tied(start))
     last = [each[together] for each in reversed(ties)]
     visit[together] = together[np.lexsort((together, *last, -end[together], rank[together], start[together]))]

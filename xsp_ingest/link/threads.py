@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsp_model import scratch
+
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
@@ -38,7 +40,7 @@ class Threads:
 
     def numbers(self, rows: pl.DataFrame) -> NDArray[np.int32]:
         """For each row the number of its thread."""
-        out = np.empty(rows.height, dtype=np.int32)
+        out: NDArray[np.int32] = scratch.empty(rows.height, np.int32)
         for first in range(0, rows.height, _PIECE):
             part = rows.slice(first, _PIECE)
             process, known = _places(self.processes, part["process_id"])

@@ -53,7 +53,7 @@ class _TorchProfiler:
         # The scanner that is faster on a file of this size reads it; both give the same.
         if content_bytes(path) >= scan_fast.MIN_BYTES:
             with suppress(scan_fast.CannotScan):
-                return shape(scan_fast.documents(path), path, options)
+                return shape(scan_fast.documents(path, scan_fast.PIECE_ROWS), path, options)
         return shape([scan_plain.scan(path)], path, options)
 
 

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
     from xsp_ingest.torch_profiler.scan_columns import Tables
 
-__all__ = ["MIN_BYTES", "CannotScan", "documents", "scan"]
+__all__ = ["MIN_BYTES", "PIECE_ROWS", "CannotScan", "documents", "scan"]
 
 MIN_BYTES = 1 << 20
 """Content smaller than this is read faster by the plain scanner, since machine code takes time to load."""
 
-_PIECE_ROWS = 1 << 17
+PIECE_ROWS = 1 << 17
+"""Events scanned and shaped at once."""
+
 _COMPILE_BYTES = 32 << 20  # for less the scanner is not compiled, which is done once per installation
 _BUFFER_BYTES = 1 << 22
 _MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
@@ -42,8 +44,8 @@ def scan(path: Path) -> Document:
     return document
 
 
-def documents(path: Path, most_rows: int | None = _PIECE_ROWS) -> Iterator[Document]:
-    """The file's events in documents of at most so many, of which the last has the head and the counts.
+def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
+    """The file's events in documents of at most so many (None: one of all), of which the last has the head and the counts.
 
     A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
     """

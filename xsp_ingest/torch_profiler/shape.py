@@ -81,7 +81,8 @@ class _Stages:
         )
         parts = _by_category(_steps_annotated(events))
         for name, rows in _tables_of(parts, details, self._options).items():
-            self._tables[name].add(rows.with_columns(pl.col("row") + self._rows))
+            numbers = [column for column in ("row", "range_id") if column in rows.columns]
+            self._tables[name].add(rows.with_columns(pl.col(numbers) + self._rows))
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
 

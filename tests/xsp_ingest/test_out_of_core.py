@@ -1,0 +1,132 @@
+"""A trace is the same whether held in memory or worked out piece by piece, its columns and tables on disk."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pytest
+
+from benchmarks import generate
+from tests.fixture_cases import SOUND, trace_of
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_ingest.link import link
+from xsp_ingest.torch_profiler import scan_fast
+from xsp_model import XspError, bundle, integrity, scratch
+from xsp_model import builder as building
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixture_cases import FixtureCase
+    from xsp_model import Trace
+
+_TORCH = [case for case in SOUND if case.name.startswith("torch_profiler/")]
+
+
+def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Everything is large from now on, and whatever is written is written into the folder."""
+    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
+    monkeypatch.setattr(link, "SPILLED_SPANS", 0)
+    monkeypatch.setattr(building, "PIECE_ROWS", 1000)
+    monkeypatch.setattr(scan_fast, "PIECE_ROWS", 700)
+    monkeypatch.setattr(scan_fast, "MIN_BYTES", 0)
+    monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+
+def _same(found: Trace, expected: Trace) -> None:
+    for name in TABLES:
+        ours, theirs = (
+            each.frame(name).with_columns(pl.col(pl.Categorical).cast(pl.String)) for each in (found, expected)
+        )
+        assert ours.equals(theirs), name
+
+
+@pytest.mark.parametrize("case", _TORCH, ids=lambda case: case.name)
+def test_fixtures_are_the_same_piece_by_piece(
+    case: FixtureCase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    expected = trace_of(case)
+    _out_of_core(monkeypatch, tmp_path)
+    found = convert(case.raw_files, Options())
+    _same(found, expected)
+    assert list(integrity.broken_rules(found)) == []
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("grown") / "trace.json"
+    generate.grow(path, 4_000_000)
+    return path
+
+
+def test_a_grown_trace_and_its_answers_are_the_same(
+    grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    expected = convert([grown], Options())
+    _out_of_core(monkeypatch, tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    found = convert([grown], Options())
+    _same(found, expected)
+    bundle.write(found, tmp_path / "found.xsp")
+    opened = bundle.read(tmp_path / "found.xsp")
+    for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
+        ours, theirs = (run(find(identity), View(trace)).table for trace in (opened, expected))
+        assert ours.equals(theirs), identity
+
+
+def test_nothing_is_left_in_the_scratch_folder(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _out_of_core(monkeypatch, tmp_path)
+    trace = convert([grown], Options())
+    assert [path.name[:4] for path in tmp_path.iterdir()] == ["xsp-"]  # the tables; columns have no names
+    del trace
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_conversion_leaves_nothing(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _out_of_core(monkeypatch, tmp_path)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(link, "_add_moments", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        convert([grown], Options())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
+    with pytest.raises(XspError, match="no room is left"):
+        scratch.empty(10, np.int64)
+
+
+def test_a_column_grows_from_memory_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MIN_BYTES", 100)
+    column = scratch.Growing(np.int64)
+    for first in range(0, 100, 7):
+        column.add(np.arange(first, min(first + 7, 100)))
+    found = column.column()
+    scratch.release()
+    assert found.tolist() == list(range(100))
+
+
+def test_rows_gathered_on_disk_keep_nulls_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pl.DataFrame({"n": [1, None, 3], "w": ["a", "b", None]}, schema_overrides={"w": pl.Categorical})
+    rows = np.array([2, 1, 1, 0])
+    expected = frame[rows]
+    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
+    assert scratch.gathered(frame, rows).equals(expected)

@@ -1,0 +1,44 @@
+"""Tables too large to hold: written piece by piece into Parquet files of a temporary folder, checked on the way."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xsp_model import integrity, scratch
+from xsp_model.arrow import conformed, to_arrow, write_parquet
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import polars as pl
+
+__all__ = ["Spill"]
+
+
+class Spill:
+    """A folder of finished tables that is gone when nobody holds it any more, or when the process ends."""
+
+    def __init__(self, spans: int) -> None:
+        self._spans = spans
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="xsp-", dir=scratch.folder()))
+        except OSError as error:
+            raise scratch.no_room(error) from error
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def write(self, name: str, pieces: Iterable[pl.DataFrame]) -> Path:
+        """The file of a table given in its declared order, ids final; ValueError where it breaks the model's rules."""
+        spec = TABLES[name]
+        path = self._folder / f"{name}.parquet"
+        tables = (to_arrow(conformed(piece, spec), spec) for piece in pieces)
+        try:
+            write_parquet(integrity.checked(tables, spec, self._spans), spec, path)
+        except OSError as error:
+            raise scratch.no_room(error) from error
+        scratch.release()
+        return path
