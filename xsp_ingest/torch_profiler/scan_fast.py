@@ -45,7 +45,7 @@ def scan(path: Path) -> Document:
 
 
 def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
-    """The file's events in documents of at most so many (None: one of all), of which the last has the head and the counts.
+    """The file's events in documents of at most so many (None: one of all); the last one has the head and the counts.
 
     A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
     """
