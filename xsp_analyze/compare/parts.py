@@ -78,8 +78,8 @@ _Parts = dict[_Key, dict[str, float]]
 
 def _device_work(side: Side) -> pl.DataFrame:
     """Device time: layer_index (null: of no layer), layer_type, place (of what has no layer), name, ns."""
-    words = pl.concat_str([pl.col("attribution").str.replace_all("_", " "), pl.lit(", "),
-                           pl.col("phase").fill_null("unknown phase")])  # fmt: skip
+    phase = pl.when(pl.col("phase").is_null()).then(pl.lit("")).otherwise(pl.lit(", ") + pl.col("phase"))
+    words = pl.col("attribution").str.replace_all("_", " ") + phase
     placed_work = side.work().with_columns(
         pl.when(pl.col("layer_index").is_null()).then(words.str.replace("model only", _OUTSIDE)).alias("place")
     )

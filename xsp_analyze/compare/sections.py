@@ -87,9 +87,9 @@ def sections(c: Comparison, most: int | None = 10) -> list[Section]:
 
 
 def _model(c: Comparison) -> Section:
-    per = "input" if c.per_input else "step"
+    per = "an input" if c.per_input else "a step" if c.before.views[0].averaged else "the whole trace"
     rows = [
-        [{"latency": f"latency of a {per}", "device_time": f"device time of a {per}"}[row.name],
+        [{"latency": f"latency of {per}", "device_time": f"device time of {per}"}[row.name],
          duration(row.before_ns), duration(row.after_ns), signed_duration(row.difference_ns), change(row),
          interval(row), verdict(row)]
         for row in c.model
@@ -202,6 +202,7 @@ def change(row: Row) -> str:
 
 
 _AS_FACTOR = 10.0
+_UNBOUNDED = 1e4  # an interval this wide says nothing
 
 
 def _percent_change(ratio: float) -> str:
@@ -212,6 +213,8 @@ def interval(row: Row) -> str:
     """The ends of the interval as changes; empty where they are not known."""
     if row.low is None or row.high is None:
         return ""
+    if row.high > _UNBOUNDED * row.low:
+        return "unbounded"
     low, high = _percent_change(row.low), _percent_change(row.high)
     return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
