@@ -23,7 +23,7 @@ from xsp_cli.arguments import (
     OsRuntime,
 )
 from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, note, print_bytes, write_file
+from xsp_cli.output import check_writable, in_color, note, print_bytes, write_file
 from xsp_cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["analyze"]
 
-_ROWS_ON_SCREEN = 50
+_ROWS_ON_SCREEN = 30
+_TEXT_IN_PIPE = 120
 
 
 class Formats(StrEnum):
@@ -84,10 +85,11 @@ def analyze(
         typer.Option(
             "--rows",
             min=0,
-            help=f"Most rows of a table; 0 for all. On a terminal {_ROWS_ON_SCREEN}, elsewhere all.",
+            help=f"Most rows of a table, the others in sum; 0 for all. On a terminal {_ROWS_ON_SCREEN}, elsewhere all.",
             show_default=False,
         ),
     ] = None,
+    all_rows: Annotated[bool, typer.Option("--all", help="Every row, on a terminal too.")] = False,
     format: Format = None,  # noqa: A002 (the option's name)
     layer_source: LayerSource = LayerSources.AUTO,
     model_range: ModelRanges = None,
@@ -114,7 +116,7 @@ def analyze(
         if output is not None:
             _write_files(results, output_format, output)
             return
-    print_bytes(_stream(results, output_format, _screen(rows)))
+    print_bytes(_stream(results, output_format, _screen(0 if all_rows else rows)))
 
 
 def _find(ids: Sequence[str]) -> list[Analysis]:
@@ -157,9 +159,9 @@ def _screen(rows: int | None) -> Screen:
     from xsp_analyze.render import Screen  # noqa: PLC0415
 
     if not sys.stdout.isatty():
-        return Screen(rows=rows or None)
+        return Screen(rows=rows or None, text=_TEXT_IN_PIPE)
     return Screen(
-        shutil.get_terminal_size().columns, color=True, rows=_ROWS_ON_SCREEN if rows is None else rows or None
+        shutil.get_terminal_size().columns, color=in_color(), rows=_ROWS_ON_SCREEN if rows is None else rows or None
     )
 
 

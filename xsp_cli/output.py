@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ReaderGoneError", "check_writable", "note", "print_bytes", "print_text", "unwritable", "write_file"]
+__all__ = [
+    "ReaderGoneError",
+    "check_writable",
+    "in_color",
+    "note",
+    "print_bytes",
+    "print_text",
+    "unwritable",
+    "write_file",
+]
 
 
 class ReaderGoneError(Exception):
@@ -29,6 +38,11 @@ def print_bytes(content: bytes) -> None:
 def print_text(text: str) -> None:
     """Writes a line or lines to stdout, as UTF-8 whatever the locale."""
     print_bytes(f"{text}\n".encode(errors="backslashreplace"))
+
+
+def in_color() -> bool:
+    """Whether stdout is a terminal that shows colours, and its user wants them (NO_COLOR, no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def note(line: str) -> None:

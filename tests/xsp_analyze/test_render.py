@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import BytesIO
 
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_analyze.catalog import find
+from xsp_analyze.core import Analysis, Column, FigureSpec, Result, Role
 from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
+from xsp_analyze.render.names import fitted
 from xsp_analyze.render.parquet import METADATA_KEY
+from xsp_analyze.render.rest import ADDITIVE
 from xsp_analyze.render.units import Scale, duration, number, scales_of, share, size
 from xsp_model import Finding, XspError
 from xsp_model.ledger import to_frame
@@ -136,11 +143,81 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in lines) <= width
 
 
-def test_a_name_too_long_for_the_terminal_keeps_both_its_ends() -> None:
-    text = terminal.render(_kernels(_LONG), Screen(80))
-    assert "void at::" in text
-    assert "T1)" in text
+def test_a_name_too_long_for_the_terminal_loses_what_says_least_and_then_its_middle() -> None:
+    assert "elementwise_kernel<(int)128, AddFunctor<float>>  " in terminal.render(_kernels(_LONG), Screen(80))
+    text = terminal.render(_kernels(_LONG), Screen(60))
+    assert "elementwise_" in text
+    assert "float>>" in text
     assert "…" in text
+
+
+def test_a_table_in_a_pipe_holds_text_to_a_width_that_can_be_read() -> None:
+    name = "gemm_" + "x" * 600 + "_nt"
+    lines = terminal.render(_kernels(name), Screen(text=100)).splitlines()
+    assert max(len(line) for line in lines) < 160
+
+
+def test_names_that_part_in_their_middle_are_told_apart() -> None:
+    names = [f"void at::native::apply<4, {functor}<c10::BFloat16, float, long>, 3ul>(int)" for functor in "ABC"]
+    cells = fitted(names, 24)
+    assert len(set(cells)) == 3
+    assert all(cell_len(cell) <= 24 and functor in cell for cell, functor in zip(cells, "ABC", strict=True))
+
+
+@given(st.lists(st.text(alphabet="ab:<>() ,_\u4e2d", max_size=60), max_size=6), st.integers(4, 40))
+def test_no_name_is_wider_than_its_column(names: list[str], width: int) -> None:
+    cells = fitted(names, width)
+    assert len(cells) == len(names)
+    assert all(cell_len(cell) <= width for cell in cells)
+    assert all(cell == name for cell, name in zip(cells, names, strict=True) if cell_len(name) <= width)
+
+
+def test_what_is_no_name_of_c_plus_plus_keeps_its_words() -> None:
+    assert fitted(["Memcpy DtoD (Device -> Device)", "aten::convolution"], 40) == [
+        "Memcpy DtoD (Device -> Device)",
+        "aten::convolution",
+    ]
+
+
+def test_rows_that_are_not_shown_stand_in_sum() -> None:
+    line = next(
+        line
+        for line in terminal.render(
+            _kernels("a", "b", "c", durations=(5_000_000, 2, 3)), Screen(80, rows=1)
+        ).splitlines()
+        if line.startswith("and 2 more")
+    )
+    assert line.split()[3:] == ["2,468", "0.005", "25.0"]
+
+
+def test_a_sum_over_what_is_not_known_is_not_known() -> None:
+    result = _kernels("a", "b", "c")
+    table = result.table.with_columns(pl.Series("count", [1, 2, None]))
+    text = terminal.render(replace(result, table=table), Screen(80, rows=1))
+    assert next(line for line in text.splitlines() if line.startswith("and 2 more")).split()[3] == "-"
+
+
+def test_sums_are_of_columns_that_are_there() -> None:
+    for identity, names in ADDITIVE.items():
+        columns = {c.name: c for c in find(identity).columns}
+        assert set(names) <= set(columns), identity
+        assert {columns[name].unit for name in names} <= {"", "ns", "byte", "flop", "share"}
+
+
+def test_units_stand_on_a_line_of_their_own() -> None:
+    title, *heading = terminal.render(_kernels("a")).splitlines()[:4]
+    assert title == "A10  Kernels by name"
+    assert [line.split() for line in heading] == [
+        ["kernel", "model"],
+        ["name", "count", "duration", "share"],
+        ["us", "%"],
+    ]
+
+
+def test_what_an_analysis_draws_is_shown_before_its_other_columns() -> None:
+    result = _kernels(_LONG)
+    drawn = replace(result.analysis, figure=FigureSpec("bars", "kernel_name", ("model_share",)))
+    assert "share" in terminal.render(replace(result, analysis=drawn), Screen(30)).splitlines()[2]
 
 
 def test_columns_that_do_not_fit_are_named() -> None:

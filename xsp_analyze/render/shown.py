@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
+from xsp_analyze.render.rest import sums_of_the_rest
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
 from xsp_model.plain_text import clean
 
@@ -38,14 +39,19 @@ _TAKEN = {"model": "model latency", "layers": "layer latency", "kernels": "kerne
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """One column, ready to print: the unit stands in the heading, cells are text."""
+    """One column, ready to print: the unit stands in the heading, cells are text.
 
+    `rest` is what the rows that are not among the cells add up to; empty where that says nothing.
+    """
+
+    name: str
     heading: str
     unit: str
     is_number: bool
     is_key: bool
     is_time: bool
     cells: Sequence[str]
+    rest: str = ""
 
 
 def short_name(name: str, most: int = 60) -> str:
@@ -65,21 +71,28 @@ def unknown_columns(result: Result) -> list[Column]:
 
 
 def shown_columns(result: Result, most_rows: int | None = None) -> list[ShownColumn]:
-    """The columns that hold something, in their order; at most so many rows."""
+    """The columns that hold something, in their order; at most so many rows, the others in sum."""
     left_out = {c.name for c in unknown_columns(result)}
     table = result.table if most_rows is None else result.table.head(most_rows)
+    rest = sums_of_the_rest(result, table.height)
     columns = [c for c in result.columns if c.name not in left_out]
     numbers = [c for c in columns if table[c.name].dtype.is_numeric()]
     scales = dict(
         zip((c.name for c in numbers), scales_of([(c, table[c.name].to_list()) for c in numbers]), strict=True)
     )
-    return [_shown(c, table[c.name], scales.get(c.name)) for c in columns]
+    shown = [_shown(c, table[c.name], scales.get(c.name)) for c in columns]
+    return [replace(s, rest=_in_sum(rest[s.name], scales.get(s.name)) if s.name in rest else "") for s in shown]
+
+
+def _in_sum(value: float | None, scale: Scale | None) -> str:
+    return UNKNOWN if value is None or scale is None else number(value, scale)
 
 
 def _shown(column: Column, series: pl.Series, scale: Scale | None) -> ShownColumn:
     """Text for every cell; numbers in the scale, which what is no number has none of."""
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in series.to_list()]
     return ShownColumn(
+        column.name,
         heading(column),
         scale.unit if scale else "",
         scale is not None,

@@ -1,0 +1,76 @@
+"""Names fitted to a column: kernels' names run to hundreds of characters and differ at both ends or in between."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from os.path import commonprefix
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["cut", "fitted"]
+
+_CPP = re.compile(r"[<(]")
+_NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")
+_PARAMETERS = re.compile(r"(?<=[\w>])\((?=[^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$)")
+_WORD = re.compile(r"\w*$")
+_CONTEXT = 8  # most characters of the word in which two names part that stand before that place
+_MOST_HEAD = 24
+_GAP = "…"
+
+
+def fitted(names: Sequence[str], width: int) -> list[str]:
+    """Every name in at most `width` cells.
+
+    One that is too long loses its return type, namespaces and parameters; if it still is, its middle. Names that
+    would read the same then show the place where they part, as far as the room goes.
+    """
+    bare = [name if cell_len(name) <= width else _bare(name) for name in names]
+    cells = [cut(name, width) for name in bare]
+    alike = _alike(bare, cells)
+    for whole in alike.values():
+        parted = _parted(whole, width)
+        for place, name in enumerate(bare):
+            if name in parted and cell_len(name) > width:
+                cells[place] = parted[name]
+    return cells
+
+
+def cut(text: str, width: int) -> str:
+    """The text with its middle left out: kernels differ at both ends of their names."""
+    if cell_len(text) <= width:
+        return text
+    tail = set_cell_size(text[::-1], width // 3).rstrip()[::-1]  # half a wide character becomes a blank
+    return f"{set_cell_size(text, width - cell_len(tail) - 1)}{_GAP}{tail}"
+
+
+def _bare(name: str) -> str:
+    """A C++ name without its type, namespaces (its arguments' too) and parameters; any other name as it is."""
+    if not _CPP.search(name):
+        return name
+    name = _NAMESPACES.sub("", name)
+    parameters = _PARAMETERS.search(name)
+    return name[: parameters.start()] if parameters else name
+
+
+def _alike(names: Sequence[str], cells: Sequence[str]) -> dict[str, list[str]]:
+    """Different names that were cut to the same text, by it."""
+    together: dict[str, dict[str, None]] = {}
+    for name, cell in zip(names, cells, strict=True):
+        together.setdefault(cell, {})[name] = None
+    return {cell: list(found) for cell, found in together.items() if len(found) > 1}
+
+
+def _parted(names: Sequence[str], width: int) -> dict[str, str]:
+    """Of names with the same ends: the head, a gap, and what stands around the first place where they part."""
+    common: str = commonprefix(list(names))  # noqa: RUF071 (of characters)
+    word = _WORD.search(common)
+    start = max(word.start() if word else 0, len(common) - _CONTEXT)
+    head = min(start, width // 3, _MOST_HEAD)
+    texts = {name: cut(f"{name[:head]}{_GAP if start > head else ''}{name[start:]}", width) for name in names}
+    most = Counter(texts.values())
+    return texts if max(most.values()) < len(names) else {}
