@@ -35,8 +35,8 @@ def fixture_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for n in range(12):
         mix = Mix("host time of operators", {"conv2d": (n + 1) / 13, "linear": 1 - (n + 1) / 13}, None)
         for system, times in (("GPU A", 1), ("GPU B", 3)):
-            more = {"latency_ns": (12 - n) * times * _MS, "gpu_share": n / 12, "mix": mix}
-            one = _member(f"model_{n}_of_a_rather_long_name", system, **more)
+            more: dict[str, object] = {"latency_ns": (12 - n) * times * _MS, "gpu_share": n / 12, "mix": mix}
+            one = _member(f"model_{n}_of_a_rather_long_name", system, "", **more)
             members.append(replace(one, report="r.html"))
     (folder / "cohort.html").write_text(render(gathered(members), title="Cohort"))
     (folder / "r.html").write_text("<!doctype html><title>report</title>")
