@@ -260,6 +260,21 @@ def test_one_model_is_a_tree_of_itself() -> None:
     assert leaf_order([], 1) == [0]
 
 
+def test_nothing_has_no_similarity() -> None:
+    assert cosines([]).shape == (0, 0)
+    np.testing.assert_array_equal(cosines([{}, {}]), np.eye(2))
+    assert [t.analysis.id for t in tables.tables([])] == ["B13"]
+
+
+def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
+    mix = Mix("host", {"conv2d": 1.0}, None)
+    systems = gathered([_member(f"m{n}", mix=mix) for n in range(2_500)])
+    page = render(systems, title="large")
+    assert "The first 2,000 of 2,500 rows" in page
+    assert len(page) < 3_000_000
+    assert [t.analysis.id for t in tables.tables(systems)] == ["B13", "B13.top", "B13.mix"]
+
+
 # The page
 
 

@@ -28,7 +28,8 @@ class Join:
 def cosines(vectors: Sequence[Mapping[str, float]]) -> Floats:
     """Cosine of every pair (n x n, 0..1 for shares); 0 beside a vector that is empty, and 1 of each with itself."""
     names = sorted({name for vector in vectors for name in vector})
-    table = np.array([[vector.get(name, 0.0) for name in names] for vector in vectors]).reshape(len(vectors), -1)
+    rows = [[vector.get(name, 0.0) for name in names] for vector in vectors]
+    table = np.array(rows, dtype=float).reshape(len(vectors), len(names))
     norms = np.linalg.norm(table, axis=1)
     units = table / np.where(norms > 0, norms, 1)[:, None]
     found: Floats = np.clip(units @ units.T, 0.0, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ Part = tuple[str, str, str]
 """A section: its identity, its label in the table of contents, and its HTML."""
 
 _PAIR = 2
+_MOST_ROWS = 2_000  # of a table; a page of more would take seconds to open
 _FOOTER = (
     "Numbers are shown rounded; a dash stands for what the traces do not say. Rest the pointer on a heading to read"
     " what the column means. This page holds all it needs and loads nothing."
@@ -66,7 +68,8 @@ def render(
 def _cohort(systems: Sequence[System], prices: Prices) -> list[Part]:
     found = tables.models(systems, prices)
     links = {"model": [s.member.report for s in systems]}
-    parts = [("models", "Models", section("models", "Models and systems", _MODELS, table(found, links, search=True)))]
+    content = table(_cut(found), links, search=True) + _left(len(systems), "xsp cohort -f csv writes all.")
+    parts = [("models", "Models", section("models", "Models and systems", _MODELS, content))]
     first = tables.top(systems, prices)
     if first.table.height:
         means = "The first models by each measure that at least two of them have."
@@ -78,16 +81,26 @@ def _cohort(systems: Sequence[System], prices: Prices) -> list[Part]:
         parts += _alike(mixed)
     several = tables.across(systems)
     if several.table.height:
-        content = section("systems", "One model across systems and frameworks", _ACROSS, table(several))
+        content = section("systems", "One model across systems and frameworks", _ACROSS, table(_cut(several)))
         parts.append(("systems", "Across systems", content))
     return parts
+
+
+def _cut(result: Result) -> Result:
+    """What a page can hold of a table."""
+    return replace(result, table=result.table.head(_MOST_ROWS))
+
+
+def _left(rows: int, where: str) -> str:
+    return sentence(f"The first {_MOST_ROWS:,} of {rows:,} rows; {where}") if rows > _MOST_ROWS else ""
 
 
 def _alike(mixed: Sequence[System]) -> list[Part]:
     from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage  # noqa: PLC0415
 
     if len(mixed) > drawn.MOST_LEAVES:
-        text = f"{len(mixed):,} models are more than a tree can show; `xsp cohort -f csv` writes every pair."
+        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MOST_COMPARED else ""
+        text = f"{len(mixed):,} models are more than a tree can show.{pairs}"
         return [("mix", "Operators", section("mix", "Time by group of operators", _MIX, sentence(text)))]
     order = leaf_order(linkage(1 - cosines([s.facts.mix.shares for s in mixed])), len(mixed))
     parts = [

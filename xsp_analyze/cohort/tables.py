@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from xsp_analyze.cohort.price import Prices
     from xsp_analyze.view import View
 
-__all__ = ["TOP", "across", "groups", "models", "similarity", "tables", "top"]
+__all__ = ["MOST_COMPARED", "TOP", "across", "groups", "models", "similarity", "tables", "top"]
 
 TOP = 5
 """How many models `top` names for each measure."""
+
+MOST_COMPARED = 1_000
+"""Pairs are compared in cohorts of so many models at most; of more there are too many to read."""
 
 _PAIR = 2
 _NS_PER_S = 1e9
@@ -168,8 +171,9 @@ def _group_column(name: str) -> str:
 
 
 def similarity(systems: Sequence[System]) -> Result:
-    """One row a pair of models, most alike first: the cosine of their operator mixes."""
+    """One row a pair of models, most alike first: the cosine of their operator mixes; none above MOST_COMPARED."""
     mixed = [s for s in systems if s.facts.mix.shares]
+    mixed = mixed if len(mixed) <= MOST_COMPARED else []
     found = cosines([s.facts.mix.shares for s in mixed])
     pairs = [
         {
