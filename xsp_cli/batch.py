@@ -139,7 +139,7 @@ def batch(
         document = summary.summary(known, left_out, settings)
         spent = summary.costs(known, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
         summary.write(document, spent, known, settings)
-    _print(document, spent, output_format)
+    _print(document, spent, output_format, output)
     return _SOME_FAILED if spent["counts"]["failed"] else 0
 
 
@@ -283,11 +283,13 @@ def _sorted_out(found: Found, outcomes: Sequence[Outcome]) -> tuple[list[Outcome
     return known, sorted((*found.left_out, *unknown))
 
 
-def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str) -> None:
+def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str, output: str) -> None:
     if output_format == BatchFormats.JSON:
         print_text(json.dumps({**document, "costs": spent}, indent=1, ensure_ascii=False, allow_nan=False))
         return
     from xsp_cli.batching.told import lines  # noqa: PLC0415
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print_text("\n".join(lines(document, spent, width)))
+    from xsp_cli.batching.place import joined  # noqa: PLC0415
+
+    print_text("\n".join((*lines(document, spent, width), f"open {joined(output, 'index.html')}")))

@@ -274,6 +274,19 @@ def test_names_that_come_twice_are_numbered(tmp_path: Path) -> None:
     assert [name for name, _, _ in _names(tmp_path)] == ["X-T", "x-t-2", "x-t-3"]
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for name in ("runs/a/trace.json", "runs/b/trace.json", "runs/b/other.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(trace_of(100).to_bytes())
+    for inputs in (
+        [str(tmp_path / "runs/*/*.json")],  # a pattern
+        [str(tmp_path / "runs" / folder) for folder in "ab"],  # folders one by one
+        sorted(str(path) for path in tmp_path.glob("runs/*/*.json")),  # files one by one
+    ):
+        found = discover(inputs, "/nowhere", ranks=None, wanted=None)
+        assert sorted(u.name for u in found.units) == ["a-trace", "b-trace", "other"]
+
+
 def test_the_same_file_twice_is_one_unit(traces: Path) -> None:
     found = discover([str(traces / "a"), str(traces / "a" / "one.json")], "/nowhere", ranks=None, wanted=None)
     assert [u.name for u in found.units] == ["one", "two"]

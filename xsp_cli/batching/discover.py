@@ -23,6 +23,7 @@ _ENDINGS = re.compile(
     r"(\.pt)?(\.trace)?\.(json|sqlite|db|csv|txt|log|xplane\.pb|pb|nsys-rep|ncu-rep|xsp|pftrace)?(\.gz)?$"
 )
 _LONGEST = 120
+_MOST_STEPS = 8  # of a path, that may be needed to tell a file from others
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, wanted: 
             path=", ".join(inputs),
             advice="`xsp formats` lists what can be read",
         )
-    return Found(_named_once(units), left_out)
+    return Found(_named_once(_told_apart(units)), left_out)
 
 
 def _parts(place: str, wanted: str | None, output: Path | None) -> tuple[list[Part], list[tuple[str, str]]]:
@@ -98,6 +99,27 @@ def _fit(text: str) -> str:
     """The text as a folder's name on any system: the path's steps joined, without the endings of files."""
     bare = _ENDINGS.sub("", text.replace("\\", "/").strip("/"))
     return _UNFIT.sub("-", bare.replace("/", "-")).strip(".-")[:_LONGEST] or "trace"
+
+
+def _told_apart(units: Sequence[Unit]) -> list[Unit]:
+    """Traces of one name get the names of as many folders above them as tell them apart, where that is any number.
+
+    a/trace.json and b/trace.json are a-trace and b-trace.
+    """
+    same: dict[str, list[int]] = {}
+    for place, unit in enumerate(units):
+        if unit.job is None:
+            same.setdefault(unit.name.casefold(), []).append(place)
+    names = [unit.name for unit in units]
+    for places in (p for p in same.values() if len(p) > 1):
+        paths = [[s for s in re.split(r"[/\\]+", units[n].inputs[0]) if s] for n in places]
+        for steps in range(2, _MOST_STEPS):
+            longer = [_fit("/".join(path[-steps:])) for path in paths]
+            if len({name.casefold() for name in longer}) == len(longer):
+                for place, name in zip(places, longer, strict=True):
+                    names[place] = name
+                break
+    return [replace(unit, name=name) for unit, name in zip(units, names, strict=True)]
 
 
 def _named_once(units: Iterable[Unit]) -> list[Unit]:
