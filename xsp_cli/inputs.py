@@ -50,6 +50,9 @@ def expand(inputs: Sequence[str]) -> list[Path]:
 
 def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
     """The one trace of all inputs."""
+    from xsp_cli.memory import be_frugal  # noqa: PLC0415
+
+    be_frugal()
     return with_device_file(_load(inputs, reading, progress), reading.device)
 
 

@@ -21,6 +21,7 @@ from xsp_cli.export import export
 from xsp_cli.findings import findings
 from xsp_cli.formats import formats
 from xsp_cli.info import info
+from xsp_cli.memory import before_polars
 from xsp_cli.merge import merge
 from xsp_cli.output import ReaderGoneError, note, print_text
 from xsp_cli.report import report
@@ -90,6 +91,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted."""
+    before_polars()
     try:
         status = app(
             args=with_both_dashes(sys.argv[1:] if arguments is None else list(arguments)),

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 _SEEDS = range(4)
 
 
-@pytest.fixture(params=["plain", "compiled"])
+@pytest.fixture(params=["plain", "compiled", "compiled, in parts"])
 def engine_in_use(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs the test with each engine."""
-    few = 0 if request.param == "compiled" else 1 << 60
+    few = 1 << 60 if request.param == "plain" else 0
+    if "parts" in request.param:
+        monkeypatch.setattr(climb, "_PIECE", 7)
+        monkeypatch.setattr("xsp_ingest.link.nest._PIECE", 7)
     monkeypatch.setattr(engine, "_MIN_ROWS", few)
     monkeypatch.setattr(engine, "_COMPILE_ROWS", few)
     monkeypatch.setattr(climb, "_FEW", 0)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from xsp_ingest.link.engine import dual
-from xsp_model import tree
+from xsp_model import scratch, tree
+from xsp_model.arrays import nowhere
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["innermost", "outermost"]
 
+_PIECE = 1 << 20
 _FEW = 100_000  # below, whole columns at a time take no longer
 _CYCLE = "the span tree has a cycle"
 
@@ -27,16 +31,19 @@ def outermost(parent: Positions, wanted: Bools) -> Positions:
 
 
 def _climbed(parent: Positions, wanted: Bools, farthest: int) -> Positions:
-    found, cycle = _climb(parent, wanted, farthest, outputs=(len(parent), 1), dtype=parent.dtype)
+    found, cycle = nowhere(len(parent)), np.full(1, -1, dtype=parent.dtype)
+    for first in range(0, len(parent), _PIECE):
+        _climb.into((found, cycle), parent, wanted, farthest, first, min(first + _PIECE, len(parent)))
+        scratch.release()
     if cycle[0] >= 0:
         raise ValueError(_CYCLE)
     return found
 
 
 @dual
-def _climb(parent: Ints, wanted: Ints, farthest: int, found: Ints, cycle: Ints) -> None:
+def _climb(parent: Ints, wanted: Ints, farthest: int, first: int, last: int, found: Ints, cycle: Ints) -> None:
     """Upwards from each span as far as an earlier one, whose answer is known: parents mostly come before children."""
-    for i in range(len(parent)):
+    for i in range(first, last):
         j = i
         steps = 0
         while j >= 0:

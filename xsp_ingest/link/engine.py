@@ -42,7 +42,7 @@ class Sweep:
 
     def __call__(
         self, *inputs: Column | int, outputs: int | Sequence[int] = 1, fill: int = -1, dtype: DTypeLike = np.int64
-    ) -> tuple[Column, ...]:
+    ) -> Sequence[Column]:
         """Columns of `dtype` holding `fill` where not written.
 
         `outputs` says how many, each as long as the first input, or how long each is.
@@ -51,6 +51,17 @@ class Sweep:
         rows = next(len(each) for each in columns if isinstance(each, np.ndarray))
         lengths = [rows] * outputs if isinstance(outputs, int) else outputs
         results = tuple(scratch.full(length, fill, dtype) for length in lengths)
+        return self._run(columns, results, rows)
+
+    def into(self, results: Sequence[Column], *inputs: Column | int) -> None:
+        """Goes on with outputs that hold something already: a sweep over many rows may be taken in several parts."""
+        columns = [_taken(each) if isinstance(each, np.ndarray) else each for each in inputs]
+        rows = max(len(each) for each in columns if isinstance(each, np.ndarray))
+        for given, found in zip(results, self._run(columns, results, rows), strict=True):
+            if found is not given:
+                given[:] = found
+
+    def _run(self, columns: Sequence[Column | int], results: Sequence[Column], rows: int) -> Sequence[Column]:
         engine = self.compiled if self._is_worth_it(rows, self._kinds(columns, results)) else self.plain
         return engine(columns, results)
 

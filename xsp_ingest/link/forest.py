@@ -117,7 +117,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
         captured_in,
         replayed,
         launches.orphans,
-        moments.with_columns(pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
+        moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     scratch.release()
     return forest, _doubts(nesting.overhangs, nesting.ambiguous)
@@ -141,7 +141,13 @@ def _moments(raw: RawTrace) -> pl.DataFrame:
     nodes = raw.tables["graph_nodes"].select(
         "process_id", "thread_id", "start_ns", "graph_node_id", "original_graph_node_id"
     )
-    return pl.concat([allocations, nodes], how="diagonal")
+    return (
+        pl.concat([allocations, nodes], how="diagonal")
+        if nodes.height
+        else allocations.with_columns(
+            pl.lit(None, pl.Int64).alias(name) for name in ("graph_node_id", "original_graph_node_id")
+        )
+    )
 
 
 def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Ints:

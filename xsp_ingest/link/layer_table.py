@@ -56,7 +56,7 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
         pl.Series("at", at),
         pl.Series("above", above),
         "run_id",
-        pl.col("name").cast(pl.String),
+        pl.col("name").cast(pl.String).cast(pl.Categorical),
         pl.col("step").cast(pl.Int64),
         "start_ns",
         pl.lit(str(source)).alias("source"),
@@ -109,7 +109,7 @@ def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
     A module's instance has one name. A range or operator that comes more than once in one place of a step is
     another layer each time: `aten::conv2d#2` is the second.
     """
-    done = pl.DataFrame(schema={"at": pl.Int64, "path": pl.String})
+    done = pl.DataFrame(schema={"at": pl.Int64, "path": pl.Categorical})
     parts = []
     waiting = own
     while waiting.height:
@@ -132,14 +132,12 @@ def _one_depth(ready: pl.DataFrame, above: pl.DataFrame, source: LayerSource) ->
         count = pl.int_range(1, pl.len() + 1).over(place).alias("nth")
         placed = placed.with_columns(count)
         once = pl.col("nth").max().over("outer", "name") == 1
-        name = pl.when(once).then(pl.col("name")).otherwise(pl.format("{}#{}", "name", "nth"))
-        kind = pl.col("name")
-    return placed.with_columns(layer_name=name, layer_type=kind).select(
-        *ready.columns,
-        "layer_name",
-        "layer_type",
-        pl.concat_str("outer", "layer_name", separator=".", ignore_nulls=True).alias("path"),
-    )
+        kind = pl.col("name").cast(pl.String)
+        name = pl.when(once).then(kind).otherwise(pl.format("{}#{}", kind, "nth"))
+    path = pl.concat_str(pl.col("outer").cast(pl.String), name, separator=".", ignore_nulls=True)
+    return placed.with_columns(  # as words: calls are many, their names few
+        layer_name=name.cast(pl.Categorical), layer_type=kind.cast(pl.Categorical), path=path.cast(pl.Categorical)
+    ).select(*ready.columns, "layer_name", "layer_type", "path")
 
 
 def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
@@ -153,7 +151,7 @@ def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
     for name, column in (("shapes", "input_shapes"), ("dtypes", "input_dtypes")):
         known = _first_of(owner, np.flatnonzero(forest.operators[column].is_not_null().to_numpy()))
         said = pl.DataFrame({"at": owner[known].astype(np.int64)}).with_columns(
-            forest.operators[column].gather(known).cast(pl.String).alias(name)
+            forest.operators[column].gather(known).alias(name)
         )
         facts = facts.join(said, on="at", how="left", maintain_order="left")
     return facts
@@ -200,7 +198,11 @@ def _memory(forest: Forest, holder: Positions) -> pl.DataFrame:
 
 def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) -> pl.DataFrame:
     """The calls with what the file itself says of them in place of what was worked out."""
-    facts = at_spans(spans, stated).drop("row")
+    if stated.is_empty():
+        return calls
+    texts = ("layer_type", "shapes", "dtypes")
+    calls = calls.with_columns(pl.col(texts).cast(pl.String))
+    facts = at_spans(spans, stated).drop("row").with_columns(pl.col(texts).cast(pl.String))
     known = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_stated")
     columns = [name for name in facts.columns if name in calls.columns and name != "at"]
     better = (pl.coalesce(f"{name}_stated", name).alias(name) for name in columns)
@@ -224,7 +226,7 @@ def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.D
             pl.col("sequence_index").min(),
         )
         .filter("counts")
-        .sort("sequence_index", pl.coalesce("work_ns", "first_ns"), key, nulls_last=True)
+        .sort("sequence_index", pl.coalesce("work_ns", "first_ns"), pl.col(key).cast(pl.String), nulls_last=True)
         .with_row_index("layer_index")
         .select(key, pl.col("layer_index").cast(pl.Int64), pl.lit(str(source)).alias("source"))
     )

@@ -180,7 +180,10 @@ def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layeri
 
 def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl.DataFrame, first_id: int) -> None:
     identity = (pl.col("at") + first_id).alias("span_id")
-    builder.add("layers", calls.with_columns(identity).drop("at"))
+    calls = calls.sort("at")
+    builder.add_pieces(
+        "layers", calls.height, lambda first, end: calls.slice(first, end - first).with_columns(identity).drop("at")
+    )
 
     def operators(first: int, end: int) -> pl.DataFrame:
         rows = forest.operators.slice(first, end - first)
@@ -203,20 +206,25 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
 
 
 def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> None:
-    memory = raw.tables["allocations"].select(
-        pl.lit(run, pl.Int64).alias("run_id"),
-        (pl.col("time_ns") - zero.origin_ns).alias("time_ns"),
-        "device_id",
-        *(pl.col(name).cast(pl.Float64) for name in ("allocated_bytes", "reserved_bytes")),
-    )
-    series = memory.unpivot(
-        ["allocated_bytes", "reserved_bytes"],
-        index=["run_id", "time_ns", "device_id"],
-        variable_name="counter",
-        value_name="value",
-    ).drop_nulls("value")
-    builder.add("counters", series.with_columns(pl.lit("byte").alias("unit")))
-    sampled = raw.tables["counters"].with_columns(
-        pl.col("time_ns") - zero.origin_ns, pl.lit(run, pl.Int64).alias("run_id")
-    )
-    builder.add("counters", sampled)
+    """What was sampled, and memory in use: a series after the other, which spares a large trace a sort of all."""
+    memory, sampled = raw.tables["allocations"], raw.tables["counters"]
+    series = [
+        memory.select("time_ns", "device_id", pl.col(name).cast(pl.Float64).alias("value"))
+        .drop_nulls("value")
+        .sort("device_id", "time_ns", "value", nulls_last=True)
+        .with_columns(counter=pl.lit(name, pl.Categorical), unit=pl.lit("byte", pl.Categorical))
+        for name in ("allocated_bytes", "reserved_bytes")
+    ]
+    if sampled.height:
+        order = pl.col("counter").cast(pl.String), "device_id", "time_ns", "value"
+        both = pl.concat([*series, sampled.select(series[0].columns)])
+        series = [both.sort(order, nulls_last=True)]
+
+    def rows(first: int, end: int) -> pl.DataFrame:
+        parts = []
+        for each in series:
+            parts.append(each.slice(max(first, 0), max(end - max(first, 0), 0)))
+            first, end = first - each.height, end - each.height
+        return pl.concat(parts).with_columns(pl.col("time_ns") - zero.origin_ns, run_id=pl.lit(run, pl.Int64))
+
+    builder.add_pieces("counters", sum(each.height for each in series), rows)

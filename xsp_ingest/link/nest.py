@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_ingest.link.engine import dual
+from xsp_model import scratch
 from xsp_model.arrays import nowhere
 from xsp_model.order import tied
 
@@ -67,12 +68,19 @@ def nest(
     `start` is nobody's parent. O(n), no Python per span on large inputs.
     """
     order = np.argsort(moments.time, kind="stable")
+    on, times = moments.thread[order], moments.time[order]
     visit = _visits(start, end, rank, ties)
-    parent, _, owned, _ = _sweep(
-        *(thread, start, end, rank, visit, moments.thread[order], moments.time[order]),
-        outputs=(len(thread), len(thread), len(order), threads),
-        dtype=np.int32 if len(thread) < 1 << 31 else np.int64,
-    )
+    parent, below = nowhere(len(start)), nowhere(len(start))
+    owned, top = np.full(len(order), -1, dtype=parent.dtype), np.full(threads, -1, dtype=parent.dtype)
+    done = 0
+    for first in range(0, max(len(start), 1), _PIECE):
+        later = first + _PIECE
+        stop = np.searchsorted(times, start[visit[later]]) if later < len(start) else len(times)
+        points = slice(done, int(stop))  # those before the first span of the next part
+        results = (parent, below, owned[points], top)
+        _sweep.into(results, thread, start, end, rank, visit[first:later], on[points], times[points])
+        done = int(stop)
+        scratch.release()
     owner = np.empty_like(owned)
     owner[order] = owned
     return Nesting(parent, *_doubtful(parent, start, end), owner)
@@ -83,6 +91,7 @@ def _visits(start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArr
     visit = nowhere(len(start))
     for first in range(0, len(visit), _PIECE):
         visit[first : first + _PIECE] = np.arange(first, min(first + _PIECE, len(visit)))
+        scratch.release()
     together = np.flatnonzero(tied(start))
     last = [each[together] for each in reversed(ties)]
     visit[together] = together[np.lexsort((together, *last, -end[together], rank[together], start[together]))]
@@ -95,10 +104,12 @@ def _doubtful(parent: Positions, start: Ints, end: Ints) -> tuple[Bools, Bools]:
     for first in range(0, len(parent), _PIECE):
         at = first + np.flatnonzero(parent[first : first + _PIECE] >= 0)
         overhangs[at] = end[at] > end[parent[at]] + SLACK_NS
+        scratch.release()
     for first in range(0, len(parent), _PIECE):
         at = first + np.flatnonzero(parent[first : first + _PIECE] >= 0)
         at = at[overhangs[parent[at]]]
         ambiguous[at] = end[parent[parent[at]]] > start[at]
+        scratch.release()
     return overhangs, ambiguous
 
 

@@ -1,0 +1,29 @@
+"""Has memory that is free again go back to the system at once; a large trace would else keep twice what it needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["be_frugal", "before_polars"]
+
+_M_MMAP_THRESHOLD = -3
+_MAPPED_BYTES = 1 << 20
+_OF_POLARS = "_RJEM_MALLOC_CONF"  # read when polars is first imported
+_OF_C = "MALLOC_MMAP_THRESHOLD_"
+
+
+def before_polars() -> None:
+    """What polars's allocator is to do, unless the user has said it."""
+    os.environ.setdefault(_OF_POLARS, "dirty_decay_ms:50,muzzy_decay_ms:0")
+
+
+def be_frugal() -> None:
+    """Has large arrays be given back each by itself; nothing where this C library cannot, or the user has said it."""
+    if sys.platform != "linux" or _OF_C in os.environ:
+        return
+    import ctypes  # noqa: PLC0415 (only where something is read)
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
