@@ -12,6 +12,9 @@ __all__: list[str] = []
 _REPO = Path(__file__).resolve().parents[1]
 
 
+os.environ["XSP_CACHE_SIZE"] = "0"  # no test leaves traces in the home of whoever runs it, nor finds any there
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --update-golden."""
     parser.addoption("--update-golden", action="store_true", help="write golden files anew; then read the diff")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp_cli.arguments import (
+    CacheFolder,
     DeviceFile,
     Format,
     Inputs,
@@ -19,9 +20,11 @@ from xsp_cli.arguments import (
     LayerSource,
     LayerSources,
     ModelRanges,
+    NoCache,
     Nsys,
     OsRuntime,
 )
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, in_color, note, print_bytes, write_file
 from xsp_cli.progress import Progress
@@ -97,6 +100,8 @@ def analyze(
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Answer questions about a trace as tables: times per layer, per kernel, per device, ...
 
@@ -108,7 +113,14 @@ def analyze(
     if output is not None:
         check_writable(output / "any")
     reading = Reading(
-        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        cache=cache_of(cache_dir, unwanted=no_cache),
     )
     with Progress() as progress:
         view = View(load(inputs, reading, progress.note), steps=steps)

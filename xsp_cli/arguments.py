@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "CacheFolder",
     "DeviceFile",
     "Format",
     "Inputs",
@@ -16,6 +17,7 @@ __all__ = [
     "LayerSource",
     "LayerSources",
     "ModelRanges",
+    "NoCache",
     "Nsys",
     "OsRuntime",
 ]
@@ -104,6 +106,24 @@ OsRuntime = Annotated[
     typer.Option(
         "--os-runtime",
         help="Keep the calls of the operating system's runtime (OSRT) that Nsight Systems traced.",
+        rich_help_panel=_READING,
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache",
+        help="Convert the input anew, and keep nothing of it for the next command.",
+        rich_help_panel=_READING,
+    ),
+]
+CacheFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache-dir",
+        metavar="DIR",
+        help="Where converted traces are kept for the next command; without it $XDG_CACHE_HOME/xsp or ~/.cache/xsp.",
+        show_default=False,
         rich_help_panel=_READING,
     ),
 ]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp_cli.analyze import Formats
-from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp_cli.arguments import CacheFolder, DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges, NoCache
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
@@ -63,6 +64,8 @@ def cohort(
     model_range: ModelRanges = None,
     layer_range: LayerRanges = None,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Put many models, systems and batch sizes side by side: latency, throughput, GPU share, bounds, similarity.
 
@@ -75,7 +78,10 @@ def cohort(
     if output is not None:
         check_writable(output if output_format is None else output / "any")
     known = read_prices(prices) if prices else NO_PRICES
-    reading = Reading(None, layer_source, tuple(model_range or ()), tuple(layer_range or ()), device=device)
+    cache = cache_of(cache_dir, unwanted=no_cache)
+    reading = Reading(
+        None, layer_source, tuple(model_range or ()), tuple(layer_range or ()), device=device, cache=cache
+    )
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
         systems = gathered(_members(inputs, reading, beside, progress))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys
+from xsp_cli.arguments import (
+    CacheFolder,
+    DeviceFile,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    NoCache,
+    Nsys,
+)
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.compare_output import Formats, printed, write
 from xsp_cli.compare_runs import Asked
 from xsp_cli.compare_runs import found as compared
@@ -136,6 +146,8 @@ def compare(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> int:
     """Say what became slower or faster between two captures of the same work, and what explains the difference.
 
@@ -152,7 +164,8 @@ def compare(
     if not before:
         _save(baselines, save_baseline, after)
         return 0
-    reading = Reading(None, layer_source, model_range or (), layer_range or (), nsys=nsys, device=device)
+    cache = cache_of(cache_dir, unwanted=no_cache)
+    reading = Reading(None, layer_source, model_range or (), layer_range or (), nsys=nsys, device=device, cache=cache)
     asked = Asked(reading, steps, per_input, run_noise, rules, strict)
     with Progress() as progress:
         found = compared(before, after, baseline, asked, progress)

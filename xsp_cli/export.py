@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import Format, Inputs, LayerRanges, LayerSource, LayerSources, ModelRanges, Nsys, OsRuntime
+from xsp_cli.arguments import (
+    CacheFolder,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    NoCache,
+    Nsys,
+    OsRuntime,
+)
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
@@ -69,6 +81,8 @@ def export(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Write a trace for other programs to open.
 
@@ -79,7 +93,15 @@ def export(
 
     check_writable(output)
     step = _step(steps)
-    reading = Reading(format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime)
+    reading = Reading(
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        cache=cache_of(cache_dir, unwanted=no_cache),
+    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         _check_not_an_input(output, trace, inputs)

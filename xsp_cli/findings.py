@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from xsp_cli.arguments import (
+    CacheFolder,
     DeviceFile,
     Format,
     Inputs,
@@ -18,9 +19,11 @@ from xsp_cli.arguments import (
     LayerSource,
     LayerSources,
     ModelRanges,
+    NoCache,
     Nsys,
     OsRuntime,
 )
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, print_text, write_file
 from xsp_cli.progress import Progress
@@ -55,6 +58,8 @@ def findings(
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Say what is worth doing next: each finding with its evidence and the most it can gain.
 
@@ -63,7 +68,14 @@ def findings(
     if output is not None:
         check_writable(output)
     reading = Reading(
-        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        cache=cache_of(cache_dir, unwanted=no_cache),
     )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)

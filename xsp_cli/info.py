@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from xsp_cli.arguments import (
+    CacheFolder,
     DeviceFile,
     Format,
     Inputs,
@@ -13,9 +14,11 @@ from xsp_cli.arguments import (
     LayerSource,
     LayerSources,
     ModelRanges,
+    NoCache,
     Nsys,
     OsRuntime,
 )
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import print_text
 from xsp_cli.progress import Progress
@@ -39,12 +42,21 @@ def info(
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer."""
     from xsp_analyze.report.summary import summarise  # noqa: PLC0415 (--help must not wait for polars)
 
     reading = Reading(
-        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        cache=cache_of(cache_dir, unwanted=no_cache),
     )
     with Progress() as progress:
         summary = summarise(load(inputs, reading, progress.note))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from xsp_cli.caching.cache import Cache
     from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
@@ -18,7 +19,10 @@ __all__ = ["Reading", "expand", "load", "options_of", "with_device_file"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the user wants inputs read: a format forced, what the layers are, which ranges count."""
+    """How the user wants inputs read: a format forced, what the layers are, which ranges count.
+
+    `cache`: where converted traces are kept from one command to the next; None: they are not.
+    """
 
     format: str | None = None
     layer_source: str = "auto"
@@ -28,6 +32,7 @@ class Reading:
     nsys: str | None = None
     os_runtime: bool = False
     device: Path | None = None
+    cache: Cache | None = None
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -71,7 +76,9 @@ def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], Non
 
     paths = expand(inputs)
     if not any(bundle.is_bundle(p) for p in paths):
-        return _convert(paths, reading, progress)
+        from xsp_cli.caching.cache import kept_or  # noqa: PLC0415
+
+        return kept_or(paths, reading, progress, lambda: _convert(paths, reading, progress))
     if len(paths) > 1:
         raise XspError(
             "a bundle is a whole trace and cannot be joined with other inputs",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from xsp_cli.arguments import (
+    CacheFolder,
     DeviceFile,
     Format,
     Inputs,
@@ -15,9 +16,11 @@ from xsp_cli.arguments import (
     LayerSource,
     LayerSources,
     ModelRanges,
+    NoCache,
     Nsys,
     OsRuntime,
 )
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, write_file
 from xsp_cli.progress import Progress
@@ -36,6 +39,8 @@ def report(
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Write a report that opens in any browser: one HTML file, with nothing to install and no network.
 
@@ -45,7 +50,14 @@ def report(
 
     check_writable(output)
     reading = Reading(
-        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        cache=cache_of(cache_dir, unwanted=no_cache),
     )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)

@@ -1,0 +1,417 @@
+"""Converted traces that are kept: never a stale one, never half of one, and never a reason to fail."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.xsp_analyze.report_trace import small_trace
+from xsp_cli.caching import cache as caching
+from xsp_cli.caching import key as keys
+from xsp_cli.caching import program as programs
+from xsp_cli.caching import stamp as stamps
+from xsp_cli.caching.cache import Cache
+from xsp_cli.caching.key import Digests, look
+from xsp_cli.caching.stamp import stamp_of
+from xsp_cli.caching.store import Store
+from xsp_cli.inputs import Reading, load
+from xsp_cli.main import main
+from xsp_ingest import convert as conversion
+from xsp_ingest.registry import ENTRY_POINTS
+from xsp_model import Trace, XspError, bundle
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_REPO = Path(__file__).resolve().parents[2]
+_LIMIT = 1 << 30
+
+
+@pytest.fixture(name="raw")
+def fixture_raw(tmp_path: Path) -> Path:
+    """A trace of a minute ago."""
+    small_trace(tmp_path)
+    return tmp_path / "small.json"
+
+
+@pytest.fixture(autouse=True)
+def fixture_cache_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests keep nothing; and nobody waits for two seconds: tests about that undo it."""
+    monkeypatch.setattr(stamps, "_SETTLED_NS", -3_600_000_000_000)
+    monkeypatch.delenv(caching.LIMIT_VARIABLE, raising=False)
+
+
+@pytest.fixture(name="converted")
+def fixture_converted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was converted, in order."""
+    done: list[str] = []
+    before = conversion.convert
+
+    def counted(paths: list[Path], *rest: object, **named: object) -> Trace:
+        done.append(paths[0].name)
+        return before(paths, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(conversion, "convert", counted)
+    return done
+
+
+def _reading(tmp_path: Path, **asked: object) -> Reading:
+    return Reading(cache=Cache(tmp_path / "cache", worth_bytes=0), **asked)  # type: ignore[arg-type]
+
+
+def _load(path: Path, reading: Reading) -> Trace:
+    return load([str(path)], reading, lambda _: None)
+
+
+def _same(one: Trace, other: Trace) -> bool:
+    return all(one.table(name).equals(other.table(name)) for name in TABLES)
+
+
+def _kept(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "cache" / "traces").glob("*.xsp"))
+
+
+def test_the_second_reading_takes_what_the_first_one_kept(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    reading = _reading(tmp_path)
+    first, second = _load(raw, reading), _load(raw, reading)
+    assert converted == ["small.json"]
+    assert _same(first, second)
+    assert second.origin == _kept(tmp_path)[0]
+
+
+def test_a_copy_elsewhere_is_the_same_content(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    (tmp_path / "other").mkdir()
+    shutil.copy(raw, tmp_path / "other" / raw.name)
+    first = _load(raw, _reading(tmp_path))
+    assert _same(first, _load(tmp_path / "other" / raw.name, _reading(tmp_path)))
+    assert len(converted) == 1
+
+
+def test_another_name_is_another_trace_as_answers_show_names(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    _load(raw, _reading(tmp_path))
+    _load(raw.rename(tmp_path / "renamed.json"), _reading(tmp_path))
+    assert converted == ["small.json", "renamed.json"]
+
+
+def _rewritten(raw: Path) -> None:
+    raw.write_bytes(raw.read_bytes().replace(b"gemm", b"gemn"))
+
+
+def _rewritten_with_its_time_set_back(raw: Path) -> None:
+    found = raw.stat()
+    _rewritten(raw)
+    os.utime(raw, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _exchanged(raw: Path) -> None:
+    other = raw.with_name("other")
+    shutil.copy(raw, other)
+    _rewritten(other)
+    shutil.copystat(raw, other)
+    other.replace(raw)
+
+
+@pytest.mark.parametrize("change", [_rewritten, _rewritten_with_its_time_set_back, _exchanged])
+def test_changed_content_of_the_same_length_is_read_anew(
+    tmp_path: Path, raw: Path, converted: list[str], change: Callable[[Path], None]
+) -> None:
+    before = raw.read_bytes()
+    _load(raw, _reading(tmp_path))
+    change(raw)
+    assert len(raw.read_bytes()) == len(before)
+    assert raw.read_bytes() != before
+    again = _load(raw, _reading(tmp_path))
+    assert len(converted) == 2
+    assert _same(again, _load(raw, Reading()))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"layer_source": "operator"},
+        {"model_ranges": ["x"]},
+        {"layer_ranges": ["x"]},
+        {"keep_private": True},
+        {"os_runtime": True},
+        {"format": "torch_profiler"},
+    ],
+    ids=str,
+)
+def test_another_way_of_reading_is_another_trace(
+    tmp_path: Path, raw: Path, converted: list[str], asked: dict[str, object]
+) -> None:
+    _load(raw, _reading(tmp_path))
+    _load(raw, _reading(tmp_path, **asked))
+    assert len(converted) == 2
+
+
+def test_another_program_reads_anew(
+    tmp_path: Path, raw: Path, converted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _load(raw, _reading(tmp_path))
+    monkeypatch.setattr(keys, "program", lambda _: ["xsp of tomorrow"])
+    _load(raw, _reading(tmp_path))
+    assert len(converted) == 2
+
+
+def test_a_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "planted_package").mkdir()
+    (tmp_path / "planted_package" / "__init__.py").write_text("x = 1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(programs, "_PACKAGES", ("planted_package",))
+    before = programs.program()
+    assert programs.program() == before
+    (tmp_path / "planted_package" / "__init__.py").write_text("x = 12\n", encoding="utf-8")
+    assert programs.program() != before
+
+
+def test_formats_of_others_are_looked_for_where_the_registry_does() -> None:
+    assert programs._ENTRY_POINTS == ENTRY_POINTS
+
+
+def test_a_folder_with_one_more_file_is_read_anew(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    shutil.copy(raw, folder / "a.json")
+    _load(folder, _reading(tmp_path))
+    _load(folder, _reading(tmp_path))
+    assert len(converted) == 1
+    (folder / "b.txt").write_text("a note\n", encoding="utf-8")
+    assert "unknown_file" in str(_load(folder, _reading(tmp_path)).frame("ledger")["kind"].to_list())
+    assert len(converted) == 2
+
+
+def test_a_folder_with_a_pipe_is_not_waited_for(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    shutil.copy(raw, folder / "a.json")
+    os.mkfifo(folder / "pipe")
+    _load(folder, _reading(tmp_path))
+    assert _load(folder, _reading(tmp_path)).row_count
+    assert len(converted) == 1
+
+
+def test_a_digest_is_remembered_of_a_file_at_rest_only(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps, "_SETTLED_NS", 2_000_000_000)
+    read: list[Path] = []
+    before = keys.sha256
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return before(path)
+
+    monkeypatch.setattr(keys, "sha256", counted)
+    digests, stamp = Digests(tmp_path / "digests"), stamp_of(raw)
+    just_now, later = stamp.changed_ns + 1_000_000_000, stamp.changed_ns + 3_000_000_000
+    found = [digests.of(raw, stamp, at) for at in (just_now, just_now, later, later, just_now)]
+    assert len(set(found)) == 1
+    assert len(read) == 3  # twice while it might still be written, once at rest
+
+
+def test_a_new_folder_is_not_kept_yet(
+    tmp_path: Path, raw: Path, converted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps, "_SETTLED_NS", 3_600_000_000_000)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    shutil.copy(raw, folder / "a.json")
+    _load(folder, _reading(tmp_path))
+    assert _kept(tmp_path) == []
+    _load(raw, _reading(tmp_path))  # a file is hashed again instead
+    _load(raw, _reading(tmp_path))
+    assert converted == ["folder", "small.json"]
+
+
+def test_what_changes_while_it_is_read_is_not_kept(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = conversion.convert
+
+    def disturbed(paths: list[Path], *rest: object, **named: object) -> Trace:
+        trace = before(paths, *rest, **named)  # type: ignore[arg-type]
+        _rewritten(raw)
+        return trace
+
+    monkeypatch.setattr(conversion, "convert", disturbed)
+    _load(raw, _reading(tmp_path))
+    assert _kept(tmp_path) == []
+
+
+def test_small_inputs_are_not_kept(tmp_path: Path, raw: Path) -> None:
+    _load(raw, Reading(cache=Cache(tmp_path / "cache")))
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "manifest"])
+def test_a_damaged_entry_is_made_anew(tmp_path: Path, raw: Path, converted: list[str], damage: str) -> None:
+    whole = _load(raw, _reading(tmp_path))
+    (entry,) = _kept(tmp_path)
+    if damage == "cut":
+        spans = entry / "spans.parquet"
+        spans.write_bytes(spans.read_bytes()[:100])
+    elif damage == "gone":
+        (entry / "layers.parquet").unlink()
+    else:
+        (entry / bundle.MANIFEST).write_text("{", encoding="utf-8")
+    assert _same(_load(raw, _reading(tmp_path)), whole)
+    assert len(converted) == 2
+    assert _load(raw, _reading(tmp_path)).origin == entry
+    assert len(converted) == 2
+
+
+def test_a_folder_that_cannot_be_written_does_not_fail_the_command(tmp_path: Path, raw: Path) -> None:
+    (tmp_path / "cache").write_text("not a folder", encoding="utf-8")
+    assert _load(raw, _reading(tmp_path)).row_count
+
+
+def test_a_full_disk_does_not_fail_the_command(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bundle, "write", full)
+    assert _load(raw, _reading(tmp_path)).row_count
+    assert list((tmp_path / "cache" / "traces").iterdir()) == []
+
+
+def test_a_disk_that_is_nearly_full_is_left_alone(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 99, 1))
+    _load(raw, _reading(tmp_path))
+    assert _kept(tmp_path) == []
+
+
+def test_an_interrupt_while_keeping_leaves_nothing(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bundle, "_put_in_place", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _load(raw, _reading(tmp_path))
+    assert list((tmp_path / "cache" / "traces").iterdir()) == []
+
+
+def _aged(entry: Path, seconds: int) -> None:
+    past = time.time() - seconds
+    os.utime(entry / bundle.MANIFEST, (past, past))
+
+
+def _size(entry: Path) -> int:
+    return sum(file.stat().st_size for file in entry.iterdir())
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    trace, folder = small_trace(tmp_path), tmp_path / "traces"
+    for age, name in ((300, "a"), (200, "b"), (100, "c")):
+        Store(folder, _LIMIT).put(name, trace, 0)
+        _aged(folder / f"{name}.xsp", age)
+    assert Store(folder, _LIMIT).get("a") is not None  # used now, so no longer the oldest
+    limit = 3 * _size(folder / "a.xsp")
+    Store(folder, limit).put("d", trace, 0)
+    assert sorted(each.name for each in folder.iterdir()) == ["a.xsp", "c.xsp", "d.xsp"]
+
+
+def test_what_another_process_reads_is_not_deleted(tmp_path: Path) -> None:
+    trace, folder = small_trace(tmp_path), tmp_path / "traces"
+    Store(folder, _LIMIT).put("a", trace, 0)
+    _aged(folder / "a.xsp", 300)
+    with (folder / "a.xsp" / bundle.MANIFEST).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        Store(folder, _size(folder / "a.xsp")).put("b", trace, 0)
+        assert (folder / "a.xsp").exists()
+    Store(folder, _size(folder / "a.xsp")).put("c", trace, 0)
+    assert not (folder / "a.xsp").exists()
+
+
+def test_a_trace_larger_than_the_whole_cache_is_not_kept(tmp_path: Path) -> None:
+    Store(tmp_path / "traces", 10).put("a", small_trace(tmp_path), 0)
+    assert list((tmp_path / "traces").iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_swept_away_after_a_day(tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    for name, age in ((".left", 90_000), (".at-work", 60)):
+        (folder / name).mkdir(parents=True)
+        os.utime(folder / name, (time.time() - age,) * 2)
+    Store(folder, _LIMIT).put("a", small_trace(tmp_path), 0)
+    assert sorted(each.name for each in folder.iterdir()) == [".at-work", "a.xsp"]
+
+
+def test_nothing_kept_hides_that_a_database_is_being_written(tmp_path: Path, fixtures_dir: Path) -> None:
+    source = next((fixtures_dir / "nsys_sqlite").rglob("*.sqlite"))
+    file = tmp_path / "trace.sqlite"
+    shutil.copy(source, file)
+    _load(file, _reading(tmp_path))
+    file.with_name("trace.sqlite-wal").write_bytes(b"x")
+    with pytest.raises(XspError, match="being written"):
+        _load(file, _reading(tmp_path))
+
+
+def test_several_processes_at_once_keep_one(tmp_path: Path, raw: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from xsp_cli.caching.cache import Cache;"
+        "from xsp_cli.inputs import Reading, load;"
+        "reading = Reading(cache=Cache(Path(sys.argv[2]), worth_bytes=0));"
+        "print(load([sys.argv[1]], reading, lambda _: None).row_count)"
+    )
+    together = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(raw), str(tmp_path / "cache")],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(_REPO)},
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    counts = {each.communicate(timeout=120)[0] for each in together}
+    assert counts == {f"{_load(raw, Reading()).row_count}\n"}
+    assert len(list((tmp_path / "cache" / "traces").iterdir())) == 1
+
+
+@pytest.mark.parametrize("size", ["0", "1KB"])
+def test_the_size_of_the_cache_can_be_said(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    monkeypatch.setenv(caching.LIMIT_VARIABLE, size)
+    _load(raw, _reading(tmp_path))
+    assert _kept(tmp_path) == []
+
+
+def test_a_size_that_is_none_is_an_error(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(caching.LIMIT_VARIABLE, "a lot")
+    with pytest.raises(XspError, match="'a lot', which is no size"):
+        _load(raw, _reading(tmp_path))
+
+
+def test_answers_are_the_same_from_what_was_kept(
+    tmp_path: Path, raw: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caching, "WORTH_BYTES", 0)
+    monkeypatch.setattr(caching, "cache_of", lambda folder, **_: Cache(folder, 0))
+    monkeypatch.setattr("xsp_cli.analyze.cache_of", lambda folder, **_: Cache(folder, 0))
+    asked = ["analyze", str(raw), "-f", "json", "--cache-dir", str(tmp_path / "cache")]
+    answers = []
+    for _ in range(2):
+        assert main(asked) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert len(_kept(tmp_path)) == 1
+    assert answers[0] == answers[1]
+
+
+def test_the_option_keeps_nothing(tmp_path: Path) -> None:
+    assert caching.cache_of(tmp_path, unwanted=True) is None
+    assert caching.cache_of(tmp_path, unwanted=False) == Cache(tmp_path)
+
+
+def test_looks_differ_where_a_file_was_written(raw: Path) -> None:
+    before = look([raw])
+    assert before is not None
+    assert before.same_as(look([raw]))
+    _rewritten(raw)
+    assert not before.same_as(look([raw]))

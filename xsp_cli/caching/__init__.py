@@ -1,0 +1,1 @@
+"""Converted traces kept from one command to the next."""

@@ -1,0 +1,137 @@
+"""The folder of kept traces: bundles by their keys, none of them ever seen half-written or deleted while in use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO
+
+from xsp_model import XspError, bundle
+
+with suppress(ImportError):  # Windows could not tell whether another process reads an entry: nothing is kept there
+    import fcntl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+__all__ = ["Store"]
+
+_SUFFIX = ".xsp"
+_ABANDONED_S = 86_400  # what a killed process left unfinished
+_SPARE_BYTES = 1 << 29
+
+_CAN_LOCK = "fcntl" in globals()
+
+_in_use: list[BinaryIO] = []  # manifests of entries that this process reads, locked until it ends
+
+
+class Store:
+    """Bundles in one folder, the least recently used of them deleted once all take more than `limit_bytes`.
+
+    Nothing here raises where the disk is full, the folder cannot be written to or an entry is damaged: what cannot be
+    kept or found is converted again.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+
+    def get(self, key: str) -> Trace | None:
+        """The trace that is kept under the key; it stays on disk while this process lives."""
+        entry = self._folder / f"{key}{_SUFFIX}"
+        held = _locked(entry, shared=True)
+        if held is None:
+            return None
+        try:
+            trace = bundle.read(entry)
+        except (XspError, OSError):
+            held.close()
+            self._delete(entry)
+            return None
+        _in_use.append(held)
+        with suppress(OSError):
+            os.utime(entry / bundle.MANIFEST)
+        return trace
+
+    def put(self, key: str, trace: Trace, input_bytes: int) -> None:
+        """Keeps the trace, unless there is no room for it."""
+        entry = self._folder / f"{key}{_SUFFIX}"
+        unique = self._folder / f".{key}.{os.getpid()}"
+        if not _CAN_LOCK or entry.exists():
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if shutil.disk_usage(self._folder).free < 2 * input_bytes + _SPARE_BYTES:
+                return
+            bundle.write(trace, unique)
+            if _bytes_in(unique) <= self._limit_bytes:
+                unique.rename(entry)  # fails where another process was quicker
+        except (OSError, XspError):
+            pass
+        finally:
+            shutil.rmtree(unique, ignore_errors=True)
+        self._tidy(entry)
+
+    def _tidy(self, newest: Path) -> None:
+        """Deletes what was used longest ago until the rest fits, and what others left unfinished."""
+        with suppress(OSError):
+            for left in self._folder.glob(".*"):
+                if left.stat().st_mtime + _ABANDONED_S < time.time():
+                    shutil.rmtree(left, ignore_errors=True)
+            used = {each: _last_used(each) for each in self._folder.glob(f"*{_SUFFIX}")}
+            sizes = {each: _bytes_in(each) for each in used}
+            total = sum(sizes.values())
+            for entry in sorted(used, key=lambda each: used[each]):
+                if total <= self._limit_bytes:
+                    return
+                if entry != newest and self._delete(entry):
+                    total -= sizes[entry]
+
+    def _delete(self, entry: Path) -> bool:
+        """Whether the entry could be deleted; not while another process reads it."""
+        held = _locked(entry, shared=False)
+        if held is None:
+            return False
+        with held, suppress(OSError):
+            gone = entry.with_name(f".{entry.name}.{os.getpid()}.gone")
+            entry.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+            return True
+        return False
+
+
+def _locked(entry: Path, *, shared: bool) -> BinaryIO | None:
+    """The entry's manifest, opened and locked; None where there is none, or others hold it otherwise."""
+    if not _CAN_LOCK:
+        return None
+    manifest = entry / bundle.MANIFEST
+    try:
+        file = manifest.open("rb" if shared else "r+b")  # network file systems want it writable to lock it alone
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(file.fileno()), manifest.stat()):  # else it was deleted in between
+            return file
+    except OSError:
+        pass
+    file.close()
+    return None
+
+
+def _last_used(entry: Path) -> float:
+    with suppress(OSError):
+        return (entry / bundle.MANIFEST).stat().st_mtime
+    return 0.0
+
+
+def _bytes_in(entry: Path) -> int:
+    total = 0
+    for file in entry.iterdir():
+        with suppress(OSError):
+            total += file.stat().st_size
+    return total
