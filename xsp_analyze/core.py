@@ -63,6 +63,7 @@ class FigureSpec:
     title: str = ""
     color: str | None = None
     top: int | None = None
+    spread: Sequence[str] = ()  # of the first y: its least, first quartile, third quartile and most
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def test_every_analysis_describes_itself(analysis: object) -> None:
     for column in found.columns:
         assert column.unit == "ns" or not column.name.endswith("_ns")
     if found.figure is not None:
-        shown = {found.figure.x, *found.figure.y, found.figure.color or found.figure.x}
+        shown = {found.figure.x, *found.figure.y, found.figure.color or found.figure.x, *found.figure.spread}
         assert shown <= set(names)
 
 

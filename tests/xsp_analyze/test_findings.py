@@ -160,6 +160,18 @@ def _operator_layers(source: str) -> Trace:
     return hand.build()
 
 
+def _two_layers(first_ns: int) -> Any:  # noqa: ANN401
+    """Two layers whose device work takes so long and 1,000 ns."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        for index, (at, duration) in enumerate(((100, first_ns), (9_000, 1_000))):
+            layer = hand.module(f"Linear_{index}", start + at - 50, 40, index, parent_id=step, step=number)
+            place: dict[str, Any] = {"launch": start + at - 45, "parent": layer, "layer": layer, "step": number}
+            hand.work(f"k{index}", start + at, duration, **place)
+
+    return fill
+
+
 def _orphans(lost_ns: int) -> Trace:
     return _trace(
         _kernels(*_BUSY), finish=lambda hand: hand.work("early", 1, lost_ns, attribution="orphan_before_window")
@@ -256,6 +268,7 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _trace(_kernels(*((f"k{i}", 20 + i * 1_500, 1_500) for i in range(6)))),
         None,
     ),
+    "dominant-layer": (lambda: _trace(_two_layers(3_000)), lambda: _trace(_two_layers(2_000)), None),
     # 80,000 bytes and 1.6 Mflop in 8 us: intensity 20, roof 1 TFLOP/s, reached 0.2: 80 % of 8,000 ns
     "below-roof": (
         lambda: _trace(_counted(80_000, 1.6e6), finish=_with_peaks),

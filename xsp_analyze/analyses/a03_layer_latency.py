@@ -41,7 +41,14 @@ def _spread(name: str, what: str) -> Column:
         _spread("q3_ns", "Third quartile"),
         _spread("max_ns", "Most"),
     ),
-    figure=FigureSpec("bars", x="layer_index", y=("latency_ns",), title="Latency by layer", color="layer_type"),
+    figure=FigureSpec(
+        "bars",
+        x="layer_index",
+        y=("latency_ns",),
+        title="Latency by layer",
+        color="layer_type",
+        spread=("min_ns", "q1_ns", "q3_ns", "max_ns"),
+    ),
 )
 def layer_latency(view: View) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""

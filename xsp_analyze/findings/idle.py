@@ -1,4 +1,4 @@
-"""Rules on a device that has nothing to do: launches, waits of the host, input data, uneven devices and steps."""
+"""Rules on a device that has nothing to do: launches, waits of the host, input data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound", "uneven_devices", "uneven_steps"]
+__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
 
 _MOST_EVIDENCE = 3
 _CAUSES = {
@@ -153,65 +153,4 @@ def data_wait(facts: Facts) -> Iterator[Found]:
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
         lost,
         "timeline",
-    )
-
-
-@rule(
-    "uneven-steps",
-    "Steps differ in length",
-    fires=f"Of at least {least.FEW_STEPS} steps of a run, slowest and fastest differ by at least"
-    f" {least.STEP_SPREAD:.0%} of the median.",
-    why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
-    " another process, inputs of another shape.",
-    gain="Mean step less the fastest step.",
-    do="Compare a slow step with a fast one (xsp analyze --steps N); fix shapes and clocks, and move periodic work"
-    " out of the step.",
-    source="Our choice.",
-)
-def uneven_steps(facts: Facts) -> Iterator[Found]:
-    """Spread over the steps of the run where it is widest."""
-    widest = None
-    for durations in facts.view.run_latencies["durations"].to_list() if facts.view.averaged else []:
-        known = pl.Series(durations, dtype=pl.Float64)
-        if len(known) < least.FEW_STEPS:
-            continue
-        low, middle, high = (float(v) for v in (known.min(), known.median(), known.max()))  # type: ignore[arg-type]
-        spread = (high - low) / middle if middle else 0.0
-        if spread >= least.STEP_SPREAD and (widest is None or spread > widest[0]):
-            widest = (spread, low, middle, high)
-    if widest is None:
-        return
-    spread, low, middle, high = widest
-    yield Found(
-        f"Steps take between {duration(low)} and {duration(high)}: {share(spread)} of the median.",
-        (Evidence("fastest step", low), Evidence("median step", middle), Evidence("slowest step", high)),
-        max(facts.latency_ns - low, 0.0),
-        "A01",
-    )
-
-
-@rule(
-    "uneven-devices",
-    "Devices do unequal work",
-    fires="The device that computes longest computes at least"
-    f" {least.IMBALANCE:.0%} longer than devices do on average (only with several devices).",
-    why="Devices that train one model wait for the slowest at every collective.",
-    gain="Compute time of the busiest device less the mean over devices.",
-    do="Spread the work evenly: split by cost instead of by count, pad or sort sequences, balance pipeline stages"
-    " and experts; or look for a slow device.",
-    source="Our choice.",
-)
-def uneven_devices(facts: Facts) -> Iterator[Found]:
-    """Compute time over devices."""
-    times = facts.devices["compute_ns"].cast(pl.Float64)
-    if len(times) < 2:  # noqa: PLR2004 (several)
-        return
-    most, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
-    if not most or (most - mean) / most < least.IMBALANCE:
-        return
-    yield Found(
-        f"The busiest of {len(times)} devices computes for {duration(most)}, the average one for {duration(mean)}.",
-        (Evidence("busiest device", most), Evidence("mean over devices", mean)),
-        most - mean,
-        "B03",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.findings import computing, copying, fusion, idle, roof, trust
+from xsp_analyze.findings import computing, copying, fusion, idle, roof, training, trust, uneven
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
 
@@ -28,19 +28,20 @@ RULES: tuple[Rule, ...] = (
     idle.launch_bound,
     idle.host_sync,
     idle.data_wait,
-    idle.uneven_steps,
-    idle.uneven_devices,
+    uneven.uneven_steps,
+    uneven.uneven_devices,
     copying.exposed_communication,
     copying.copies_in_step,
     copying.pageable_copies,
     computing.dominant_kernel,
+    computing.dominant_layer,
     roof.below_roof,
     roof.memory_bound,
     computing.fp32_products,
     fusion.unfused_chains,
-    computing.recompute,
-    computing.many_optimizer_kernels,
-    computing.small_batch,
+    training.recompute,
+    training.many_optimizer_kernels,
+    training.small_batch,
 )
 """In the order in which findings of equal gain are told."""
 

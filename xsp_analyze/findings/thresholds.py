@@ -55,7 +55,7 @@ EXPOSED_SHARE = 0.05
 """Of a step. Our choice."""
 
 DOMINANT_SHARE = 0.25
-"""Of device time. Our choice: by Amdahl's law, half of it is what making that kernel twice as fast saves."""
+"""Of device time (of latency, for a layer). Our choice: by Amdahl's law, half of it is what twice the speed saves."""
 
 ROOF_TIME_SHARE = 0.1
 """Of device time, as for FP32_SHARE."""

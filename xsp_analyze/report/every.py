@@ -19,7 +19,7 @@ __all__ = ["every_analysis"]
 
 _OURS = re.compile(r"[AB]\d\d")  # reports that carry nsys' names say the same again in other columns
 _MEANS = (
-    "Every question that XSP asks of a trace, by the id that `xsp analyze INPUT -a ID` takes. Open one for how to read"
+    "Every question that XSP asks of a trace, by the id that xsp analyze INPUT -a ID takes. Open one for how to read"
     " it, its figure, its table and its definition."
 )
 

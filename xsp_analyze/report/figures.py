@@ -101,18 +101,25 @@ def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
     for y in spec.y:
         if result.table[y].null_count() == result.table.height:
             continue
-        one = type(spec)(spec.kind, spec.x, (y,), spec.title, spec.color, spec.top)
+        one = replace(spec, y=(y,))
         placed = replace(result, table=result.table.drop_nulls(spec.x)) if in_order else result
         drawn, notes = _drawn(placed, one, _MOST_COLUMNS if in_order else spec.top or _MOST_BARS)
         series, labels = _series(drawn, one), _labels(drawn, one)
         title = spec.title if len(spec.y) == 1 else f"{spec.title}: {series[0]['name']}"
         if in_order:
+            series[0] |= _spread(drawn, spec)
             yield blocks.bars("columns", labels, series, title=clean(title))
         else:
             order = sorted(range(len(labels)), key=lambda i: -(series[0]["values"][i] or 0))
             series[0]["values"] = [series[0]["values"][i] for i in order]
             yield blocks.bars("bars", [labels[i] for i in order], series, shares=None, title=clean(title))
         yield from notes
+
+
+def _spread(result: Result, spec: FigureSpec) -> dict[str, Any]:
+    """Least, quartiles and most of each bar, where the figure has them and any is known."""
+    known = [c for c in spec.spread if result.table[c].null_count() < result.table.height]
+    return {"spread": [result.table[c].to_list() for c in known]} if known and len(known) == len(spec.spread) else {}
 
 
 def _stacked(result: Result, spec: FigureSpec) -> list[Block]:

@@ -89,13 +89,24 @@ function ticks(largest) {
 }
 
 function drawColumns(block) {
-  const totals = block.labels.map((_, i) => block.series.reduce((sum, s) => sum + (s.values[i] ?? 0), 0));
+  const [, , , most] = block.series[0].spread ?? [];
+  const totals = block.labels.map((_, i) => Math.max(block.series.reduce((sum, s) => sum + (s.values[i] ?? 0), 0), most?.[i] ?? 0));
   const caption = make("p", { class: "caption", "aria-live": "polite" }, "Point at a column to read it.");
   const scale = scaleOf(block.series[0], Math.max(...totals, 1));
-  const tell = (i) => { caption.textContent = `${block.labels[i]}: ${block.series.map((s) => `${s.name} ${s.divisor ? withUnit(s.values[i], s) : time(s.values[i])}`).join(", ")}`; };
+  const tell = (i) => { caption.textContent = `${block.labels[i]}: ${block.series.map((s) => `${s.name} ${s.divisor ? withUnit(s.values[i], s) : time(s.values[i])}`).join(", ")}${spreadText(block.series[0], i)}`; };
   const title = block.title ?? "Columns, one a layer";
   const frame = framed(title, (width, view) => columnsSvg(block, { totals, scale, width, view, tell, title }), "x");
   return make("div", null, heading3(block.title), block.series.length > 1 ? legend(block.series) : null, frame, caption);
+}
+
+const spreadText = ({ spread, divisor, ...scale }, i) => (spread && spread[0][i] !== null
+  ? `; over steps ${withUnit(spread[0][i], { divisor, ...scale })} to ${withUnit(spread[3][i], { divisor, ...scale })}, half of them ${withUnit(spread[1][i], { divisor, ...scale })} to ${withUnit(spread[2][i], { divisor, ...scale })}` : "");
+
+// From the least to the most a thin line, from the first to the third quartile a thick one.
+function whisker(spread, i, x, y) {
+  const [least, first, third, most] = spread.map((values) => values[i]);
+  if (least === null || most === null) return null;
+  return [makeSvg("line", { class: "whisker", x1: x, x2: x, y1: y(least), y2: y(most) }), makeSvg("line", { class: "whisker thick", x1: x, x2: x, y1: y(first), y2: y(third) })];
 }
 
 function columnsSvg(block, { totals, scale, width, view, tell, title }) {
@@ -122,7 +133,8 @@ function columnsSvg(block, { totals, scale, width, view, tell, title }) {
       below += value;
       return part;
     });
-    const group = makeSvg("g", null, parts, makeSvg("rect", { class: "hit", x, width: pitch, y: MARGIN.top, height }, makeSvg("title", null, block.labels[i])));
+    const spread = block.series[0].spread && pitch > 4 ? whisker(block.series[0].spread, i, x + pitch / 2, y) : null;
+    const group = makeSvg("g", null, parts, spread, makeSvg("rect", { class: "hit", x, width: pitch, y: MARGIN.top, height }, makeSvg("title", null, block.labels[i])));
     group.addEventListener("mouseenter", () => { group.classList.add("on"); tell(i); });
     group.addEventListener("mouseleave", () => group.classList.remove("on"));
     return group;
