@@ -1,0 +1,30 @@
+"""What MkDocs calls: adds the generated pages and fills the navigation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File, InclusionLevel
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+__all__ = ["on_files"]
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Called once the files of `docs` are known."""
+    if _ROOT not in sys.path:
+        sys.path.insert(0, _ROOT)  # MkDocs loads this file by its path, wherever it was started
+    from docs.gen.site import filled, generated  # noqa: PLC0415 (needs the line above)
+
+    for path, text in generated().items():
+        files.append(File.generated(config, path, content=text))
+    pages = [file.src_uri for file in files.documentation_pages() if file.inclusion is not InclusionLevel.EXCLUDED]
+    config.nav = filled(config.nav or [], pages)
+    return files

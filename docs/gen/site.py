@@ -1,0 +1,66 @@
+"""All generated pages, and where each page of the site stands in its navigation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docs.gen.analyses import analysis_pages
+from docs.gen.api import api_pages
+from docs.gen.formats import format_pages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["filled", "generated", "project_pages"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PROJECT = {"ARCHITECTURE.md": "architecture", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
+_LINK = re.compile(r"\]\(docs/([^)]*)\)")
+
+
+def generated() -> Mapping[str, str]:
+    """Path below `docs` to Markdown of every page that no file holds."""
+    return {**analysis_pages(), **format_pages(), **api_pages(), **project_pages()}
+
+
+def project_pages() -> Mapping[str, str]:
+    """The texts of the project's root, with their links to docs as seen from `docs/project`."""
+    texts = {f"project/{page}.md": (_ROOT / name).read_text(encoding="utf-8") for name, page in _PROJECT.items()}
+    return {path: _LINK.sub(r"](../\1)", text) for path, text in texts.items()}
+
+
+def filled(nav: Sequence[object], pages: Sequence[str]) -> list[object]:
+    """The navigation with `analyses/*` and its like replaced by their pages, and what nothing names under "More"."""
+    named: set[str] = set()
+    tree = [_filled(entry, pages, named) for entry in nav]
+    rest = sorted(p for p in pages if p not in named)
+    return [*tree, {"More": rest}] if rest else tree
+
+
+def _filled(entry: object, pages: Sequence[str], named: set[str]) -> object:
+    if isinstance(entry, dict):
+        return {title: _inside(below, pages, named) for title, below in entry.items()}
+    named.add(str(entry))
+    return entry
+
+
+def _inside(below: object, pages: Sequence[str], named: set[str]) -> object:
+    if not isinstance(below, list):
+        return _filled(below, pages, named)
+    entries: list[object] = []
+    for entry in below:
+        if isinstance(entry, str) and entry.endswith("/*"):
+            found = _of_folder(entry[:-1], pages)
+            named.update(found)
+            entries += found
+        else:
+            entries.append(_filled(entry, pages, named))
+    return entries
+
+
+def _of_folder(folder: str, pages: Sequence[str]) -> list[str]:
+    """The folder's pages in the order given (generated ones: the registry's), its index first."""
+    inside = [p for p in pages if p.startswith(folder) and "/" not in p[len(folder) :]]
+    return sorted(inside, key=lambda p: p.rpartition("/")[2] not in {"index.md", "README.md"})
