@@ -18,6 +18,7 @@ from xsp_cli.compare import compare
 from xsp_cli.convert import convert
 from xsp_cli.devices import devices
 from xsp_cli.export import export
+from xsp_cli.figure import figure
 from xsp_cli.findings import findings
 from xsp_cli.formats import formats
 from xsp_cli.info import info
@@ -53,6 +54,7 @@ for _command in (
     batch,
     convert,
     export,
+    figure,
     merge,
     compare,
     cohort,

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["cut", "fitted"]
+__all__ = ["bare", "cut", "fitted"]
 
 _CPP = re.compile(r"[<(]")
 _NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")
@@ -29,12 +29,12 @@ def fitted(names: Sequence[str], width: int) -> list[str]:
     One that is too long loses its return type, namespaces and parameters; if it still is, its middle. Names that
     would read the same then show the place where they part, as far as the room goes.
     """
-    bare = [name if cell_len(name) <= width else _bare(name) for name in names]
-    cells = [cut(name, width) for name in bare]
-    alike = _alike(bare, cells)
+    shorter = [name if cell_len(name) <= width else bare(name) for name in names]
+    cells = [cut(name, width) for name in shorter]
+    alike = _alike(shorter, cells)
     for whole in alike.values():
         parted = _parted(whole, width)
-        for place, name in enumerate(bare):
+        for place, name in enumerate(shorter):
             if name in parted and cell_len(name) > width:
                 cells[place] = parted[name]
     return cells
@@ -48,7 +48,7 @@ def cut(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - cell_len(tail) - 1)}{_GAP}{tail}"
 
 
-def _bare(name: str) -> str:
+def bare(name: str) -> str:
     """A C++ name without its type, namespaces (its arguments' too) and parameters; any other name as it is."""
     if not _CPP.search(name):
         return name

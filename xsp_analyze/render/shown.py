@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
+from xsp_analyze.render.names import bare
 from xsp_analyze.render.rest import sums_of_the_rest
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
 from xsp_model.plain_text import clean
@@ -57,10 +58,8 @@ class ShownColumn:
 def short_name(name: str, most: int = 60) -> str:
     """A kernel's name without its return type, namespaces and parameters, cut to so many characters."""
     prefix = _PREFIX.match(clean(name))
-    bare = clean(name)[prefix.end() :] if prefix else clean(name)
-    plain = bare.partition("(")[0]
-    bare = plain if plain and "<" not in plain else bare
-    return bare if len(bare) <= most else f"{bare[: most - 1]}\u2026"
+    short = bare(clean(name)[prefix.end() :] if prefix else clean(name))
+    return short if len(short) <= most else f"{short[: most - 1]}\u2026"
 
 
 def unknown_columns(result: Result) -> list[Column]:

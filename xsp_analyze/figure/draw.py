@@ -1,0 +1,96 @@
+"""From an analysis to the bytes of a file: which panels there are, how large each is, and how they are written."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.figure.look import Look, require_matplotlib, settings
+from xsp_analyze.report.figures import figure as blocks_of
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.core import Analysis
+    from xsp_analyze.report.answers import Answers
+
+__all__ = ["Drawn", "draw"]
+
+_SINGLE, _DOUBLE = 3.5, 7.16
+_MANY_COLUMNS = 40
+_BAR_INCHES = 0.17
+_METADATA: Mapping[str, Mapping[str, str | None]] = {  # nothing that differs from day to day
+    "pdf": {"Creator": "xsp", "Producer": "xsp", "CreationDate": None, "ModDate": None},
+    "svg": {"Creator": "xsp", "Date": None},
+    "png": {"Software": "xsp"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure as a file, and sentences on what it leaves out."""
+
+    content: bytes
+    notes: Sequence[str]
+
+
+def draw(answers: Answers, analysis: Analysis, suffix: str, look: Look | None = None) -> Drawn:
+    """The analysis's figure as pdf, svg or png; the same trace and look give the same bytes.
+
+    XspError where the analysis has no figure, the trace no answer, or the answer nothing to draw.
+    """
+    if analysis.figure is None:
+        raise XspError(f"{analysis.id} ({analysis.title}) has no figure", advice=f"These have: {_with_figures()}")
+    result = answers.of(analysis.id)
+    if isinstance(result, str):
+        raise XspError(result.rstrip("."))
+    blocks = blocks_of(answers, result)
+    panels = [b for b in blocks if b["type"] != "text"]
+    notes = [str(b["text"]) for b in blocks if b["type"] == "text"]
+    if not panels:
+        raise XspError(
+            f"{analysis.id} ({analysis.title}) has nothing to draw in this trace",
+            advice=f"`xsp analyze INPUT -a {analysis.id}` shows its table",
+        )
+    require_matplotlib()
+    return Drawn(_file(panels, analysis.figure.x, suffix, look or Look()), notes)
+
+
+def _with_figures() -> str:
+    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415 (only for an error)
+
+    return ", ".join(a.id for a in ANALYSES if a.figure)
+
+
+def _file(panels: Sequence[Mapping[str, Any]], x: str, suffix: str, look: Look) -> bytes:
+    import matplotlib as mpl  # noqa: PLC0415 (only for figures)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    from xsp_analyze.figure.panels import panel  # noqa: PLC0415
+
+    width = look.width or max(map(_width, panels))
+    heights = [_height(p, width) for p in panels]
+    out = BytesIO()
+    with warnings.catch_warnings(), mpl.rc_context(settings(look.style)):
+        warnings.simplefilter("ignore", UserWarning)  # characters that the font lacks are drawn as boxes
+        figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+        all_axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+        for axes, block in zip(all_axes[:, 0], panels, strict=True):
+            panel(axes, block, x)
+        figure.savefig(out, format=suffix, metadata=dict(_METADATA[suffix]))
+    return out.getvalue()
+
+
+def _width(block: Mapping[str, Any]) -> float:
+    wide = block["type"] == "icicle" or (block["type"] == "columns" and len(block["labels"]) > _MANY_COLUMNS)
+    return _DOUBLE if wide else _SINGLE
+
+
+def _height(block: Mapping[str, Any], width: float) -> float:
+    """Bars need room for each row; the others have a shape."""
+    if block["type"] in ("bars", "stack"):
+        return 0.6 + _BAR_INCHES * len(block["labels"]) + (0.25 if len(block["series"]) > 1 else 0)
+    return {"roofline": 0.8, "icicle": 0.4}.get(block["type"], 0.6 if width <= _SINGLE else 0.35) * width

@@ -1,0 +1,153 @@
+"""One panel of a figure: bars, columns, parts of a whole, lines; rooflines and icicles in modules of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xsp_analyze.core import Column
+from xsp_analyze.figure.icicle import icicle
+from xsp_analyze.figure.look import PALETTE, TONES
+from xsp_analyze.figure.roofline import roofline
+from xsp_analyze.render.names import cut, fitted
+from xsp_analyze.render.units import scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+__all__ = ["panel"]
+
+_MOST_NAMES = 24  # columns that still have room for a name each
+_MOST_LETTERS = 34
+_MOST_LETTERS_UPRIGHT = 22
+_BAR = 0.75
+
+
+def panel(axes: Axes, block: Mapping[str, Any], x: str) -> None:
+    """Draws one of the page's blocks; `x` is the column on its axis."""
+    _KINDS[block["type"]](axes, block, x)
+
+
+def _bars(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
+    """One bar a row, the longest above, its value at its end."""
+    (series,) = block["series"]
+    values, unit = _scaled(series)
+    places = range(len(values))
+    drawn = axes.barh(places, [v or 0 for v in values], _BAR, color=TONES["layer"])
+    axes.bar_label(drawn, ["" if v is None else _short(v) for v in values], padding=2, fontsize=6)
+    _rows(axes, block["labels"])
+    axes.set_xlabel(_axis(series["name"], unit))
+    axes.margins(x=0.12)
+    axes.grid(axis="x")
+
+
+def _stack(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
+    """Parts of each row's whole, in percent."""
+    wholes = [sum(v or 0 for v in row) for row in zip(*(s["values"] for s in block["series"]), strict=True)]
+    left = [0.0] * len(wholes)
+    for series in block["series"]:
+        parts = [100 * (v or 0) / whole if whole else 0.0 for v, whole in zip(series["values"], wholes, strict=True)]
+        axes.barh(range(len(parts)), parts, _BAR, left=left, label=series["name"], **_fill(series))
+        left = [a + b for a, b in zip(left, parts, strict=True)]
+    _rows(axes, block["labels"])
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("share (%)")
+    _legend(axes, len(block["series"]))
+
+
+def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
+    """Columns in the order of the axis, series on top of each other."""
+    labels: Sequence[str] = block["labels"]
+    base = [0.0] * len(labels)
+    unit = ""
+    for series in block["series"]:
+        values, unit = _scaled(series)
+        heights = [v or 0 for v in values]
+        width = _BAR if len(labels) <= _MOST_NAMES else 1.0
+        axes.bar(range(len(labels)), heights, width, bottom=base, label=series["name"], **_fill(series))
+        base = [a + b for a, b in zip(base, heights, strict=True)]
+    several = len(block["series"]) > 1
+    axes.set_ylabel(_axis("share" if several and unit == "%" else block["series"][0]["name"], unit))
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.grid(axis="y")
+    _below(axes, labels, x)
+    if several:
+        axes.set_ylim(0, 100 if unit == "%" else None)
+        _legend(axes, len(block["series"]))
+
+
+def _below(axes: Axes, labels: Sequence[str], x: str) -> None:
+    """Names where each has room; else numbers, now and then."""
+    if x == "bin_start_ns":
+        scale = scale_of(Column(x, None, "", "ns"), [int(v) for v in labels])  # type: ignore[arg-type]
+        labels = [_short(int(v) / scale.divisor) for v in labels]
+        axes.set_xlabel(_axis("start", scale.unit))
+    else:
+        axes.set_xlabel(x.replace("_", " ").removesuffix(" ns"))
+    if len(labels) <= _MOST_NAMES and x != "bin_start_ns":
+        names = [cut(" ".join(label.split()), _MOST_LETTERS_UPRIGHT) for label in labels]
+        axes.set_xticks(range(len(labels)), names, rotation=60, ha="right", rotation_mode="anchor")
+        return
+    every = max(len(labels) // 8, 1)
+    places = range(0, len(labels), every)
+    axes.set_xticks(places, [labels[i].split("  ")[0] for i in places])
+
+
+def _line(axes: Axes, block: Mapping[str, Any], x: str) -> None:
+    """Points in order of the axis, joined; powers of two apart where the axis is one of batch sizes."""
+    xs, ys = zip(*block["points"], strict=True)
+    axes.plot(xs, [y / block["divisor"] for y in ys], marker="o", color=TONES["layer"])
+    if x == "batch_size" and min(xs) > 0:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(xs, [f"{v:g}" for v in xs])
+        axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(block["x"])
+    axes.set_ylabel(_axis(block["title"], block["unit"]))
+    axes.grid(axis="y")
+
+
+def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    axes.set_yticks(range(len(labels)), fitted(labels, _MOST_LETTERS))
+    axes.set_ylim(len(labels) - 0.5, -0.5)  # the first row above
+    axes.tick_params(axis="y", length=0)
+
+
+def _legend(axes: Axes, count: int) -> None:
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=min(count, 2), borderaxespad=0.2, handlelength=1.2)
+
+
+def _fill(series: Mapping[str, Any]) -> dict[str, Any]:
+    color = TONES.get(str(series.get("tone")), PALETTE[0])
+    return {"color": color, "linewidth": 0}
+
+
+def _scaled(series: Mapping[str, Any]) -> tuple[list[float | None], str]:
+    """The values in the unit that the page shows them in, and that unit."""
+    if "divisor" in series:
+        divisor, unit = series["divisor"], series["unit"]
+    else:  # the page's script chooses
+        scale = scale_of(Column(series["name"], None, "", series["exact"]), series["values"])  # type: ignore[arg-type]
+        divisor, unit = scale.divisor, scale.unit
+    return [None if v is None else v / divisor for v in series["values"]], str(unit)
+
+
+def _axis(name: str, unit: str) -> str:
+    unit = "\N{MICRO SIGN}s" if unit == "us" else unit
+    return f"{name} ({unit})" if unit else name
+
+
+def _short(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"  # noqa: PLR2004
+
+
+_KINDS: Mapping[str, Callable[[Axes, Mapping[str, Any], str], None]] = {
+    "bars": _bars,
+    "stack": _stack,
+    "columns": _columns,
+    "line": _line,
+    "roofline": lambda axes, block, _: roofline(axes, block),
+    "icicle": lambda axes, block, _: icicle(axes, block),
+}

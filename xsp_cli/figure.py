@@ -1,0 +1,99 @@
+"""`xsp figure`: an analysis's figure, for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, note, write_file
+from xsp_cli.progress import Progress
+
+__all__ = ["figure"]
+
+
+def figure(
+    inputs: Inputs,
+    *,
+    analysis: Annotated[
+        str, typer.Option("-a", "--analysis", metavar="ID", help="The analysis, as `xsp analyses` lists them.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write: NAME.pdf, NAME.svg or NAME.png.")],
+    width: Annotated[
+        str | None,
+        typer.Option(
+            "--width",
+            metavar="WIDTH",
+            help="single (3.5in, one column of a paper), double (7.16in), or a length such as 89mm.",
+            show_default=False,
+        ),
+    ] = None,
+    style: Annotated[
+        Path | None,
+        typer.Option(
+            "--style",
+            metavar="FILE",
+            help="A matplotlib style file; its settings go before the defaults.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
+) -> None:
+    """Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (pip install 'xsp[figures]').
+
+    Examples: `xsp figure trace.json.gz -a A10 -o kernels.pdf`, `xsp figure profile.xsp -a A09 -o roofline.svg --width
+    double`.
+    """
+    from xsp_analyze.catalog import find  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.figure import Look, draw, width_inches  # noqa: PLC0415
+    from xsp_analyze.figure.look import require_matplotlib, settings  # noqa: PLC0415
+    from xsp_analyze.report.answers import Answers  # noqa: PLC0415
+
+    wanted, suffix = find(analysis), _suffix(output)
+    look = Look(width_inches(width) if width else None, style)
+    require_matplotlib()
+    settings(style)
+    check_writable(output)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+    )
+    with Progress() as progress:
+        trace = load(inputs, reading, progress.note)
+        progress.note(f"drawing {wanted.id}")
+        drawn = draw(Answers(trace), wanted, suffix, look)
+        write_file(output, drawn.content)
+    for sentence in drawn.notes:
+        note(sentence)
+
+
+def _suffix(output: Path) -> str:
+    from xsp_analyze.figure import SUFFIXES  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    suffix = output.suffix.lower().removeprefix(".")
+    if suffix not in SUFFIXES:
+        raise XspError(
+            f"a figure cannot be written as {output.suffix or 'a file without an ending'}",
+            path=output,
+            advice=f"End the name in {', '.join('.' + s for s in SUFFIXES)}",
+        )
+    return suffix
