@@ -39,4 +39,5 @@ def test_a_large_page_opens_soon(browser: Browser, page: str, tmp_path: Path) ->
         shown.wait_for_selector("#tree .cell")
         took = shown.evaluate("performance.now()")
         assert shown.locator("#layers tbody tr").count() == 25
+        assert shown.locator("#modules tbody tr").count() == 200
     assert took < 10_000  # ms; 2 s on a quiet machine, far more on one that eight others use

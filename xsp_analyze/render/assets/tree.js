@@ -1,5 +1,6 @@
 // A table whose rows stand under one another: opened and closed by a click on the first cell.
 const ROWS_OPEN_AT_FIRST = 40;
+const MOST_ROWS = 200;
 
 function drawTree(block) {
   unfold(block);
@@ -10,6 +11,8 @@ function drawTree(block) {
   const hasBelow = depths.map((depth, row) => row + 1 < depths.length && depths[row + 1] > depth);
   let closed = closedBelow(firstDepth());
   const body = make("tbody");
+  let most = MOST_ROWS;
+  const more = make("button", { type: "button", onclick: () => { most += MOST_ROWS; paint(); } });
 
   // The deepest level at which the rows at first still fit a screen.
   function firstDepth() {
@@ -51,8 +54,12 @@ function drawTree(block) {
     }));
   }
 
+  // A wide tree is drawn some rows at a time: thousands at once would hold up the page.
   function paint() {
-    body.replaceChildren(...visibleRows().map(drawRow));
+    const rows = visibleRows();
+    body.replaceChildren(...rows.slice(0, most).map(drawRow));
+    more.hidden = rows.length <= most;
+    more.textContent = `Show ${Math.min(rows.length - most, MOST_ROWS).toLocaleString("en-US")} more of ${rows.length.toLocaleString("en-US")} rows`;
   }
 
   function reset(depth) {
@@ -72,6 +79,7 @@ function drawTree(block) {
       make("button", { type: "button", onclick: () => reset(firstDepth()) }, "Close"),
       make("span", null, `${depths.length.toLocaleString("en-US")} rows`)),
     make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table: modules" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
+    make("p", { class: "text" }, more),
     block.left_out ? make("p", { class: "means" }, block.left_out) : null,
     columnsMean({ columns: shownColumns.map((i) => block.columns[i]), unknown: [] }));
 }
