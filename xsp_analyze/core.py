@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
 
     from xsp_analyze.view import View
 
@@ -113,9 +114,29 @@ class Result:
     ledger: pl.DataFrame
     provenance: Mapping[str, object] = field(default_factory=dict)
 
+    def to_polars(self) -> pl.DataFrame:
+        """The table: times in ns, sizes in bytes, shares in 0..1, unknown is null."""
+        return self.table
+
     def to_pandas(self) -> pd.DataFrame:
         """The table for people who live in pandas."""
         return self.table.to_pandas()
+
+    def to_arrow(self) -> pa.Table:
+        """The table for other programs."""
+        return self.table.to_arrow()
+
+    def __str__(self) -> str:
+        """As `xsp analyze` prints it."""
+        from xsp_analyze.render.terminal import render  # noqa: PLC0415 (renderers import this module)
+
+        return render(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows in units for people, and what they do not cover."""
+        from xsp_analyze.api.html import result  # noqa: PLC0415 (likewise)
+
+        return result(self)
 
 
 def run(wanted: Analysis, view: View) -> Result:

@@ -25,7 +25,9 @@ from xsp_cli.info import info
 from xsp_cli.memory import before_polars
 from xsp_cli.merge import merge
 from xsp_cli.output import ReaderGoneError, note, print_text
+from xsp_cli.query import query
 from xsp_cli.report import report
+from xsp_cli.schema import schema
 
 __all__ = ["app", "main"]
 
@@ -55,6 +57,8 @@ for _command in (
     convert,
     export,
     figure,
+    query,
+    schema,
     merge,
     compare,
     cohort,

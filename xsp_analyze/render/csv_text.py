@@ -14,7 +14,7 @@ from xsp_analyze.render.json_text import plain
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
 
-__all__ = ["render"]
+__all__ = ["flat", "render"]
 
 _OTHER_UNITS = {"byte": ("(MB", 1e-6), "byte/s": ("(MB", 1e-6), "share": ("(%)", 100.0), "1": ("(%)", 100.0)}
 """Where another tool's heading names a unit that is not ours: what it holds, and the factor to it."""
@@ -24,10 +24,10 @@ def render(result: Result) -> str:
     """Full precision and empty cells for null; reports of other tools with their headings and rounding."""
     if any(c.header is not None for c in result.columns):
         return _like_the_other_tool(result)
-    return pl.DataFrame([_flat(result.table[c.name]) for c in result.columns]).write_csv()
+    return pl.DataFrame([flat(result.table[c.name]) for c in result.columns]).write_csv()
 
 
-def _flat(values: pl.Series) -> pl.Series:
+def flat(values: pl.Series) -> pl.Series:
     """Cells that CSV can hold: lists as JSON, no infinities."""
     if values.dtype.is_nested():
         texts = [None if v is None else json.dumps(plain(v)) for v in values.to_list()]

@@ -1,0 +1,1 @@
+"""The Python API: opens inputs as the command does, and gives answers as frames that notebooks can show."""

@@ -1,0 +1,94 @@
+"""Two traces beside each other, in Python."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.api import html
+from xsp_analyze.api.writing import write
+from xsp_analyze.compare import comparison, json_text, text
+from xsp_analyze.compare.page import page
+from xsp_analyze.compare.rows import Row
+from xsp_analyze.compare.sections import sections, sentences
+from xsp_analyze.view import View
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+    from xsp_analyze.api.open_trace import OpenTrace
+    from xsp_analyze.compare.comparison import Comparison
+
+__all__ = ["ComparedTraces", "compared"]
+
+_MOST_ROWS = 10
+_ON_THE_COMMAND_LINE = "--rows 0 shows all."
+_TEXTS = dict.fromkeys(("level", "name", "change", "after_name", "layer_type", "path", "kernel"), pl.String)
+_TYPES = {**_TEXTS, "significant": pl.Boolean, "layer_index": pl.Int64}  # what is not listed is Float64
+
+
+@dataclass(frozen=True)
+class ComparedTraces:
+    """What differs between two traces; `comparison` holds everything, as docs/compare.md describes it."""
+
+    comparison: Comparison
+
+    @property
+    def comparable(self) -> bool:
+        """Whether both sides did the same work, as far as the files say."""
+        return self.comparison.comparable
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why they are not comparable, where they are not."""
+        return list(self.comparison.reasons)
+
+    @property
+    def ratio(self) -> float | None:
+        """Model latency after over before; null where either is unknown."""
+        return self.comparison.latency.ratio
+
+    def to_polars(self, level: str | None = None) -> pl.DataFrame:
+        """One row a layer, operator and kernel (or of that level alone), the largest difference first; times in ns."""
+        rows = [astuple(row) for row in self.comparison.rows if level in {None, row.level}]
+        schema = {one.name: _TYPES.get(one.name, pl.Float64) for one in fields(Row)}
+        return pl.DataFrame(rows, schema=schema, orient="row", strict=False)
+
+    def to_pandas(self, level: str | None = None) -> pd.DataFrame:
+        """`to_polars` for people who live in pandas."""
+        return self.to_polars(level).to_pandas()
+
+    def to_dict(self) -> dict[str, object]:
+        """As `xsp compare -f json`."""
+        return json_text.document(self.comparison)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the comparison as one HTML page, and says where."""
+        return write(Path(path).expanduser(), page(self.comparison))
+
+    def __str__(self) -> str:
+        return text.terminal(self.comparison, rows=_MOST_ROWS)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = [html.paragraph(line) for line in sentences(self.comparison)]
+        for one in sections(self.comparison, _MOST_ROWS):
+            parts.append(html.heading(one.title))
+            if one.headings:
+                parts.append(html.table(one.headings, one.rows, one.is_number))
+            below = (line.replace(_ON_THE_COMMAND_LINE, "to_polars() holds all.") for line in one.below)
+            parts += [html.paragraph(line, dim=True) for line in below]
+        return "".join(parts)
+
+
+def compared(before: OpenTrace, after: OpenTrace, *, steps: str | None, per_input: bool) -> ComparedTraces:
+    """See `OpenTrace.compare`."""
+    views = [[View(one.trace, steps=steps)] for one in (before, after)]
+    names = (before.name, after.name) if before.name != after.name else ("before", "after")
+    return ComparedTraces(comparison.compare(*views, names=names, per_input=per_input))

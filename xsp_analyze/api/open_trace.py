@@ -1,0 +1,163 @@
+"""An open trace: what one asks of it in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.api.overview import Info, info_of
+from xsp_analyze.api.writing import unwritable, write
+from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+from xsp_model import XspError
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from xsp_analyze.api.advice import Findings
+    from xsp_analyze.api.comparing import ComparedTraces
+    from xsp_analyze.core import Result
+    from xsp_model import Trace
+
+__all__ = ["OpenTrace"]
+
+
+@dataclass(frozen=True, repr=False)
+class OpenTrace:
+    """A trace that `open` gave; `trace` is the span tree itself, for code that wants Arrow tables or a graph."""
+
+    trace: Trace
+
+    @property
+    def name(self) -> str:
+        """The file it was read from, and how many more there are."""
+        if self.trace.origin is not None:
+            return self.trace.origin.name
+        files = [str(file) for file in self.trace.frame("runs")["source_path"].unique(maintain_order=True)]
+        return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more" if files else "an empty trace"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables, each of which `table` and `scan` take and `sql` knows."""
+        return tuple(TABLES)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A whole table; `.to_pandas()` and `.to_arrow()` give others. Times are int64 ns, unknown is null."""
+        return self.scan(name).collect()
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """A table of which polars reads only what a query uses: for large bundles. XspError: no such table."""
+        if name not in TABLES:
+            raise XspError(f"there is no table {name!r}", advice=f"Tables: {', '.join(TABLES)}")
+        return self.trace.scan(name)
+
+    def sql(self, query: str, *, steps: str | None = None) -> pl.DataFrame:
+        """The answer to one SELECT over the tables and over analyses by their id; see docs/sql.md."""
+        from xsp_analyze.sql import query as answer  # noqa: PLC0415 (only where SQL is spoken)
+
+        return answer(self.trace, query, steps=steps)
+
+    def info(self) -> Info:
+        """What the trace holds: runs, levels, steps, devices, and how much device time has a layer."""
+        return info_of(self.trace)
+
+    def analyses(self) -> pl.DataFrame:
+        """Every analysis: id, title, whether this trace has what it needs, and what that is."""
+        view = View(self.trace)
+        rows = [(one.id, one.title, all(view.has(need) for need in one.needs), list(one.needs)) for one in ANALYSES]
+        return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
+
+    def analyze(self, analysis: str, *, steps: str | int | None = None) -> Result:
+        """One analysis, by its id (`A10`).
+
+        Args:
+            analysis: An id that `analyses` lists, however it is capitalised.
+            steps: `mean` (what you get where the trace has steps), `all`, `each`, or a step's number.
+
+        Raises:
+            XspError: There is no such analysis or step, or the trace lacks what the analysis needs.
+        """
+        return run(find(analysis), View(self.trace, steps=None if steps is None else str(steps)))
+
+    def findings(self) -> Findings:
+        """What is worth doing next, each with its evidence; doubts about the numbers first."""
+        from xsp_analyze.api.advice import Findings  # noqa: PLC0415 (only where asked for)
+        from xsp_analyze.findings import advise  # noqa: PLC0415
+
+        return Findings(advise(View(self.trace)))
+
+    def compare(self, after: OpenTrace, *, steps: str | None = None, per_input: bool = False) -> ComparedTraces:
+        """What changed from this trace to another: model, layers, operators and kernels, with intervals.
+
+        Args:
+            after: The other side, such as the new version or the other GPU.
+            steps: `mean` or `all`; without it the mean step, where the traces have steps.
+            per_input: Compare times per input, for sides of different batch sizes.
+
+        Raises:
+            XspError: The sides cannot be set beside each other at all. Whether they did the same work is told by
+                `comparable` and `reasons` instead.
+        """
+        from xsp_analyze.api.comparing import compared  # noqa: PLC0415 (only where two are compared)
+
+        return compared(self, after, steps=steps, per_input=per_input)
+
+    def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
+        """Writes the report, one HTML page that needs no network, and says where."""
+        from xsp_analyze.report import render  # noqa: PLC0415
+
+        return write(Path(path).expanduser(), render(self.trace))
+
+    def export(
+        self, path: str | os.PathLike[str], *, to: str, step: int | None = None, levels: Sequence[str] = ()
+    ) -> Path:
+        """Writes the trace for another program, and says where; compressed where the name ends in .gz.
+
+        Args:
+            path: The file to write.
+            to: `chrome` (Perfetto), `jaeger`, `speedscope` or `graphml`.
+            step: Only this step.
+            levels: Only these levels, such as `["layer", "kernel"]`.
+
+        Raises:
+            XspError: No such format, step or level, or the file cannot be written.
+        """
+        from xsp_analyze.export import export, part_of  # noqa: PLC0415
+        from xsp_analyze.export import find as format_of  # noqa: PLC0415
+
+        target = Path(path).expanduser()
+        part = part_of(self.trace, step=step, levels=levels)
+        try:
+            export(part, format_of(to), target)
+        except OSError as error:
+            raise unwritable(target, error) from error
+        return target
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a bundle (`NAME.xsp`), which opens at once, and says where."""
+        from xsp_model import bundle  # noqa: PLC0415
+
+        target = Path(path).expanduser()
+        try:
+            bundle.write(self.trace, target)
+        except OSError as error:
+            raise unwritable(target, error) from error
+        return target
+
+    def to_networkx(self, span_ids: Sequence[int] | None = None) -> Any:  # noqa: ANN401 (networkx is imported late)
+        """A directed graph over the spans given, or over all; see `Trace.to_networkx`."""
+        return self.trace.to_networkx(span_ids)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.trace.row_count:,} spans>"
+
+    def _repr_html_(self) -> str:
+        from xsp_analyze.api import html  # noqa: PLC0415
+
+        return html.heading(repr(self)[1:-1]) + self.info()._repr_html_()

@@ -1,0 +1,97 @@
+"""What a trace holds, for a first look in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_analyze.api import html
+from xsp_analyze.render.shown import clean
+from xsp_analyze.render.units import duration, share
+from xsp_analyze.report.summary import Summary, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xsp_model import Trace
+
+__all__ = ["Info", "info_of"]
+
+_UNKNOWN = "-"
+_STEPS_IN_FULL = 8
+
+
+@dataclass(frozen=True)
+class Info:
+    """Runs, levels, steps, devices, and how much device time has a layer; times in ns, null where unknown."""
+
+    summary: Summary
+
+    @property
+    def spans_by_level(self) -> Mapping[str, int]:
+        """How many spans each level has, outermost first."""
+        return self.summary.counts
+
+    @property
+    def device_time_ns(self) -> int:
+        """Sum of the durations of all device activities."""
+        return self.summary.device_time_ns
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of device time that belongs to a layer, 0 to 1; null where there is no device time."""
+        return self.summary.coverage
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """A word and what stands beside it, in order."""
+        found = self.summary
+        for run in found.runs:
+            parts = (run["source_path"], run["format"], run["profiler"], run["framework"])
+            yield f"run {run['run_id']}", ", ".join(str(part) for part in parts if part)
+        yield "layers", f"{found.layer_count:,} from {', '.join(found.layer_sources) or 'nothing'}"
+        yield "spans", ", ".join(f"{count:,} {level}" for level, count in found.counts.items()) or "none"
+        yield "steps", _steps(found)
+        for device in found.devices:
+            name = device["name"] or "no name in the file"
+            time = device["duration_ns"]
+            yield (
+                f"device {_or_unknown(device['device_id'])}",
+                f"{name}: {device['activities']:,} activities"
+                + (f", {duration(time)} in sum (run {device['run_id']})" if isinstance(time, int) else ""),
+            )
+        yield "device time", self._device_time()
+        worrying = [one for one in found.findings if one["severity"] != "info"]
+        yield (
+            "ledger",
+            "; ".join(f"{one['severity']}: {one['detail']} ({one['count']:,})" for one in worrying) or "clear",
+        )
+
+    def _device_time(self) -> str:
+        if self.coverage is None:
+            return "none recorded"
+        return f"{duration(self.device_time_ns)}, of which {share(self.coverage)} in a layer"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{word:<13}{clean(what)}" for word, what in self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html.definitions(list(self.lines()))
+
+
+def info_of(trace: Trace) -> Info:
+    """Reads the trace once over."""
+    return Info(summarise(trace))
+
+
+def _steps(found: Summary) -> str:
+    if not found.steps:
+        return "none marked"
+    if len(found.steps) <= _STEPS_IN_FULL:
+        return f"{len(found.steps)}: {', '.join(map(str, found.steps))}"
+    return f"{len(found.steps)}: {found.steps[0]} to {found.steps[-1]}"
+
+
+def _or_unknown(value: object) -> object:
+    return _UNKNOWN if value is None else value

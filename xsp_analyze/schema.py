@@ -1,0 +1,61 @@
+"""What SQL and Python see: tables of a trace and of analyses, with columns, types, units and a sentence each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from xsp_analyze.catalog import ANALYSES
+from xsp_model import XspError
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from xsp_analyze.core import Analysis
+    from xsp_model.schema import TableSpec
+
+__all__ = ["described"]
+
+_TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  # of tables; the others are text
+_ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
+
+
+def described(wanted: str | None = None) -> list[dict[str, object]]:
+    """Every table of a trace, or the one named (an analysis by its id): name, doc, columns (name, type, unit, doc).
+
+    Raises:
+        XspError: There is no such table or analysis.
+    """
+    if wanted is None:
+        return [_table(spec) for spec in TABLES.values()]
+    if wanted.lower() in TABLES:
+        return [_table(TABLES[wanted.lower()])]
+    for one in ANALYSES:
+        if one.id.lower() == wanted.lower():
+            return [_analysis(one)]
+    raise XspError(
+        f"there is no table {wanted!r}", advice=f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
+    )
+
+
+def _table(spec: TableSpec) -> dict[str, object]:
+    columns = [
+        {"name": c.name, "type": _TYPES.get(c.type, "text"), "unit": c.unit, "nullable": c.nullable, "doc": c.doc}
+        for c in spec.columns
+    ]
+    return {"name": spec.name, "doc": spec.doc, "columns": columns, "order": list(spec.order)}
+
+
+def _analysis(one: Analysis) -> dict[str, object]:
+    columns = [
+        {
+            "name": c.name,
+            "type": _ANSWERED.get(c.dtype, str(c.dtype).lower()),
+            "unit": c.unit,
+            "nullable": True,
+            "doc": c.doc,
+        }
+        for c in one.columns
+    ]
+    return {"name": one.id, "doc": " ".join(one.doc.split()), "columns": columns, "order": []}

@@ -1,0 +1,136 @@
+"""`xsp query`: SQL over a trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.arguments import (
+    DeviceFile,
+    Format,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    Nsys,
+    OsRuntime,
+)
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import check_writable, note, print_bytes, write_file
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import polars as pl
+
+__all__ = ["query"]
+
+_ROWS_ON_SCREEN = 50
+
+
+class QueryFormats(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+def query(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT... SQL",
+            help="Profiler files, a folder, a pattern or one .xsp bundle; then one SELECT in quotes.",
+            show_default=False,
+        ),
+    ],
+    *,
+    output_format: Annotated[
+        QueryFormats, typer.Option("-f", "--output-format", help="How rows are written.")
+    ] = QueryFormats.TABLE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file to write instead of the terminal.", show_default=False)
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            "--steps",
+            metavar="all|mean|each|N",
+            help="How analyses named in the query see the steps; the trace's own tables always hold all.",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows",
+            min=0,
+            help=f"Most rows of a table; 0 for all. On a terminal {_ROWS_ON_SCREEN}, elsewhere all.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
+    device: DeviceFile = None,
+) -> None:
+    """Ask a trace anything in SQL: its tables, and any analysis by its id (`xsp schema` lists both).
+
+    Example: xsp query trace.json.gz "select kernel_name, duration_ns from A10 where kernel_name like '%gemm%'"
+    """
+    from xsp_analyze.sql import query as answer  # noqa: PLC0415 (--help must not wait for polars)
+
+    *paths, text = inputs
+    _check_order(paths, text)
+    if output is not None:
+        check_writable(output)
+    reading = Reading(
+        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+    )
+    with Progress() as progress:
+        trace = load(paths, reading, progress.note)
+        progress.note("asking")
+        found = answer(trace, text, steps=steps)
+    if output is not None:
+        write_file(output, b"".join(_parts(found, output_format, None)))
+        note(f"{output}: {found.height:,} rows")
+        return
+    for part in _parts(found, output_format, rows):
+        print_bytes(part)
+
+
+def _check_order(paths: list[str], text: str) -> None:
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if not paths or os.path.exists(text):  # noqa: PTH110 (Path.exists raises where a query is too long for a name)
+        raise XspError(
+            "xsp query takes files and then a query in quotes",
+            advice='Write: xsp query trace.json.gz "select * from layers"',
+        )
+
+
+def _parts(found: pl.DataFrame, output_format: str, rows: int | None) -> Iterator[bytes]:
+    from xsp_analyze.render.frame import as_csv, as_json, as_parquet, as_table  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if output_format == QueryFormats.TABLE:
+        on_screen = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if on_screen else None
+        most = _ROWS_ON_SCREEN if on_screen and rows is None else rows or None
+        return iter([as_table(found, width=width, rows=most).encode(errors="backslashreplace")])
+    if output_format == QueryFormats.PARQUET and sys.stdout.isatty():
+        raise XspError("parquet is not for reading on a terminal", advice="Give a file with -o")
+    part = found if not rows else found.head(rows)
+    return {QueryFormats.CSV: as_csv, QueryFormats.JSON: as_json}.get(QueryFormats(output_format), as_parquet)(part)
