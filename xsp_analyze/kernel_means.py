@@ -6,7 +6,7 @@ the threads of a sum of Float64 would else show in its last digit, and two runs 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,8 @@ from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.steps import step_counts
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["aligned", "executions"]
@@ -55,23 +57,35 @@ def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 def _executions_of(inside: pl.DataFrame) -> pl.DataFrame:
     """For each row its execution, in how many steps that is present, and the row's rank by duration among these."""
-    keys = inside.select("step", "launch_ns", "start_ns", "duration_ns").with_row_index("row")
-    keys = keys.with_columns(_signatures(inside)).sort("signature", "step", "launch_ns", "start_ns", "row")
+    # Rows stand in order of start, so a stable sort by the rest puts them in order of signature, step, launch, start.
+    keys = inside.select("step", "launch_ns", "duration_ns").with_row_index("row")
+    keys = keys.with_columns(_signatures(inside)).sort("signature", "step", "launch_ns", maintain_order=True)
     place = _place_in_run(_changes(keys, "signature", "step"), keys.height)
     keys = keys.with_columns(pl.Series("place", place)).sort("signature", "place", "duration_ns", "row")
     changed = _changes(keys, "signature", "place")
     rank = _place_in_run(changed, keys.height)
     number = np.concatenate(([0], np.cumsum(changed)))[: keys.height]
-    found = keys.select("row", pl.Series("execution", number), pl.Series("rank", rank))
     present = np.bincount(number)[number] if keys.height else number
-    return found.with_columns(pl.Series("present", present)).sort("row").drop("row")
+    rows = keys["row"].to_numpy()
+    return pl.DataFrame(
+        {n: _put_back(rows, v) for n, v in (("execution", number), ("rank", rank), ("present", present))}
+    )
+
+
+def _put_back(rows: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    """The values in the order of rows: `rows[i]` says where the i-th belongs."""
+    out = np.empty_like(values)
+    out[rows] = values
+    return out
 
 
 def _signatures(inside: pl.DataFrame) -> pl.Series:
     """A number for each row, the same for rows that may be one execution in different steps."""
     groups = inside.select(_SIGNATURE).with_row_index("row").group_by(_SIGNATURE, maintain_order=True).agg("row")
     rows = groups.select("row").with_row_index("signature").explode("row")
-    return rows.sort("row")["signature"]
+    if rows.height != inside.height:  # no group at all explodes into one row of nulls
+        return pl.Series("signature", [], dtype=pl.UInt32)
+    return pl.Series("signature", _put_back(rows["row"].to_numpy(), rows["signature"].to_numpy()))
 
 
 def _changes(keys: pl.DataFrame, *columns: str) -> Bools:

@@ -23,7 +23,9 @@ _STEP = ("run_id", "step", *LAYER_KEY)
 
 def layer_calls(trace: Trace) -> pl.DataFrame:
     """One row a call of a layer with own work: its identity, run, step, start and end, host_ns (outside children)."""
-    spans = trace.scan("spans").select("span_id", "run_id", "step", "start_ns", "duration_ns")
+    layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null()).select("span_id").collect()["span_id"]
+    of_layers = pl.col("span_id").is_in(layers.implode())  # so that the many others are not read
+    spans = trace.scan("spans").filter(of_layers).select("span_id", "run_id", "step", "start_ns", "duration_ns")
     return (
         trace.scan("layers")
         .filter(pl.col("layer_index").is_not_null())

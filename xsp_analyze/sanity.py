@@ -169,8 +169,9 @@ def _sums(view: View) -> Iterator[Finding]:
 def _overfull(view: View) -> pl.DataFrame:
     """Steps (of serialised runs) with the host time of their layers on one thread, where that exceeds the step's."""
     hosted = view.layer_bases.filter(pl.col("basis") == "host")["run_id"]
-    threads = view.trace.scan("spans").select("span_id", "process_id", "thread_id")
     calls = view.layer_calls.filter(pl.col("run_id").is_in(hosted.implode()))
+    of_calls = pl.col("span_id").is_in(calls["span_id"].implode())  # so that the many others are not read
+    threads = view.trace.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
     sums = (
         calls.lazy()
         .join(threads, on="span_id", how="left")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +20,14 @@ from xsp_cli.arguments import (
     Nsys,
     OsRuntime,
 )
+from xsp_cli.endings import ended_politely
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from xsp_model import Trace
 
 __all__ = ["convert"]
@@ -55,7 +60,7 @@ def convert(
     check_writable(output)
     ranges = (model_range or (), layer_range or ())
     reading = Reading(format, layer_source, *ranges, keep_private, nsys=nsys, os_runtime=os_runtime, device=device)
-    with Progress() as progress:
+    with Progress() as progress, ended_politely(), _room_beside(output):
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")
         try:
@@ -65,6 +70,15 @@ def convert(
     for detail in _errors(trace):
         note(f"warning: {detail}")
     note(f"{output}: {trace.row_count:,} spans")
+
+
+def _room_beside(output: Path) -> AbstractContextManager[None]:
+    """What does not fit into memory goes beside the bundle, unless the user named a folder: /tmp may be memory too."""
+    from xsp_model import scratch  # noqa: PLC0415
+
+    if "TMPDIR" in os.environ or not output.parent.is_dir():
+        return nullcontext()
+    return scratch.in_folder(output.parent)
 
 
 def _errors(trace: Trace) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp_ingest.digests import Digests, files_of, sha256
 from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_runs, units
 from xsp_ingest.known_others import refusal
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["convert", "convert_run", "relayer", "without_files"]
-
-_READ_BYTES = 1 << 20
 
 
 def convert(
@@ -62,7 +60,7 @@ def convert_run(
 def without_files(given: Given, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
-    source = Source("run_description", given.named(path.name), _sha256(path), path.stat().st_size)
+    source = Source("run_description", given.named(path.name), sha256(path), path.stat().st_size)
     return link([raw], [source], "auto", given=given)
 
 
@@ -85,14 +83,17 @@ def _linked(
         path = paths[0]
         say(f"reading {path.name}")
         try:
-            found_runs = read_runs(ingester, paths, options)
+            with Digests() as digests:
+                digest = digests.of(path)
+                found_runs = read_runs(ingester, paths, options)
+                source = Source(ingester.name, given.named(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
             unusable.append(error)
             continue
         raws += found_runs
-        sources += [Source(ingester.name, given.named(path.name), _sha256(path), _size(path))] * len(found_runs)
+        sources += [source] * len(found_runs)
     if unusable and not raws:
         raise unusable[0]
     for path, ingester in found:
@@ -175,21 +176,5 @@ def _claimants(path: Path, ingesters: Sequence[Ingester]) -> Sequence[Ingester]:
         return ()
 
 
-def _sha256(path: Path) -> str:
-    """The digest of a file, or of a folder's files with their names."""
-    digest = hashlib.sha256()
-    for file in _files(path):
-        if file != path:
-            digest.update(f"{file.name}\n{file.stat().st_size}\n".encode())
-        with file.open("rb") as content:
-            while chunk := content.read(_READ_BYTES):
-                digest.update(chunk)
-    return digest.hexdigest()
-
-
 def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in _files(path))
-
-
-def _files(path: Path) -> Sequence[Path]:
-    return [file for file in inside(path)[0] if file.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files_of(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ def write(trace: Trace, path: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         for name in TABLES:
-            _write_table(trace.parts[name], name, unfinished / f"{name}.parquet")
+            _write_table(trace, name, unfinished / f"{name}.parquet")
         manifest = json.dumps(_manifest(trace), indent=1, ensure_ascii=False)
         (unfinished / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
         unfinished.chmod(0o755)
@@ -54,8 +55,13 @@ def write(trace: Trace, path: Path) -> None:
         raise
 
 
-def _write_table(part: pa.Table | Path, name: str, target: Path) -> None:
+def _write_table(trace: Trace, name: str, target: Path) -> None:
+    part = trace.parts[name]
     if isinstance(part, Path):
+        if trace.kept is not None:  # nobody else's file: it need not be written twice
+            with suppress(OSError):
+                target.hardlink_to(part)
+                return
         shutil.copyfile(part, target)
         return
     pieces = (part.slice(first, PIECE_ROWS) for first in range(0, max(part.num_rows, 1), PIECE_ROWS))
