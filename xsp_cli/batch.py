@@ -279,7 +279,11 @@ def _ended_politely() -> Iterator[None]:
 def _sorted_out(found: Found, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
     """Outcomes of what is a trace, and the files that are none, with a sentence each."""
     known = [o for o in outcomes if str(o.status) != "left out"]
-    unknown = [(o.unit.inputs[0], o.reason) for o in outcomes if str(o.status) == "left out"]
+    unknown = [
+        (o.unit.inputs[0], o.reason.removeprefix(f"{o.unit.inputs[0]}: "))
+        for o in outcomes
+        if str(o.status) == "left out"
+    ]
     return known, sorted((*found.left_out, *unknown))
 
 

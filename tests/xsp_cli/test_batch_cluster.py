@@ -156,6 +156,7 @@ def test_traces_are_read_from_and_written_to_s3(s3: S3, tmp_path: Path, capsys: 
         "cut": "failed", "t0": "ok", "t1": "ok", "t2": "ok"
     }  # fmt: skip
     assert [row["input"] for row in found["left_out"]] == [f"s3://{_BUCKET}/in/notes.md"]
+    assert found["traces"][0]["reason"].startswith(f"s3://{_BUCKET}/in/cut.json: the trace is cut off")
     s3.get(f"{_BUCKET}/out", str(tmp_path / "far"), recursive=True)
     main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
     capsys.readouterr()
@@ -170,6 +171,24 @@ def test_traces_are_read_from_and_written_to_s3(s3: S3, tmp_path: Path, capsys: 
     assert json.loads(capsys.readouterr().out)["costs"]["counts"] == {
         "done": 1, "kept": 2, "failed": 1, "left out": 0
     }  # fmt: skip
+
+
+def test_workers_of_a_cluster_read_and_write_s3_themselves(
+    s3: S3, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    s3.put(str(_folder(tmp_path)), f"{_BUCKET}/in", recursive=True)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as workers:  # started here, so that they find the S3 of this test by its environment
+        command = ["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--scheduler", workers.scheduler_address]
+        assert main([*command, "-f", "json"]) == 1
+        assert json.loads(capsys.readouterr().out)["costs"]["counts"]["done"] == 3
+    s3.get(f"{_BUCKET}/out", str(tmp_path / "far"), recursive=True)
+    s3.rm(f"{_BUCKET}/out", recursive=True)
+    assert main(["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--jobs", "1"]) == 1
+    s3.get(f"{_BUCKET}/out", str(tmp_path / "near"), recursive=True)
+    assert _bytes_below(tmp_path / "far") == _bytes_below(tmp_path / "near")
 
 
 def test_patterns_and_run_sets_of_s3_are_units(s3: S3) -> None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ from xsp_cli.batching.unit import Cost, Kind, Outcome, Status
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from xsp_cli.batching.unit import Settings, Unit
     from xsp_model import Trace
 
@@ -83,7 +85,7 @@ def _check_known(path: Path) -> None:
 
     if path.is_file() and not claimants_of(Probe(path), all_ingesters()):
         said = refusal(Probe(path))
-        raise _UnknownError(said.what, path=path.name, advice=said.advice)
+        raise _UnknownError(said.what, path=path, advice=said.advice)
 
 
 def _kept(unit: Unit, settings: Settings) -> Outcome | None:
@@ -106,13 +108,26 @@ def _done(unit: Unit, settings: Settings) -> Outcome:
         paths = [_here(name, folder / f"input-{n}", inputs) for n, name in enumerate(unit.inputs)]
         result = folder / "result"
         result.mkdir()
-        facts = _results(unit, settings, paths, result)
+        with _called(dict(zip(paths, unit.inputs, strict=True))):
+            facts = _results(unit, settings, paths, result)
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
         (result / DONE).write_bytes(record(unit, settings, inputs))
         written = sum(file.stat().st_size for file in result.rglob("*") if file.is_file())
         put_folder(result, place_of(unit, settings.output), DONE)
     read = sum(int(known["bytes"]) for known in inputs.values())
     return Outcome(unit, Status.DONE, facts=facts, cost=Cost(input_bytes=read, output_bytes=written))
+
+
+@contextmanager
+def _called(names: Mapping[Path, str]) -> Iterator[None]:
+    """Within `with`, an error names the inputs as the user did, not the copies of those that lie elsewhere."""
+    try:
+        yield
+    except XspError as error:
+        place = str(error.path)
+        for path, name in names.items():
+            place = place.replace(str(path), name)
+        raise type(error)(error.what, path=place if error.path is not None else None, advice=error.advice) from error
 
 
 def _text(facts: dict[str, Any]) -> str:
