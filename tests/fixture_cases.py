@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["BROKEN", "SOUND", "FixtureCase", "facts", "golden_text", "trace_of"]
+__all__ = ["BROKEN", "RUN_SETS", "SOUND", "FixtureCase", "facts", "golden_text", "trace_of"]
 
 _ROOT = Path(__file__).resolve().parents[1] / "fixtures"
 _OURS = {"case.toml", "expected.toml", "run.json"}
@@ -54,7 +54,8 @@ def _all() -> list[FixtureCase]:
 
 
 BROKEN = [case for case in _all() if "/bad/" in case.name]
-SOUND = [case for case in _all() if "/bad/" not in case.name]
+RUN_SETS = [case for case in _all() if case.name.startswith("run_set/")]
+SOUND = [case for case in _all() if case not in BROKEN and case not in RUN_SETS]
 
 
 @cache

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.make.catalog import CASES
-from tests.fixture_cases import BROKEN, SOUND, FixtureCase, facts, golden_text, trace_of
+from tests.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase, facts, golden_text, trace_of
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options, Probe
 from xsp_ingest.registry import INGESTERS
@@ -137,12 +137,12 @@ def _unpacked(content: bytes) -> object:
         return b"cut" if content.startswith(b"\x1f\x8b") else content
 
 
-@pytest.mark.parametrize("case", SOUND + BROKEN, ids=_named)
+@pytest.mark.parametrize("case", SOUND + BROKEN + RUN_SETS, ids=_named)
 def test_a_case_says_how_it_was_made_and_stays_small(case: FixtureCase) -> None:
     assert {"what", "command", "date", "synthetic", "read"} <= set(case.about)
     assert (case.folder / case.about["read"]).exists()
-    assert sum(file.stat().st_size for file in case.folder.iterdir()) < _MOST_BYTES
+    assert sum(file.stat().st_size for file in case.folder.rglob("*.*")) < _MOST_BYTES
 
 
 def test_every_case_on_disk_is_in_the_catalog() -> None:
-    assert sorted(c.name for c in SOUND + BROKEN) == sorted(c.path for c in CASES)
+    assert sorted(c.name for c in SOUND + BROKEN + RUN_SETS) == sorted(c.path for c in CASES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixture_cases import BROKEN, SOUND, FixtureCase
+from tests.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase
 from xsp_ingest.registry import INGESTERS
 
 _REPO = Path(__file__).resolve().parents[1]
@@ -55,9 +55,9 @@ def test_importing_stays_light(module: str, forbidden: str) -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("case", SOUND + BROKEN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SOUND + BROKEN + RUN_SETS, ids=lambda case: case.name)
 def test_a_fixture_holds_nothing_private(case: FixtureCase) -> None:
-    for file in case.folder.iterdir():
+    for file in case.folder.rglob("*.*"):
         content = file.read_bytes()
         if content.startswith(b"\x1f\x8b") and "truncated" not in case.name:
             content = gzip.decompress(content)
