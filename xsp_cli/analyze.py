@@ -14,6 +14,7 @@ import typer
 from xsp_cli.arguments import (
     CacheFolder,
     DeviceFile,
+    DeviceIds,
     Format,
     Inputs,
     LayerRanges,
@@ -23,6 +24,8 @@ from xsp_cli.arguments import (
     NoCache,
     Nsys,
     OsRuntime,
+    ProcessIds,
+    TimeRange,
 )
 from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
@@ -99,6 +102,9 @@ def analyze(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
     device: DeviceFile = None,
     no_cache: NoCache = False,
     cache_dir: CacheFolder = None,
@@ -121,6 +127,9 @@ def analyze(
         os_runtime=os_runtime,
         device=device,
         cache=cache_of(cache_dir, unwanted=no_cache),
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
     )
     with Progress() as progress:
         view = View(load(inputs, reading, progress.note), steps=steps)

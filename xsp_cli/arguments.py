@@ -11,6 +11,7 @@ import typer
 __all__ = [
     "CacheFolder",
     "DeviceFile",
+    "DeviceIds",
     "Format",
     "Inputs",
     "LayerRanges",
@@ -20,6 +21,8 @@ __all__ = [
     "NoCache",
     "Nsys",
     "OsRuntime",
+    "ProcessIds",
+    "TimeRange",
 ]
 
 _READING = "Reading the input"
@@ -123,6 +126,37 @@ CacheFolder = Annotated[
         "--cache-dir",
         metavar="DIR",
         help="Where converted traces are kept for the next command; without it $XDG_CACHE_HOME/xsp or ~/.cache/xsp.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+TimeRange = Annotated[
+    str | None,
+    typer.Option(
+        "--range",
+        metavar="FROM..TO",
+        help="Read only this time since the first span, such as 10s..20s, 1500ms.. or ..2min: device work that starts"
+        " in it, its launches, and what the host did meanwhile.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+ProcessIds = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--pid",
+        metavar="N",
+        help="Read only what this process did and launched. May be given several times.",
+        show_default=False,
+        rich_help_panel=_READING,
+    ),
+]
+DeviceIds = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--device-id",
+        metavar="N",
+        help="Of device work read only that of this device. May be given several times.",
         show_default=False,
         rich_help_panel=_READING,
     ),

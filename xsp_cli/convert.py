@@ -11,6 +11,7 @@ import typer
 
 from xsp_cli.arguments import (
     DeviceFile,
+    DeviceIds,
     Format,
     Inputs,
     LayerRanges,
@@ -19,6 +20,8 @@ from xsp_cli.arguments import (
     ModelRanges,
     Nsys,
     OsRuntime,
+    ProcessIds,
+    TimeRange,
 )
 from xsp_cli.endings import ended_politely
 from xsp_cli.inputs import Reading, load
@@ -43,6 +46,9 @@ def convert(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
     device: DeviceFile = None,
     keep_private: Annotated[
         bool,
@@ -58,8 +64,19 @@ def convert(
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
-    ranges = (model_range or (), layer_range or ())
-    reading = Reading(format, layer_source, *ranges, keep_private, nsys=nsys, os_runtime=os_runtime, device=device)
+    reading = Reading(
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        keep_private,
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
+    )
     with Progress() as progress, ended_politely(), _room_beside(output):
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")

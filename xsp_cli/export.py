@@ -10,6 +10,7 @@ import typer
 
 from xsp_cli.arguments import (
     CacheFolder,
+    DeviceIds,
     Format,
     Inputs,
     LayerRanges,
@@ -19,6 +20,8 @@ from xsp_cli.arguments import (
     NoCache,
     Nsys,
     OsRuntime,
+    ProcessIds,
+    TimeRange,
 )
 from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
@@ -81,6 +84,9 @@ def export(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
     no_cache: NoCache = False,
     cache_dir: CacheFolder = None,
 ) -> None:
@@ -101,6 +107,9 @@ def export(
         nsys=nsys,
         os_runtime=os_runtime,
         cache=cache_of(cache_dir, unwanted=no_cache),
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
     )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)

@@ -13,6 +13,7 @@ import typer
 from xsp_cli.arguments import (
     CacheFolder,
     DeviceFile,
+    DeviceIds,
     Format,
     Inputs,
     LayerRanges,
@@ -22,6 +23,8 @@ from xsp_cli.arguments import (
     NoCache,
     Nsys,
     OsRuntime,
+    ProcessIds,
+    TimeRange,
 )
 from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
@@ -57,6 +60,9 @@ def findings(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
     device: DeviceFile = None,
     no_cache: NoCache = False,
     cache_dir: CacheFolder = None,
@@ -76,6 +82,9 @@ def findings(
         os_runtime=os_runtime,
         device=device,
         cache=cache_of(cache_dir, unwanted=no_cache),
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
     )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xsp_cli.arguments import (
     CacheFolder,
     DeviceFile,
+    DeviceIds,
     Format,
     Inputs,
     LayerRanges,
@@ -17,6 +18,8 @@ from xsp_cli.arguments import (
     NoCache,
     Nsys,
     OsRuntime,
+    ProcessIds,
+    TimeRange,
 )
 from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
@@ -41,6 +44,9 @@ def info(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
     device: DeviceFile = None,
     no_cache: NoCache = False,
     cache_dir: CacheFolder = None,
@@ -57,6 +63,9 @@ def info(
         os_runtime=os_runtime,
         device=device,
         cache=cache_of(cache_dir, unwanted=no_cache),
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
     )
     with Progress() as progress:
         summary = summarise(load(inputs, reading, progress.note))

@@ -21,6 +21,7 @@ __all__ = ["Reading", "expand", "load", "options_of", "with_device_file"]
 class Reading:
     """How the user wants inputs read: a format forced, what the layers are, which ranges count.
 
+    `time_range` (`10s..20s`), `process_ids` and `device_ids` choose a part of each run; None, (): all of it.
     `cache`: where converted traces are kept from one command to the next; None: they are not.
     """
 
@@ -33,6 +34,9 @@ class Reading:
     os_runtime: bool = False
     device: Path | None = None
     cache: Cache | None = None
+    time_range: str | None = None
+    process_ids: Sequence[int] = ()
+    device_ids: Sequence[int] = ()
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -103,7 +107,9 @@ def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], 
 def options_of(reading: Reading) -> Options:
     """What the ingesters take of how the user wants inputs read."""
     from xsp_ingest.ingester import Options  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.selection import Selection, range_of  # noqa: PLC0415
 
+    window = range_of(reading.time_range) if reading.time_range is not None else (None, None)
     return Options(
         model_ranges=reading.model_ranges,
         layer_ranges=reading.layer_ranges,
@@ -113,6 +119,7 @@ def options_of(reading: Reading) -> Options:
             **({"nsys": reading.nsys} if reading.nsys else {}),
             **({"os_runtime": ""} if reading.os_runtime else {}),
         },
+        selection=Selection(*window, tuple(reading.process_ids), tuple(reading.device_ids)),
     )
 
 
@@ -124,6 +131,12 @@ def _read_bundle(path: Path, reading: Reading) -> Trace:
             "--model-range, --layer-range and --format concern source files; this bundle is already converted",
             path=path,
             advice="Convert the source files again",
+        )
+    if reading.time_range is not None or reading.process_ids or reading.device_ids:
+        raise XspError(
+            "--range, --pid and --device-id choose what is read of source files; this bundle is already converted",
+            path=path,
+            advice="Convert the source files again with them",
         )
     trace = bundle.read(path)
     if reading.layer_source == "auto":

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.digests import Digests, files_of, sha256
 from xsp_ingest.given import NOTHING, Given
-from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_runs, units
+from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_part, read_runs, units
 from xsp_ingest.known_others import refusal
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
 from xsp_ingest.safe_files import check, inside, leaves
+from xsp_ingest.selection import narrowed
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -79,13 +80,16 @@ def _linked(
     sources: list[Source] = []
     whole = [one for one in found if not isinstance(one[1], Supplement)]
     unusable: list[XspError] = []
+    supplements = [one for one in found if whole and isinstance(one[1], Supplement)]
+    part = bool(options.selection)
+    read = read_part if part and not supplements else read_runs  # supplements go by the place of rows among all
     for paths, ingester in units(whole or found):
         path = paths[0]
         say(f"reading {path.name}")
         try:
             with Digests() as digests:
                 digest = digests.of(path)
-                found_runs = read_runs(ingester, paths, options)
+                found_runs = read(ingester, paths, options)
                 source = Source(ingester.name, given.named(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
@@ -96,10 +100,12 @@ def _linked(
         sources += [source] * len(found_runs)
     if unusable and not raws:
         raise unusable[0]
-    for path, ingester in found:
-        if whole and isinstance(ingester, Supplement):
-            say(f"reading {path.name}")
-            raws = list(ingester.supplement(path, raws))
+    for path, ingester in supplements:
+        assert isinstance(ingester, Supplement)  # noqa: S101 (chosen so)
+        say(f"reading {path.name}")
+        raws = list(ingester.supplement(path, raws))
+    if part and supplements:
+        raws = [narrowed(raw, options.selection) for raw in raws]
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     noted = [*noted, *(_left_out(error) for error in unusable)]

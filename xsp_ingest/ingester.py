@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from xsp_ingest.known_others import refusal
+from xsp_ingest.selection import EVERYTHING, Selection, narrowed
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "KnownLayout",
     "LayerScope",
     "Options",
+    "PartReader",
     "Probe",
     "SeveralFiles",
     "SeveralRuns",
@@ -30,6 +32,7 @@ __all__ = [
     "claimants_of",
     "laid_out",
     "owner_of",
+    "read_part",
     "read_runs",
     "units",
 ]
@@ -90,6 +93,7 @@ class Options:
     keep_private: bool = False
     layer_scopes: Mapping[str, LayerScope] = field(default_factory=dict)  # where a file's operators name their scopes
     extra: dict[str, str] = field(default_factory=dict)
+    selection: Selection = EVERYTHING
 
 
 class Ingester(Protocol):
@@ -116,6 +120,14 @@ class SeveralRuns(Protocol):
 
     def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
         """The file's runs, at least one; XspError where it cannot be used at all."""
+
+
+@runtime_checkable
+class PartReader(Protocol):
+    """What an ingester offers besides, where it need not read a whole file for a part of its run."""
+
+    def read_part(self, path: Path, options: Options) -> RawTrace:
+        """What `narrowed` makes of the file's rows for the selection of the options."""
 
 
 @runtime_checkable
@@ -175,6 +187,13 @@ def read_runs(ingester: Ingester, paths: Sequence[Path], options: Options) -> Se
     if isinstance(ingester, SeveralRuns):
         return ingester.read_runs(paths[0], options)
     return [ingester.read(paths[0], options)]
+
+
+def read_part(ingester: Ingester, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+    """The part of the runs that the options select."""
+    if isinstance(ingester, PartReader) and not isinstance(ingester, SeveralFiles | SeveralRuns):
+        return [ingester.read_part(paths[0], options)]
+    return [narrowed(raw, options.selection) for raw in read_runs(ingester, paths, options)]
 
 
 def owner_of(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester | None:

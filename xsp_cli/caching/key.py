@@ -93,6 +93,9 @@ def _asked(reading: Reading) -> list[object]:
         list(reading.layer_ranges),
         reading.keep_private,
         reading.os_runtime,
+        reading.time_range,
+        list(reading.process_ids),
+        list(reading.device_ids),
     ]
 
 

@@ -17,7 +17,7 @@ from xsp_ingest.nsys_sqlite.tables import decoded, interned, with_sane_times
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.nsys_sqlite.tables import Among, Strings
@@ -79,10 +79,14 @@ def _damage(path: Path) -> Iterator[None]:
 
 @dataclass
 class Database:
-    """One file; `unreadable_texts` counts the texts that were not UTF-8 and had bytes replaced."""
+    """One file; `unreadable_texts` counts the texts that were not UTF-8 and had bytes replaced.
+
+    Of the tables in `conditions` only rows that meet them are there.
+    """
 
     path: Path
     tables: frozenset[str]
+    conditions: Mapping[str, str] = field(default_factory=dict)
     unreadable_texts: int = field(default=0, init=False)
 
     @property
@@ -105,7 +109,7 @@ class Database:
         """Number of rows; 0 where the file lacks the table."""
         if table not in self.tables:
             return 0
-        ((count,),) = self._plain(f'SELECT count(*) FROM "{table}" {_clause(where)}')
+        ((count,),) = self._plain(f'SELECT count(*) FROM "{table}" {self._clause(table, where)}')
         return int(str(count))
 
     def _plain(self, query: str) -> list[tuple[object, ...]]:
@@ -121,7 +125,9 @@ class Database:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
         # The affinity of the columns is INTEGER; the cast is for what was stored against it, and keeps 64 bits exact.
         listed = ", ".join(f'CAST("{c}" AS INTEGER) AS "{c}"' for c in present)
-        found = self._bulk(f'SELECT rowid AS "rowid", {listed} FROM "{table}" {_clause(where)} ORDER BY rowid')
+        found = self._bulk(
+            f'SELECT rowid AS "rowid", {listed} FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
+        )
         whole = found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
         return with_sane_times(whole)
 
@@ -129,7 +135,9 @@ class Database:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
         if column not in self.columns(table):
             return pl.Series(column, [None] * self.count(table, where), dtype=pl.String)
-        query = f'SELECT CAST("{column}" AS BLOB) AS "{column}" FROM "{table}" {_clause(where)} ORDER BY rowid'
+        query = (
+            f'SELECT CAST("{column}" AS BLOB) AS "{column}" FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
+        )
         return self._decoded(self._bulk(query)[column])
 
     @cached_property
@@ -143,7 +151,7 @@ class Database:
             return pl.Series(column, [None] * self.count(table, where), dtype=pl.Float64)
         # IIF, as a cast would make 0 of a text.
         number = f"IIF(typeof(\"{column}\") IN ('integer', 'real'), CAST(\"{column}\" AS REAL), NULL)"
-        query = f'SELECT {number} AS "{column}" FROM "{table}" {_clause(where)} ORDER BY rowid'
+        query = f'SELECT {number} AS "{column}" FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
         return self._bulk(query)[column].cast(pl.Float64)
 
     def _bulk(self, query: str) -> pl.DataFrame:
@@ -193,8 +201,12 @@ class Database:
             self.unreadable_texts += 1
             return raw.decode(errors="replace")
 
+    def aggregate(self, what: str, table: str, condition: str) -> object:
+        """One number over the rows of a table that meet a condition of SQL ("": all)."""
+        ((found,),) = self._plain(f'SELECT {what} FROM "{table}"{f" WHERE {condition}" if condition else ""}')
+        return found
 
-def _clause(where: Among | None) -> str:
-    if where is None:
-        return ""
-    return f'WHERE "{where.column}" IN ({", ".join(str(int(value)) for value in where.values)})'
+    def _clause(self, table: str, where: Among | None) -> str:
+        among = f'"{where.column}" IN ({", ".join(str(int(value)) for value in where.values)})' if where else ""
+        both = [f"({condition})" for condition in (self.conditions.get(table, ""), among) if condition]
+        return f"WHERE {' AND '.join(both)}" if both else ""

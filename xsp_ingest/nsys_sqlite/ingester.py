@@ -41,6 +41,18 @@ class NsysSqlite:
 
         return read_tables(Database(path, _nsight_tables(path)), options)
 
+    def read_part(self, path: Path, options: Options) -> RawTrace:
+        """The part that the options select; large tables are not read whole for it."""
+        from xsp_ingest.nsys_sqlite.os_runtime import OS_RUNTIME
+        from xsp_ingest.nsys_sqlite.pushdown import pushdown
+        from xsp_ingest.nsys_sqlite.read import read_tables
+        from xsp_ingest.selection import narrowed
+
+        tables = _nsight_tables(path)
+        asked = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
+        raw = read_tables(Database(path, tables, asked.conditions), options)
+        return narrowed(raw, options.selection, zero_ns=asked.zero_ns, skipped=asked.skipped)
+
 
 def _nsight_tables(path: Path) -> frozenset[str]:
     check_header(path)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["messages", "own_rank"]
 
-_TABLES = ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
+TABLES = ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
 _COLUMNS = ("start", "end", "globalTid", "textId")
 
 
 def messages(export: Tables) -> Iterator[Part]:
     """One part for each table of MPI calls: calls at the level of libraries, as a send is a library's doing."""
-    for table in _TABLES:
+    for table in TABLES:
         rows = export.integers(table, _COLUMNS)
         findings = host_findings(rows, table)
         rows = rows.filter(pl.col("start").is_not_null())

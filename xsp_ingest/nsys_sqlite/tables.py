@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["Among", "Strings", "Tables", "decoded", "interned", "with_sane_times"]
+__all__ = ["LATEST_NS", "Among", "Strings", "Tables", "decoded", "interned", "with_sane_times"]
 
 _TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
-_LATEST = 1 << 62  # 146 years; differences of such times fit into 64 bits
+LATEST_NS = 1 << 62
+"""146 years; differences of such times fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,6 @@ def with_sane_times(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with times that no clock shows made unknown, so that no difference overflows."""
     found = [name for name in _TIMES if name in rows.columns]
     return rows.with_columns(
-        pl.when(pl.col(name).is_between(-_LATEST, _LATEST, closed="none")).then(pl.col(name)).alias(name)
+        pl.when(pl.col(name).is_between(-LATEST_NS, LATEST_NS, closed="none")).then(pl.col(name)).alias(name)
         for name in found
     )

@@ -1,0 +1,223 @@
+"""A part of a run: some of its time, processes or devices, chosen before anything is linked.
+
+What belongs to the part:
+
+- device activities that *start* in the range, so that ranges side by side count each of them once;
+- the calls that launched these, whenever they were made;
+- host spans that overlap the time from the range's start, or from the earliest of those launches, to the range's end:
+  so the layers and steps around a launch are there although the device ran behind the host;
+- of chosen processes what they did and launched; of chosen devices their activities and waits, and everything that the
+  host did.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_model import Finding, Kind, Level, Severity, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.raw import RawTrace
+
+__all__ = ["EVERYTHING", "Selection", "Skipped", "narrowed", "range_of"]
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_TIME = r"(\d+)(?:\.(\d+))?(ns|us|ms|s|min)"
+_RANGE = re.compile(rf"(?:{_TIME})?\.\.(?:{_TIME})?")
+_REFERENCES = {
+    "spans": ("issued_by_row",),
+    "operators": ("called_by_row", "forward_row"),
+    "kernels": ("captured_in_row",),
+}
+_WHOLE = "capture_duration_ns"
+_ADVICE = "Choose whole steps: layers, and twins of backward operators, are found only within the part"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of each run is wanted: `[from_ns, to_ns)` since its first span, process ids, device ids; None, (): all."""
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+    process_ids: Sequence[int] = ()
+    device_ids: Sequence[int] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be left out."""
+        return self != EVERYTHING
+
+    @property
+    def in_words(self) -> str:
+        """As the user said it."""
+        ends = [f"{at / 1e9:.9f}".rstrip("0").rstrip(".") + "s" if at is not None else "" for at in self._ends]
+        parts = [f"--range {ends[0]}..{ends[1]}"] if any(ends) else []
+        parts += [f"--pid {each}" for each in self.process_ids]
+        return ", ".join((*parts, *(f"--device-id {each}" for each in self.device_ids)))
+
+    @property
+    def _ends(self) -> tuple[int | None, int | None]:
+        return self.from_ns, self.to_ns
+
+
+EVERYTHING = Selection()
+"""The whole run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What a reader left out itself, never having read it."""
+
+    activities: int = 0
+    duration_ns: int = 0
+    host_spans: int = 0
+
+
+def range_of(text: str) -> tuple[int | None, int | None]:
+    """Both ends of `10s..20s`, `1.5ms..` or `..90us` in ns; XspError where it is no range."""
+    match = _RANGE.fullmatch(text.strip())
+    advice = "Give one such as 10s..20s, 1500ms.. or ..2min; units are ns, us, ms, s and min"
+    if match is None or text.strip() == "..":
+        raise XspError(f"{text!r} is no range of time", advice=advice)
+    start, end = _ns(match.group(1, 2, 3)), _ns(match.group(4, 5, 6))
+    if start is not None and end is not None and start >= end:
+        raise XspError(f"the range {text!r} ends before it starts", advice=advice)
+    return start, end
+
+
+def _ns(parts: Sequence[str | None]) -> int | None:
+    whole, decimals, unit = parts
+    if whole is None or unit is None:
+        return None
+    scale = _UNITS_NS[unit]
+    return int(whole) * scale + (int(decimals) * scale // 10 ** len(decimals) if decimals else 0)
+
+
+def narrowed(
+    raw: RawTrace, wanted: Selection, *, zero_ns: int | None = None, skipped: Skipped | None = None
+) -> RawTrace:
+    """The part of the run; its ledger says what was left out.
+
+    `zero_ns` is the start of the run's first span on the source's clock, where the reader did not read that span.
+    """
+    spans = raw.tables["spans"]
+    if zero_ns is None:
+        found = spans["start_ns"].min()
+        zero_ns = found if isinstance(found, int) else 0
+    start, end = (None if at is None else zero_ns + at for at in (wanted.from_ns, wanted.to_ns))
+    is_device = pl.col("level").cast(pl.String) == Level.KERNEL
+    of_process = pl.col("process_id").is_in(list(wanted.process_ids)) if wanted.process_ids else pl.lit(value=True)
+    of_device = pl.col("device_id").is_in(list(wanted.device_ids)) if wanted.device_ids else pl.lit(value=True)
+    work = spans.filter(is_device, of_process, of_device, *_between("start_ns", start, end))
+    launches = _launches(spans, work)
+    host_start = _earliest(start, launches)
+    on_host = ~is_device & of_process & (of_device | pl.col("device_id").is_null())
+    around = on_host & _overlaps(host_start, end)
+    rows = pl.concat([work["row"], launches["row"], spans.filter(around)["row"]]).unique()
+    tables = {name: _table(name, frame, rows) for name, frame in raw.tables.items()}
+    tables |= {name: _moments(raw.tables[name], wanted, host_start, end) for name in ("allocations", "counters")}
+    tables |= {name: _of(raw.tables[name], wanted) for name in ("devices", "peaks")}
+    findings = _findings(wanted, spans, tables["spans"], (host_start if start is None else start, end), skipped)
+    return replace(raw, tables=tables, findings=(*raw.findings, *findings))
+
+
+def _between(column: str, start: int | None, end: int | None) -> list[pl.Expr]:
+    return [
+        *([pl.col(column) >= start] if start is not None else []),
+        *([pl.col(column) < end] if end is not None else []),
+    ]
+
+
+def _launches(spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """The calls that launched the work, and what the file says issued it."""
+    ids = work.select("process_id", "correlation_id").drop_nulls("correlation_id").unique()
+    calls = spans.filter(
+        pl.col("level").cast(pl.String) == Level.RUNTIME,
+        pl.col("kind").cast(pl.String) == Kind.CALL,
+        pl.col("correlation_id").is_not_null(),
+    )
+    launched = calls.join(ids, on=["process_id", "correlation_id"], how="semi", nulls_equal=True)
+    issued = spans.filter(pl.col("row").is_in(work["issued_by_row"].drop_nulls().unique().implode()))
+    return pl.concat([launched, issued]).select("row", "start_ns")
+
+
+def _earliest(start: int | None, launches: pl.DataFrame) -> int | None:
+    first = launches["start_ns"].min()
+    return min(start, first) if start is not None and isinstance(first, int) else start
+
+
+def _overlaps(start: int | None, end: int | None) -> pl.Expr:
+    """Spans that never ended reach to the end."""
+    last = pl.col("start_ns") + pl.col("duration_ns")
+    begun = pl.col("start_ns") < end if end is not None else pl.lit(value=True)
+    return begun & (last.is_null() | (last >= start) if start is not None else pl.lit(value=True))
+
+
+def _table(name: str, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    if "row" not in frame.columns:
+        return frame
+    kept = frame.filter(pl.col("row").is_in(rows.implode()))
+    return kept.with_columns(
+        pl.when(pl.col(column).is_in(rows.implode())).then(pl.col(column)).alias(column)
+        for column in _REFERENCES.get(name, ())
+        if kept[column].null_count() < kept.height
+    )
+
+
+def _moments(frame: pl.DataFrame, wanted: Selection, start: int | None, end: int | None) -> pl.DataFrame:
+    """Samples within the time, and of the devices or of none; how long the whole capture took is of no part."""
+    kept = _where(_of(frame, wanted), _between("time_ns", start, end))
+    return kept.filter(pl.col("counter").cast(pl.String) != _WHOLE) if "counter" in frame.columns else kept
+
+
+def _of(frame: pl.DataFrame, wanted: Selection) -> pl.DataFrame:
+    """Rows of the processes and devices, and those of which it is not said."""
+    chosen = (("process_id", wanted.process_ids), ("device_id", wanted.device_ids))
+    conditions = [
+        pl.col(column).is_null() | pl.col(column).is_in(list(ids))
+        for column, ids in chosen
+        if ids and column in frame.columns
+    ]
+    return _where(frame, conditions)
+
+
+def _where(frame: pl.DataFrame, conditions: Sequence[pl.Expr]) -> pl.DataFrame:
+    return frame.filter(*conditions) if conditions else frame
+
+
+def _findings(
+    wanted: Selection,
+    before: pl.DataFrame,
+    after: pl.DataFrame,
+    window: tuple[int | None, int | None],
+    skipped: Skipped | None,
+) -> tuple[Finding, ...]:
+    unread = skipped or Skipped()
+    is_device = pl.col("level").cast(pl.String) == Level.KERNEL
+    all_work, work = before.filter(is_device), after.filter(is_device)
+    if not after.height:
+        raise XspError(f"nothing of the file is within {wanted.in_words}", advice="`xsp info` says what it holds")
+    device_ns = int(all_work["duration_ns"].sum()) - int(work["duration_ns"].sum()) + unread.duration_ns
+    activities = all_work.height - work.height + unread.activities
+    host = (before.height - all_work.height) - (after.height - work.height) + unread.host_spans
+    is_step = (pl.col("level").cast(pl.String) == Level.MODEL) & (pl.col("kind").cast(pl.String) == Kind.STEP)
+    start, end = window
+    last = pl.col("start_ns") + pl.col("duration_ns")
+    early = pl.col("start_ns") < start if start is not None else pl.lit(value=False)
+    late = last > end if end is not None else pl.lit(value=False)
+    cut = after.filter(is_step, early | late).height
+    asked = f"as asked ({wanted.in_words})"
+    found = (
+        Finding("not_selected", f"Device activities left out {asked}", activities, Severity.INFO, device_ns),
+        Finding("not_selected", f"Host spans left out {asked}", host, Severity.INFO),
+        Finding(
+            "step_cut", f"Steps that reach out of {wanted.in_words}, so that work of theirs is left out", cut,
+            advice=_ADVICE,
+        ),
+    )  # fmt: skip
+    return tuple(each for each in found if each.count)
