@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_model import scratch
+from xsp_model.arrays import nowhere
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["tied", "total_order"]
 
@@ -29,10 +31,11 @@ _TIES = (
     "span_id",
 )
 
+_PIECE = 1 << 20
 _WORDS = ("name", "kind")  # compared as texts, however they are held
 
 
-def total_order(spans: pl.DataFrame) -> Ints | None:
+def total_order(spans: pl.DataFrame) -> Positions | None:
     """The rows of `spans` in their total order; None where they stand in it already. Without `run_id` it is one run.
 
     By start first, which settles nearly all; only spans that start together are compared column by column, and those
@@ -40,9 +43,9 @@ def total_order(spans: pl.DataFrame) -> Ints | None:
     """
     start = spans["start_ns"].to_numpy()
     is_sorted = bool((start[1:] >= start[:-1]).all())
-    order = np.arange(len(start)) if is_sorted else np.argsort(start, kind="stable")
-    together = np.flatnonzero(tied(start if is_sorted else start[order]))
-    places = order[together]
+    order = None if is_sorted else _by_start(start)
+    together = np.flatnonzero(tied(start) if order is None else _tied_in(start, order))
+    places = together if order is None else order[together]
     given = [name for name in _TIES[2:] if name in spans.columns]
     keys = spans[places].select(
         pl.Series("place", places),
@@ -53,10 +56,35 @@ def total_order(spans: pl.DataFrame) -> Ints | None:
     )
     by = ["start_ns", *_TIES[:2], *given]
     sorted_places = keys.sort(by, nulls_last=True, maintain_order=True)["place"].to_numpy()
-    if is_sorted and (sorted_places == places).all():
-        return None
+    if order is None:
+        if (sorted_places == places).all():
+            return None
+        order = _counted(len(start))
     order[together] = sorted_places
     return order
+
+
+def _by_start(start: Ints) -> Positions:
+    order = np.argsort(start, kind="stable")
+    out = nowhere(len(order))
+    out[:] = order
+    return out
+
+
+def _counted(count: int) -> Positions:
+    out = nowhere(count)
+    out[:] = np.arange(count)
+    return out
+
+
+def _tied_in(values: Ints, order: Positions) -> Bools:
+    """As `tied` of `values[order]`, a part of them at a time."""
+    out = np.zeros(len(order), dtype=np.bool_)
+    for first in range(0, len(order), _PIECE):
+        last = min(first + _PIECE + 1, len(order))  # one more, to be compared with
+        out[first:last] |= tied(values[order[first:last]])
+        scratch.release()
+    return out
 
 
 def tied(values: Ints) -> Bools:

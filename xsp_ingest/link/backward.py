@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_backward", "twins", "with_engine"]
 
+_PIECE = 1 << 20
 _ENGINE = "^autograd::engine::evaluate_function"
 
 
@@ -55,29 +56,42 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
 
     Operators that make no node carry the number that the next one will take, so earlier bearers are not it.
     """
-    numbered = operators["sequence_number"].is_not_null().to_numpy()
-    at = operators["at"].to_numpy()[numbered]
-    numbers = operators["sequence_number"].filter(pl.Series(numbered))
-    is_backward = backward[at]
-    pairs = pl.DataFrame([spans["process_id"].gather(at), numbers])
-    forward = np.flatnonzero(~is_backward)[::-1]  # the last one first
-    have, want = pair_keys(pairs[forward], pairs.filter(pl.Series(is_backward)))
-    twin = places(have, want)
-    ours = at[is_backward][twin >= 0]
-    theirs: Ints = at[forward[twin[twin >= 0]]]
+    numbered = operators.select("at", "sequence_number").filter(pl.col("sequence_number").is_not_null())
+    is_backward = pl.Series(backward[numbered["at"].to_numpy()])
+    one_of_them = numbered["sequence_number"].is_in(numbered["sequence_number"].filter(is_backward).unique().implode())
+    have, at = _keyed(spans, numbered.filter(~is_backward & one_of_them).reverse())  # the last one first
+    want, of = _keyed(spans, numbered.filter(is_backward))
+    del numbered
+    keys, wanted = pair_keys(have, want)
+    twin = places(keys, wanted)
+    ours: Ints = of[twin >= 0]
+    theirs: Ints = at[twin[twin >= 0]]
     start = spans["start_ns"].to_numpy()
     earlier = start[theirs] < start[ours]
     return pl.DataFrame({"backward_at": ours[earlier], "forward_at": theirs[earlier]})
+
+
+def _begun_at(spans: pl.DataFrame, wanted: Bools, moments: Ints) -> Ints:
+    """Which of the wanted spans began at one of these moments, which are sorted."""
+    start, parts = spans["start_ns"].to_numpy(), [np.empty(0, dtype=np.int64)]
+    for first in range(0, len(start) if len(moments) else 0, _PIECE):
+        at = first + np.flatnonzero(wanted[first : first + _PIECE])
+        place = np.minimum(np.searchsorted(moments, start[at]), len(moments) - 1)
+        parts.append(at[moments[place] == start[at]])
+    return np.concatenate(parts)
+
+
+def _keyed(spans: pl.DataFrame, numbered: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+    """Process and sequence number of operators, and their positions."""
+    at = numbered["at"]
+    return pl.DataFrame([spans["process_id"].gather(at), numbered["sequence_number"]]), at.to_numpy()
 
 
 def _by_flow(spans: pl.DataFrame, found: Sorts, flows: pl.DataFrame) -> pl.DataFrame:
     """A flow names both ends by thread and start; of operators that start together the innermost is meant."""
     ends = np.concatenate([flows[f"{side}_start_ns"].drop_nulls().to_numpy() for side in ("forward", "backward")])
     ends = np.unique(ends)
-    operators = np.flatnonzero(found.is_level(Level.OPERATOR))
-    if len(ends):
-        began = spans["start_ns"].to_numpy()[operators]
-        operators = operators[ends[np.minimum(np.searchsorted(ends, began), len(ends) - 1)] == began]
+    operators = _begun_at(spans, found.is_level(Level.OPERATOR), ends)
     starts = (
         spans.select("process_id", "thread_id", "start_ns", "duration_ns")[operators]
         .with_columns(pl.Series("at", operators))
