@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp_cli.arguments import (
+    CacheFolder,
     DeviceFile,
+    DeviceIds,
     Format,
     LayerRanges,
     LayerSource,
     LayerSources,
     ModelRanges,
+    NoCache,
     Nsys,
     OsRuntime,
+    ProcessIds,
+    TimeRange,
 )
+from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
@@ -84,7 +90,12 @@ def query(
     layer_range: LayerRanges = None,
     nsys: Nsys = None,
     os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
     device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Ask a trace anything in SQL: its tables, and any analysis by its id (`xsp schema` lists both).
 
@@ -97,7 +108,17 @@ def query(
     if output is not None:
         check_writable(output)
     reading = Reading(
-        format, layer_source, model_range or (), layer_range or (), nsys=nsys, os_runtime=os_runtime, device=device
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        cache=cache_of(cache_dir, unwanted=no_cache),
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
     )
     with Progress() as progress:
         trace = load(paths, reading, progress.note)

@@ -200,12 +200,13 @@ def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) ->
     """The calls with what the file itself says of them in place of what was worked out."""
     if stated.is_empty():
         return calls
-    texts = ("layer_type", "shapes", "dtypes")
+    texts, kinds = ("layer_type", "shapes", "dtypes"), calls.schema
     calls = calls.with_columns(pl.col(texts).cast(pl.String))
     facts = at_spans(spans, stated).drop("row").with_columns(pl.col(texts).cast(pl.String))
     known = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_stated")
     columns = [name for name in facts.columns if name in calls.columns and name != "at"]
-    better = (pl.coalesce(f"{name}_stated", name).alias(name) for name in columns)
+    # As they were: the tables of several runs are put together, also of those of which nothing is said.
+    better = (pl.coalesce(f"{name}_stated", name).cast(kinds[name]).alias(name) for name in columns)
     return known.with_columns(better).drop(f"{name}_stated" for name in columns)
 
 
