@@ -104,7 +104,7 @@ def analysis(
     return wrap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """An analysis's answer: the table with its columns, where it comes from, and what it does not cover."""
 
@@ -131,6 +131,8 @@ class Result:
         from xsp_analyze.render.terminal import render  # noqa: PLC0415 (renderers import this module)
 
         return render(self)
+
+    __repr__ = __str__  # what a Python prompt shows
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows in units for people, and what they do not cover."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ComparedTraces", "compared"]
 
 _MOST_ROWS = 10
-_ON_THE_COMMAND_LINE = "--rows 0 shows all."
+_ON_THE_COMMAND_LINE, _HERE = "--rows 0 shows all.", "to_polars() holds all."
 _TEXTS = dict.fromkeys(("level", "name", "change", "after_name", "layer_type", "path", "kernel"), pl.String)
 _TYPES = {**_TEXTS, "significant": pl.Boolean, "layer_index": pl.Int64}  # what is not listed is Float64
 
@@ -72,7 +72,7 @@ class ComparedTraces:
         return write(Path(path).expanduser(), page(self.comparison))
 
     def __str__(self) -> str:
-        return text.terminal(self.comparison, rows=_MOST_ROWS)
+        return text.terminal(self.comparison, rows=_MOST_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)
 
     __repr__ = __str__
 
@@ -82,7 +82,7 @@ class ComparedTraces:
             parts.append(html.heading(one.title))
             if one.headings:
                 parts.append(html.table(one.headings, one.rows, one.is_number))
-            below = (line.replace(_ON_THE_COMMAND_LINE, "to_polars() holds all.") for line in one.below)
+            below = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.below)
             parts += [html.paragraph(line, dim=True) for line in below]
         return "".join(parts)
 
