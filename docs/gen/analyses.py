@@ -80,7 +80,11 @@ def _example(analysis: Analysis) -> str:
 
 def _formulas(analysis: Analysis) -> str:
     rows = [f"| `{name}` | {_cell(words)} |" for name, words in formulas_of(analysis)]
-    return "\n".join(["## Formulas", "", "| in `xsp_analyze.formulas` | |", "|---|---|", *rows]) if rows else ""
+    return (
+        "\n".join(["## Formulas", "", "| in `xsp_analyze.formulas` | what, and its source |", "|---|---|", *rows])
+        if rows
+        else ""
+    )
 
 
 def _columns(analysis: Analysis) -> str:

@@ -15,21 +15,23 @@ from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.core import Analysis, Result
 
 __all__ = ["Example", "example_of"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ROWS = 6
+_ESCAPES = ((r"\<", "&lt;"), (r"\~", "~"), (r"\&", "&amp;"))  # which MkDocs' Markdown does not know
 _SAMPLES = (  # in order of preference where two fill as many columns
     "fixtures/torch_profiler/transformer_train_gpu_synthetic",
     "fixtures/nsys_sqlite/inference_2gpu_synthetic",
-    "fixtures/jaeger/mlmodelscope_leveled_synthetic",
     "fixtures/torch_profiler/two_ranks",
     "fixtures/nsys_sqlite/nvtx_cpu",
     "fixtures/nvml_samples/beside_two_ranks_synthetic",
-    "fixtures/ncu_csv/raw_page",
 )
+_ELSE = ("fixtures/jaeger/mlmodelscope_leveled_synthetic",)  # counters, but runs of several levels in one file
 _OURS = ("case.toml", "expected.toml")
 
 
@@ -44,15 +46,20 @@ class Example:
 
 def example_of(analysis: Analysis) -> Example | None:
     """The example with most known columns; None where no sample answers the analysis."""
-    answers = [(sample, _answer(analysis, sample)) for sample in _SAMPLES]
-    known = [(sample, result) for sample, result in answers if result is not None and result.table.height]
-    if not known:
+    answers = _answers(analysis, _SAMPLES) or _answers(analysis, _ELSE)
+    if not answers:
         return None
-    sample, result = max(known, key=lambda pair: _known_columns(pair[1]))  # of equals the first
+    sample, result = max(answers, key=lambda pair: _known_columns(pair[1]))  # of equals the first
     rows = result.table.height
     text = render_one(replace(result, table=result.table.head(_ROWS)), "md").decode()
     cut = f"The first {_ROWS} of {rows} rows." if rows > _ROWS else ""
     return Example(f"xsp analyze {_named(sample)} -a {analysis.id}", _without_heading(text), cut)
+
+
+def _answers(analysis: Analysis, samples: Sequence[str]) -> list[tuple[str, Result]]:
+    """The samples that give it rows, with what they give."""
+    answers = [(sample, _answer(analysis, sample)) for sample in samples]
+    return [(sample, result) for sample, result in answers if result is not None and result.table.height]
 
 
 def _answer(analysis: Analysis, sample: str) -> Result | None:
@@ -80,4 +87,7 @@ def _known_columns(result: Result) -> int:
 
 
 def _without_heading(text: str) -> str:
-    return text.partition("\n\n")[2].strip()
+    body = text.partition("\n\n")[2].strip()
+    for escaped, plain in _ESCAPES:
+        body = body.replace(escaped, plain)
+    return body

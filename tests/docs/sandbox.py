@@ -1,0 +1,70 @@
+"""A folder with every file that the docs' commands name, made of fixtures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+from tests.docs.commands import ROOT
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["fill"]
+
+_FIXTURES = ROOT / "fixtures"
+_TRACE = _FIXTURES / "torch_profiler/transformer_train_gpu_synthetic/trace.json.gz"
+_COPIES = {
+    "trace.json.gz": _TRACE,
+    "before.json.gz": _TRACE,
+    "after.json.gz": _TRACE,
+    "rank0.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank0.json.gz",
+    "rank1.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank1.json.gz",
+    "run.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
+    "runs/nsys/trace.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
+    "host.xplane.pb": _FIXTURES / "xplane/jax_train_cpu/steps.xplane.pb",
+    "traces/one.json.gz": _TRACE,
+    "traces/two.sqlite": _FIXTURES / "nsys_sqlite/nvtx_cpu/nvtx.sqlite",
+}
+_BUNDLES = ("before.xsp", "after.xsp", "before1.xsp", "before2.xsp", "new.xsp")
+_RUN_SETS = ("runs/convnet", "runs/r18")
+
+
+def fill(folder: Path) -> None:
+    """Writes the files."""
+    for name, source in _COPIES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
+    (folder / "fixtures").symlink_to(_FIXTURES)
+    trace = convert([_TRACE], Options())
+    for name in _BUNDLES:
+        bundle.write(trace, folder / name)
+    for name in _RUN_SETS:
+        _run_set(folder / name)
+    shutil.copyfile(folder / _RUN_SETS[0] / "m/run.json", folder / "m.json")
+    for name in ("ml.json.gz", "mlg.json.gz"):
+        shutil.copyfile(_TRACE, folder / name)
+
+
+def _run_set(folder: Path) -> None:
+    """The same trace as layer run and kernel run, beside a run that only took times."""
+    for level in ("M", "ML", "MLG"):
+        run = folder / level.lower()
+        run.mkdir(parents=True)
+        files = [] if level == "M" else [{"path": "trace.json.gz"}]
+        if files:
+            shutil.copyfile(_TRACE, run / "trace.json.gz")
+        described = {
+            "schema_version": 1,
+            "level": level,
+            "model": {"name": "transformer"},
+            "framework": {"name": "pytorch"},
+            "steps": 4,
+            "step_durations_ns": [900_000] * 4,
+            "files": files,
+        }
+        (run / "run.json").write_text(json.dumps(described))

@@ -1,0 +1,85 @@
+"""Every command that the docs show runs, on fixtures, and every option that they name exists."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import typer.main
+
+from docs.gen.formats import format_pages
+from tests.docs.commands import PAGES, ROOT, Command, commands, not_run, reason_not_to_run
+from tests.docs.sandbox import fill
+from xsp_cli.main import app, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.docs
+
+_WITH_US = {**os.environ, "PYTHONPATH": str(ROOT)}
+_OF_PAGES = {str(page.relative_to(ROOT)): commands(page.read_text(encoding="utf-8")) for page in PAGES}
+_SHOWN = {name: shown for name, shown in _OF_PAGES.items() if shown}
+
+
+@pytest.fixture(name="sandbox", scope="session")
+def fixture_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    fill(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", _SHOWN)
+def test_the_commands_of_a_page_run_in_their_order(
+    page: str, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(sandbox, tmp_path / "here", symlinks=True)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for command in _SHOWN[page]:
+        if not command.is_synopsis and reason_not_to_run(command) is None:
+            status = _run(command)
+            assert status == 0, f"`{command.text}` ended with {status}: {capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("page", format_pages())
+def test_the_samples_of_a_format_can_be_looked_at(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for command in commands(format_pages()[page]):
+        assert main(command.words) == 0, f"`{command.text}`: {capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("page", _SHOWN)
+def test_the_options_that_a_page_names_exist(page: str) -> None:
+    for command in _SHOWN[page]:
+        if command.words and command.words[0] != "collect":  # the runner knows its own: see _run
+            missing = set(command.options) - _options_of(command.words[0])
+            assert not missing, f"`{command.text}`"
+
+
+def test_what_is_not_run_is_shown_somewhere() -> None:
+    texts = [Command(c.text) for shown in _SHOWN.values() for c in shown]
+    used = {reason_not_to_run(c) for c in texts}
+    assert {reason for _, reason in not_run()} <= used
+
+
+def _run(command: Command) -> int:
+    words = list(command.words)
+    if words[:1] != ["collect"]:
+        return main(words)
+    # It becomes another program and captures for minutes; --dry-run reads its arguments and prints what it would start.
+    at = words.index("--") if "--" in words else len(words)
+    runner = [sys.executable, "-m", "runners.collect", *words[1:at], "--dry-run", *words[at:]]
+    return subprocess.run(runner, check=False, env=_WITH_US, stdout=subprocess.DEVNULL).returncode
+
+
+def _options_of(name: str) -> set[str]:
+    command = typer.main.get_command(app)
+    return {option for p in command.commands[name].params for option in (*p.opts, *p.secondary_opts)} | {"--help"}  # type: ignore[attr-defined]
