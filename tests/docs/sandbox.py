@@ -30,6 +30,13 @@ _COPIES = {
     "traces/one.json.gz": _TRACE,
     "traces/two.sqlite": _FIXTURES / "nsys_sqlite/nvtx_cpu/nvtx.sqlite",
 }
+_H100 = """[[device]]
+name = "an H100 as its data sheet has it"
+[device.peaks]
+fp32 = 67e12
+fp16_tensor = 989e12
+dram = 3.35e12
+"""
 _BUNDLES = ("before.xsp", "after.xsp", "before1.xsp", "before2.xsp", "new.xsp")
 _RUN_SETS = ("runs/convnet", "runs/r18")
 
@@ -40,6 +47,7 @@ def fill(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)
     (folder / "fixtures").symlink_to(_FIXTURES)
+    (folder / "h100.toml").write_text(_H100)
     trace = convert([_TRACE], Options())
     for name in _BUNDLES:
         bundle.write(trace, folder / name)
@@ -63,6 +71,11 @@ def _run_set(folder: Path) -> None:
             "level": level,
             "model": {"name": "transformer"},
             "framework": {"name": "pytorch"},
+            "batch_size": 8,
+            "device": {"name": "NVIDIA H100 80GB HBM3 (synthetic)"},
+            "counters": [],
+            "serialized": False,
+            "warmup_steps": 1,
             "steps": 4,
             "step_durations_ns": [900_000] * 4,
             "files": files,

@@ -1,0 +1,49 @@
+"""What the generator makes of texts, of the navigation and of functions."""
+
+from __future__ import annotations
+
+from docs.gen.analyses import definitions
+from docs.gen.formulas import formulas_of
+from docs.gen.site import filled
+from tests.docs.commands import Command, commands
+from xsp_analyze.catalog import find
+
+
+def test_a_definition_goes_on_to_the_next_bold_beginning() -> None:
+    text = "# Head\n\n**A01 one.** First.\n\n- more\n\n**A05, A06 two.** Both.\n\n## Other\n\nNot theirs."
+    assert definitions(text) == {
+        "A01": "**A01 one.** First.\n\n- more",
+        "A05": "**A05, A06 two.** Both.",
+        "A06": "**A05, A06 two.** Both.",
+    }
+
+
+def test_formulas_are_found_through_the_functions_between() -> None:
+    names = [name for name, _ in formulas_of(find("A10"))]
+    assert "arithmetic_intensity" in names  # called by counters.derived through the module
+    assert "first_saturating_batch" not in names
+    assert "first_saturating_batch" in [name for name, _ in formulas_of(find("A01"))]
+
+
+def test_a_page_that_nothing_names_stands_under_more() -> None:
+    nav = ["index.md", {"Formats": ["formats.md", "formats/*"]}]
+    pages = ["index.md", "new.md", "formats.md", "formats/b.md", "formats/a.md", "formats/index.md"]
+    assert filled(nav, pages) == [
+        "index.md",
+        {"Formats": ["formats.md", "formats/index.md", "formats/b.md", "formats/a.md"]},
+        {"More": ["new.md"]},
+    ]
+
+
+def test_commands_are_those_in_code_without_what_stands_beside_them() -> None:
+    text = (
+        "xsp no\n\n    xsp info a.json   what it holds\n    $ xsp report 'a b' # all\n\n```\nxsp merge x\n```\nxsp no"
+    )
+    assert [c.text for c in commands(text)] == ["xsp info a.json", "xsp report 'a b'", "xsp merge x"]
+
+
+def test_a_synopsis_is_told_from_a_command() -> None:
+    assert Command("xsp export INPUT... --to a|b -o FILE").is_synopsis
+    assert Command("xsp merge --model FILE -o NAME.xsp").is_synopsis
+    assert not Command("xsp analyze t.json -a A10 --fail-on 'x > +3%'").is_synopsis
+    assert Command("xsp compare a [--fail-on RULE]... -f json").options == ["--fail-on", "-f"]

@@ -1,0 +1,107 @@
+"""The built site: no warning, every link leads somewhere, nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from docs.gen.api import PUBLIC
+from tests.docs.commands import ROOT
+from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.findings.registry import RULES
+from xsp_ingest.registry import INGESTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.docs
+
+_LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
+
+
+class _Page(HTMLParser):
+    """What a page links to, what it loads, and the places in it that can be linked to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.loaded: set[str] = set()
+        self.places: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value for name, value in attrs if value is not None}
+        self.places |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.add(values["href"])
+        if tag in _LOADED and _LOADED[tag] in values:
+            self.loaded.add(values[_LOADED[tag]])
+
+
+@pytest.fixture(name="site", scope="module")
+def fixture_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings")
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=env)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return out
+
+
+@pytest.fixture(name="pages", scope="module")
+def fixture_pages(site: Path) -> Mapping[Path, _Page]:
+    return {path: _Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
+
+
+def test_every_link_leads_somewhere(pages: Mapping[Path, _Page]) -> None:
+    broken = [
+        f"{path.name}: {link}"
+        for path, page in pages.items()
+        for link in sorted(page.links | page.loaded)
+        if not _leads_somewhere(link, path, pages)
+    ]
+    assert not broken
+
+
+def test_nothing_is_loaded_from_elsewhere(pages: Mapping[Path, _Page], site: Path) -> None:
+    assert [u for page in pages.values() for u in page.loaded if urlsplit(u).scheme or urlsplit(u).netloc] == []
+    styles = [path.read_text(encoding="utf-8") for path in site.rglob("*.css")]
+    assert not [style for style in styles if "url(http" in style or "@import" in style]
+
+
+def test_each_analysis_format_finding_and_module_has_a_page(site: Path) -> None:
+    wanted = [f"analyses/{a.id}" for a in ANALYSES]
+    wanted += [f"formats/{i.name}" for i in INGESTERS]
+    wanted += [f"findings/{r.id}" for r in RULES]
+    wanted += [f"api/{m.name}" for m in PUBLIC]
+    assert [name for name in wanted if not (site / f"{name}.html").is_file()] == []
+
+
+def test_a_page_of_an_analysis_has_example_definition_formulas_and_units(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "analyses/A09.html").read_text(encoding="utf-8"))
+    assert "-a A09" in text
+    assert "Williams et al." in text
+    assert all(word in text for word in ("arithmetic_intensity", "flop/byte", "volta_scudnn", "ridge"))
+
+
+def _leads_somewhere(link: str, page: Path, pages: Mapping[Path, _Page]) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return True  # another site: not asked, as tests need no network
+    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_file():
+        return False
+    return not parts.fragment or target not in pages or unquote(parts.fragment) in {*pages[target].places, "__top"}
