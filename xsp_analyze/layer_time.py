@@ -48,8 +48,9 @@ def layer_labels(calls: pl.DataFrame) -> pl.DataFrame:
 def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     """What a layer's latency is measured by in each run: run_id, basis (host or device), observed (bool).
 
-    A run that says whether it was serialised is believed. Else: host without device work; host too where at least
-    99 % of the layers' forward activities end within their layer's call, so that the device was waited for.
+    Host without device work, whatever the run says. Else a run that says whether it was serialised is believed; of
+    one that does not, host where at least 99 % of the layers' forward activities end within their layer's call, so
+    that the device was waited for.
     """
     inside = (
         activities.filter(
@@ -61,7 +62,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
         .agg((pl.col("start_ns") + pl.col("duration_ns") <= pl.col("end_ns")).mean().alias("share"))
     )
     busy = activities.group_by("run_id").agg(pl.len().alias("activities"))
-    observed = (pl.col("share").fill_null(0.0) >= _SERIALISED_SHARE) | pl.col("activities").is_null()
+    observed = pl.col("share").fill_null(0.0) >= _SERIALISED_SHARE
+    idle = pl.col("activities").is_null()
     return (
         trace.scan("runs")
         .select("run_id", "serialised")
@@ -70,7 +72,7 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
         .join(inside, on="run_id", how="left")
         .select(
             "run_id",
-            pl.when(pl.coalesce("serialised", observed))
+            pl.when(idle | pl.coalesce("serialised", observed))
             .then(pl.lit("host"))
             .otherwise(pl.lit("device"))
             .alias("basis"),

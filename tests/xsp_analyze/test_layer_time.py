@@ -64,9 +64,10 @@ def test_negative_rest_is_kept_and_flagged() -> None:
     assert flagged.select("count", "duration_ns").rows() == [(1, 10)]
 
 
-def test_layers_without_device_work_are_timed_on_the_host() -> None:
+@pytest.mark.parametrize("serialised", [None, True, False])
+def test_layers_without_device_work_are_timed_on_the_host(serialised: bool | None) -> None:  # noqa: FBT001
     hand = Hand()
-    hand.run(0)
+    hand.run(0, serialised=serialised)
     hand.module("Linear_0", 0, 100, 0)
     hand.module("Linear_0", 200, 110, 0)
     view = View(hand.build())
