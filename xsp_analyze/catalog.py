@@ -34,6 +34,7 @@ from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
+from xsp_model.closest import closest
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis
@@ -75,9 +76,12 @@ ANALYSES: tuple[Analysis, ...] = (
 
 
 def find(wanted: str) -> Analysis:
-    """The analysis with that id, however it is capitalised; XspError naming the known ones."""
+    """The analysis with that id, however it is capitalised; XspError naming those near to it by id or title."""
     for analysis in ANALYSES:
         if analysis.id.lower() == wanted.lower():
             return analysis
-    known = ", ".join(a.id for a in ANALYSES)
-    raise XspError(f"there is no analysis {wanted!r}", advice=f"Known analyses: {known}")
+    titles = {a.title: a.id for a in ANALYSES}
+    near = [titles.get(name, name) for name in closest(wanted, [*(a.id for a in ANALYSES), *titles])]
+    named = [f"{a.id} ({a.title})" for identity in dict.fromkeys(near) for a in ANALYSES if a.id == identity]
+    hint = f"Did you mean {' or '.join(named)}? " if named else ""
+    raise XspError(f"there is no analysis {wanted!r}", advice=f"{hint}`xsp analyses` lists them")

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from xsp_model import XspError
+from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
     from xsp_analyze.view import View
 
-__all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run"]
+__all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run", "words_of_need"]
 
 
 _NEEDS = {  # what is no level: in words, and how to get it
     "metrics": ("hardware counters", "Measure them in a run of their own (ncu --csv) and join it with xsp merge"),
     "communication": ("communication kernels (NCCL, RCCL)", ""),
+    "leveled": ("runs at several levels", "Join them with xsp merge"),
     "power": (
         "samples of power",
         "Record them beside the run (the nvml runner), and name their file in the run's run.json",
@@ -139,6 +141,11 @@ class Result:
         from xsp_analyze.api.html import result  # noqa: PLC0415 (likewise)
 
         return result(self)
+
+
+def words_of_need(need: str) -> str:
+    """A level, table or other thing that an analysis needs, in words."""
+    return _NEEDS[need][0] if need in _NEEDS else f"{need} level" if need in LEVELS else need
 
 
 def run(wanted: Analysis, view: View) -> Result:

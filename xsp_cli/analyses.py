@@ -8,7 +8,10 @@ __all__ = ["analyses"]
 
 
 def analyses() -> None:
-    """List the analyses: id, title, and the levels a trace must hold for each."""
+    """List the analyses: id, title, and the levels a trace must hold for each.
+
+    Example: `xsp analyses`, then `xsp analyze trace.json.gz -a A10`.
+    """
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415 (--help must not wait for polars)
 
     width = max(len(a.id) for a in ANALYSES)

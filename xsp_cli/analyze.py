@@ -28,6 +28,7 @@ from xsp_cli.arguments import (
     TimeRange,
 )
 from xsp_cli.caching.cache import cache_of
+from xsp_cli.complete import analysis_ids
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, in_color, note, print_bytes, write_file
 from xsp_cli.progress import Progress
@@ -62,6 +63,7 @@ def analyze(
             "-a",
             "--analysis",
             metavar="ID",
+            autocompletion=analysis_ids,
             help="An analysis, as `xsp analyses` lists them; may be given several times. Without it: all that the"
             " trace allows.",
             show_default=False,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from xsp_cli.complete import format_names
+
 __all__ = [
     "CacheFolder",
     "DeviceFile",
@@ -50,6 +52,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="NAME",
+        autocompletion=format_names,
         help="Read the files as this format, whatever they look like (`xsp formats` lists the names).",
         show_default=False,
         rich_help_panel=_READING,

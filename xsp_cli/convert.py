@@ -60,6 +60,8 @@ def convert(
     """Read profiler files once and keep the joined trace as a bundle, which opens in a moment.
 
     The files of several ranks given together become one trace.
+
+    Examples: `xsp convert trace.json.gz -o trace.xsp`, `xsp convert 'rank*.json.gz' -o job.xsp`.
     """
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 

@@ -46,6 +46,8 @@ def devices(
     """List the devices whose peak rates xsp knows: tera-operations per second, dense, and gigabytes per second.
 
     What a trace itself says of its device goes before this table, and a file given with --device before both.
+
+    Examples: `xsp devices`, `xsp devices --device ours.toml`.
     """
     from xsp_model.device_table import device_table, read_device_file  # noqa: PLC0415 (--help must not wait for it)
 

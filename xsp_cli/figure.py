@@ -24,6 +24,7 @@ from xsp_cli.arguments import (
     TimeRange,
 )
 from xsp_cli.caching.cache import cache_of
+from xsp_cli.complete import analysis_ids
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, write_file
 from xsp_cli.progress import Progress
@@ -35,7 +36,14 @@ def figure(
     inputs: Inputs,
     *,
     analysis: Annotated[
-        str, typer.Option("-a", "--analysis", metavar="ID", help="The analysis, as `xsp analyses` lists them.")
+        str,
+        typer.Option(
+            "-a",
+            "--analysis",
+            metavar="ID",
+            autocompletion=analysis_ids,
+            help="The analysis, as `xsp analyses` lists them.",
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write: NAME.pdf, NAME.svg or NAME.png.")],
     width: Annotated[

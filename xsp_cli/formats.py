@@ -6,26 +6,32 @@ from typing import Annotated
 
 import typer
 
+from xsp_cli.complete import format_names
 from xsp_cli.output import print_text
 
 __all__ = ["formats"]
 
 
 def formats(
-    name: Annotated[str | None, typer.Argument(help="Say of this format what is used and what is not.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(autocompletion=format_names, help="Say of this format what is used and what is not.")
+    ] = None,
     *,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/formats.md.")] = False,
 ) -> None:
-    """List the file formats that xsp reads, or tell all about one."""
+    """List the file formats that xsp reads, or tell all about one.
+
+    Examples: `xsp formats`, `xsp formats nsys_sqlite`.
+    """
     from xsp_ingest.format_page import about, page  # noqa: PLC0415 (--help must not wait for numba)
+    from xsp_ingest.ingester import no_format  # noqa: PLC0415
     from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
 
     ingesters = all_ingesters()
     if name is not None:
         chosen = next((i for i in ingesters if i.name == name), None)
         if chosen is None:
-            raise XspError(f"there is no format {name!r}", advice="`xsp formats` lists them")
+            raise no_format(name, ingesters)
         print_text(about(chosen).rstrip())
         return
     if markdown:

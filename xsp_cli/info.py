@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,16 +27,20 @@ from xsp_cli.arguments import (
 )
 from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
-from xsp_cli.output import print_text
+from xsp_cli.output import in_color, print_text
 from xsp_cli.progress import Progress
 
 if TYPE_CHECKING:
     from xsp_analyze.report.summary import Summary
+    from xsp_model import Trace
 
 __all__ = ["info"]
 
 _STEPS_IN_FULL = 8
 _LABEL_WIDTH = 13
+_LEAST_TEXT = 40
+_OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
+_NEXT = "xsp top, xsp findings, xsp report -o report.html, xsp analyze -a ID (`xsp analyses` lists them)"
 
 
 def info(
@@ -51,7 +59,10 @@ def info(
     no_cache: NoCache = False,
     cache_dir: CacheFolder = None,
 ) -> None:
-    """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer."""
+    """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer.
+
+    Examples: `xsp info trace.json.gz`, `xsp info runs/`.
+    """
     from xsp_analyze.report.summary import summarise  # noqa: PLC0415 (--help must not wait for polars)
 
     reading = Reading(
@@ -68,9 +79,37 @@ def info(
         device_ids=device_id or (),
     )
     with Progress() as progress:
-        summary = summarise(load(inputs, reading, progress.note))
-    for label, text in _lines(summary):
-        print_text(f"{label:<{_LABEL_WIDTH}} {text}".rstrip())
+        trace = load(inputs, reading, progress.note)
+        summary, absent = summarise(trace), _absent(trace)
+    for label, text in (*_lines(summary), *absent, ("", ""), ("next", _NEXT)):
+        print_text(_printed(label, text))
+
+
+def _printed(label: str, text: str) -> str:
+    """The label before the text; on a terminal the label is bold, and a long text goes on beneath itself."""
+    label = f"{label:<{_LABEL_WIDTH}}"
+    if not sys.stdout.isatty():
+        return f"{label} {text}".rstrip()
+    room = max(shutil.get_terminal_size().columns - _LABEL_WIDTH - 1, _LEAST_TEXT)
+    first, *more = textwrap.wrap(text, room, subsequent_indent="  ") if len(text) > room else [text]
+    bold = f"\x1b[1m{label}\x1b[0m" if in_color() and label.strip() else label
+    return "\n".join([f"{bold} {first}".rstrip(), *(" " * (_LABEL_WIDTH + 1) + line for line in more)])
+
+
+def _absent(trace: Trace) -> list[tuple[str, str]]:
+    """For each thing that analyses need and the trace does not hold: which they are."""
+    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
+    from xsp_analyze.core import words_of_need  # noqa: PLC0415
+    from xsp_analyze.view import View  # noqa: PLC0415
+
+    view = View(trace)
+    without: dict[str, list[str]] = {}
+    for one in ANALYSES:
+        for need in one.needs if _OURS.fullmatch(one.id) else ():
+            if not view.has(need):
+                without.setdefault(need, []).append(one.id)
+    lines = [f"{words_of_need(need)}: {', '.join(ids)} cannot be answered" for need, ids in without.items()]
+    return [("not in it" if not number else "", line) for number, line in enumerate(lines)]
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:

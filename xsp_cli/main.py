@@ -28,6 +28,7 @@ from xsp_cli.output import ReaderGoneError, note, print_text
 from xsp_cli.query import query
 from xsp_cli.report import report
 from xsp_cli.schema import schema
+from xsp_cli.top import top
 
 __all__ = ["app", "main"]
 
@@ -45,12 +46,12 @@ _HELP = (
 app = typer.Typer(
     name="xsp",
     help=_HELP,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (
     report,
+    top,
     findings,
     analyze,
     batch,
@@ -132,4 +133,5 @@ def _for_users(error: Exception) -> str | None:
         return None
     context = getattr(error, "ctx", None)
     hint = f" See `{context.command_path} --help`." if context is not None else ""
-    return f"{about_arguments().rstrip('.')}.{hint}"
+    sentence = about_arguments().rstrip(".")
+    return f"{sentence}{'' if sentence.endswith('?') else '.'}{hint}"

@@ -74,6 +74,8 @@ def merge(
 
     Each latency is then taken from the run that disturbed it least: the model's from the run without a profiler,
     a layer's from the layer run, a kernel's from the kernel run; counters from the counter runs.
+
+    Example: `xsp merge runs/ -o profile.xsp`, where runs/ is what `xsp collect` left.
     """
     from xsp_analyze.merge.merge import merge as merged  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_model import XspError, bundle  # noqa: PLC0415

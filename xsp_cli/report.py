@@ -51,6 +51,8 @@ def report(
     """Write a report that opens in any browser: one HTML file, with nothing to install and no network.
 
     It says first what could not be attributed, then where the time went: model, layers, kernels, devices.
+
+    Examples: `xsp report trace.json.gz`, `xsp report 'rank*.json.gz' -o job.html`.
     """
     from xsp_analyze.report import render  # noqa: PLC0415 (--help must not wait for polars)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from xsp_ingest.known_others import refusal
 from xsp_ingest.selection import EVERYTHING, Selection, narrowed
 from xsp_model import XspError
+from xsp_model.closest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -214,6 +215,14 @@ def claimants_of(probe: Probe, ingesters: Sequence[Ingester]) -> list[Ingester]:
     return [i for i in ingesters if i.sniff(probe)]
 
 
+def no_format(wanted: str, ingesters: Sequence[Ingester]) -> XspError:
+    """The error for a name that is no format's, with those that are near to it by name or title."""
+    titles = {i.title: i.name for i in ingesters}
+    near = [titles.get(name, name) for name in closest(wanted, [*(i.name for i in ingesters), *titles])]
+    hint = f"Did you mean {' or '.join(dict.fromkeys(near))}? " if near else ""
+    return XspError(f"there is no format {wanted!r}", advice=f"{hint}`xsp formats` lists them")
+
+
 def choose(
     path: Path,
     ingesters: Sequence[Ingester],
@@ -227,8 +236,7 @@ def choose(
             if ingester.name == wanted:
                 _check_not_empty(path)
                 return ingester
-        known = ", ".join(i.name for i in ingesters)
-        raise XspError(f"there is no format {wanted!r}", advice=f"Known formats: {known}")
+        raise no_format(wanted, ingesters)
     probe = Probe(path)
     if claimants is None:
         _check_not_empty(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from xsp_analyze.catalog import ANALYSES, find
@@ -14,9 +16,23 @@ def test_ids_are_found_however_they_are_capitalised() -> None:
     assert find("CUDA_GPU_KERN_SUM").id == "cuda_gpu_kern_sum"
 
 
-def test_unknown_id_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(XspError, match=r"no analysis 'A99'. Known analyses: A01, .*B06"):
-        find("A99")
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [
+        ("A99", "A09 "),
+        ("roofline", "A09 (kernel roofline)"),
+        ("timeline", "B03 "),
+        ("cuda_gpu_kernsum", "cuda_gpu_kern_sum "),
+    ],
+)
+def test_unknown_id_is_answered_with_those_near_to_it(wanted: str, near: str) -> None:
+    with pytest.raises(XspError, match=f"no analysis '{wanted}'. Did you mean .*{re.escape(near)}"):
+        find(wanted)
+
+
+def test_unknown_id_near_to_none_is_answered_with_where_they_are_listed() -> None:
+    with pytest.raises(XspError, match=r"no analysis 'zzzz'. `xsp analyses` lists them"):
+        find("zzzz")
 
 
 def test_ids_are_unique() -> None:

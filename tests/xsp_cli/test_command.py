@@ -16,7 +16,7 @@ from tests.xsp_analyze.report_trace import US, small_trace
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.render import FORMATS
 from xsp_cli.analyze import Formats
-from xsp_cli.main import main
+from xsp_cli.main import app, main
 from xsp_cli.output import print_bytes
 from xsp_ingest.registry import INGESTERS
 from xsp_model import bundle
@@ -71,6 +71,52 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = _printed(capsys, "--help")
     assert all(name in text for name in ("convert", "info", "analyze", "report", "formats", "analyses"))
     assert "xsp report trace.json.gz -o report.html" in " ".join(text.split())
+
+
+def test_every_command_gives_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
+    for name in names:
+        if name != "collect":  # the runner answers
+            text = " ".join(_printed(capsys, name, "--help").split())
+            assert "Example" in text, name
+            assert f"xsp {name}" in text.partition("Example")[2], name
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("xsp ana", ["analyze", "analyses"]),
+        ("xsp analyze t.json -a A0", [f"A0{n}" for n in range(1, 10)]),
+        ("xsp figure t.json -a B1", ["B10", "B11", "B14"]),
+        ("xsp info --format nsys_s", ["nsys_sqlite", "nsys_stats_csv"]),
+        ("xsp formats tor", ["torch_profiler"]),
+    ],
+)
+def test_the_shell_completes_commands_ids_and_formats(typed: str, offered: list[str]) -> None:
+    done = subprocess.run(
+        _COMMAND, capture_output=True, text=True, check=True,
+        env={
+            **os.environ, "PYTHONPATH": str(_REPO), "_XSP_COMPLETE": "complete_bash",
+            "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1),
+        },
+    )  # fmt: skip
+    assert set(offered) <= set(done.stdout.split())
+    assert all(word.lower().startswith(typed.rsplit(maxsplit=1)[-1].lower()) for word in done.stdout.split())
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_of_completion_can_be_shown(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--show-completion", shell])
+    assert not ended.value.code
+    assert "_XSP_COMPLETE" in capsys.readouterr().out
+
+
+def test_a_slip_is_answered_with_what_may_have_been_meant(capsys: pytest.CaptureFixture[str], raw: Path) -> None:
+    assert "Did you mean 'analyze'" in _error(capsys, "anlyze")
+    assert "Did you mean A09 (kernel roofline)" in _error(capsys, "analyze", raw, "-a", "kernel rofline")
+    assert "Did you mean torch_profiler" in _error(capsys, "formats", "torch")
+    assert "Did you mean torch_profiler?" in _error(capsys, "info", raw, "--format", "kineto")
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,8 @@ def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
         width = _BAR if len(labels) <= _MOST_NAMES else 1.0
         axes.bar(range(len(labels)), heights, width, bottom=base, label=series["name"], **_fill(series))
         base = [a + b for a, b in zip(base, heights, strict=True)]
+        if "spread" in series:
+            _spread(axes, series)
     several = len(block["series"]) > 1
     axes.set_ylabel(_axis("share" if several and unit == "%" else block["series"][0]["name"], unit))
     axes.set_xlim(-0.6, len(labels) - 0.4)
@@ -75,6 +77,16 @@ def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
     if several:
         axes.set_ylim(0, 100 if unit == "%" else None)
         _legend(axes, len(block["series"]))
+
+
+def _spread(axes: Axes, series: Mapping[str, Any]) -> None:
+    """Over steps, at each column: a thin line from the least to the most, a thick one from quartile to quartile."""
+    divisor = series["divisor"]
+    low, first, third, high = ([None if v is None else v / divisor for v in part] for part in series["spread"])
+    for least, most, width in ((low, high, 0.5), (first, third, 1.8)):
+        known = [(x, a, b) for x, (a, b) in enumerate(zip(least, most, strict=True)) if a is not None and b is not None]
+        if known:
+            axes.vlines(*zip(*known, strict=True), colors="black", linewidth=width, zorder=3)
 
 
 def _below(axes: Axes, labels: Sequence[str], x: str) -> None:

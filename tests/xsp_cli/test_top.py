@@ -1,0 +1,73 @@
+"""`xsp top`, and the ranking it prints."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.cells import cell_len
+
+from tests.synth import KinetoTrace
+from tests.xsp_analyze.report_trace import US, small_trace
+from xsp_analyze.render.top import Entry, Ranking, bar, ranking_lines
+from xsp_cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _lines(ranking: Ranking, most: int, width: int = 80, full: float = 1.0) -> list[str]:
+    return [str(line) for line in ranking_lines(ranking, most, width, full)]
+
+
+def test_what_is_not_shown_and_what_no_row_holds_stand_in_sum() -> None:
+    rows = [Entry("a", 50_000), Entry("b", 20_000), Entry("c", 10_000)]
+    title, *lines = _lines(Ranking("Layers", rows, 100_000, "outside"), 1)
+    assert title == "Layers"
+    assert [line.split()[:5] for line in lines] == [
+        ["a", "50.000", "us", "50.0", "%"],
+        ["and", "2", "more", "30.000", "us"],
+        ["outside", "20.000", "us", "20.0", "%"],
+    ]
+
+
+def test_bars_are_as_long_as_their_share() -> None:
+    assert [bar(part, 8) for part in (0.0, 0.5, 1.0, 1 / 64, 1e-9)] == ["", "████", "████████", "▏", "▏"]
+    rows = [Entry("a", 40.0), Entry("b", 20.0)]
+    _, first, second = _lines(Ranking("Kernels", rows, 100.0), 2, full=0.4)
+    assert (first.count("█"), second.count("█")) == (20, 10)
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    rows = [
+        Entry("void at::native::kernel<" + "float, " * 60 + "4>(int)", 5e6, "    3x  "),
+        Entry("\x1b[2J\u202e", 1.0),
+    ]
+    lines = _lines(Ranking("Kernels", rows, 1e7, "outside every layer"), 5, width)
+    assert max(map(cell_len, lines)) <= width
+    assert not any("\x1b" in line or "\u202e" in line for line in lines)
+
+
+def test_layers_and_kernels_are_ranked_by_device_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_trace(tmp_path)
+    assert main(["top", str(tmp_path / "small.json"), "-n", "2", "--no-cache"]) == 0
+    text = capsys.readouterr().out
+    head, *blocks = text.split("\n\n")
+    assert "of device time, per step" in head
+    assert [block.splitlines()[0] for block in blocks] == ["Layers by device time", "Kernels by device time"]
+    for block in blocks:
+        shares = [float(line.split(" %")[0].split()[-1]) for line in block.splitlines()[1:] if " %" in line]
+        assert sum(shares) == pytest.approx(100, abs=0.5)
+        assert all(a >= b for a, b in pairwise(shares[:2]))
+
+
+def test_without_device_work_layers_are_ranked_by_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::add", 0, 10 * US)
+    kineto.operator("aten::mul", 20 * US, 30 * US)
+    assert main(["top", str(kineto.write(tmp_path / "host.json")), "--no-cache"]) == 0
+    text = capsys.readouterr().out
+    assert "no device work was recorded" in text
+    assert text.index("aten::mul") < text.index("aten::add")

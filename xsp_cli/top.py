@@ -1,0 +1,158 @@
+"""`xsp top`: the layers and kernels that take most, at a glance."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xsp_cli.arguments import (
+    CacheFolder,
+    DeviceFile,
+    DeviceIds,
+    Format,
+    Inputs,
+    LayerRanges,
+    LayerSource,
+    LayerSources,
+    ModelRanges,
+    NoCache,
+    Nsys,
+    OsRuntime,
+    ProcessIds,
+    TimeRange,
+)
+from xsp_cli.caching.cache import cache_of
+from xsp_cli.inputs import Reading, load
+from xsp_cli.output import in_color, print_text
+from xsp_cli.progress import Progress
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.text import Text
+
+    from xsp_analyze.render.top import Entry, Ranking
+    from xsp_analyze.report.answers import Answers
+
+__all__ = ["top"]
+
+
+def top(
+    inputs: Inputs,
+    *,
+    most: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
+    format: Format = None,  # noqa: A002 (the option's name)
+    layer_source: LayerSource = LayerSources.AUTO,
+    model_range: ModelRanges = None,
+    layer_range: LayerRanges = None,
+    nsys: Nsys = None,
+    os_runtime: OsRuntime = False,
+    range: TimeRange = None,  # noqa: A002 (the option's name)
+    pid: ProcessIds = None,
+    device_id: DeviceIds = None,
+    device: DeviceFile = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheFolder = None,
+) -> None:
+    """Show the layers and kernels that take most time, with their shares.
+
+    Examples: `xsp top trace.json.gz`, `xsp top job.xsp -n 25`.
+    """
+    from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.report.answers import Answers  # noqa: PLC0415
+
+    reading = Reading(
+        format,
+        layer_source,
+        model_range or (),
+        layer_range or (),
+        nsys=nsys,
+        os_runtime=os_runtime,
+        device=device,
+        cache=cache_of(cache_dir, unwanted=no_cache),
+        time_range=range,
+        process_ids=pid or (),
+        device_ids=device_id or (),
+    )
+    with Progress() as progress:
+        answers = Answers(load(inputs, reading, progress.note))
+        progress.note("ranking")
+        rankings = list(_rankings(answers))
+    width = shutil.get_terminal_size((100, 24)).columns
+    print_text(_head(answers, rankings))
+    full = max((r.largest_share for r in rankings), default=1.0)
+    for ranking in rankings:
+        print_text("\n" + _printed(ranking_lines(ranking, most, width, full), width))
+
+
+def _head(answers: Answers, rankings: list[Ranking]) -> str:
+    """What times are of, in one line."""
+    from xsp_analyze.render.units import duration  # noqa: PLC0415
+
+    if not rankings:
+        return f"Nothing to rank: the trace holds neither layers with a latency nor device work ({answers.basis})."
+    whole = rankings[0].whole_ns
+    what = "of device time" if answers.summary.attributed else "in layers on the host (no device work was recorded)"
+    return f"{duration(whole)} {what}, {answers.basis}"
+
+
+def _rankings(answers: Answers) -> Iterator[Ranking]:
+    """Layers and kernels by device time; where no device worked, layers by latency."""
+    from xsp_analyze.render.top import Ranking  # noqa: PLC0415
+
+    kernels = _table(answers, "A10")
+    if kernels is None:
+        layers = _table(answers, "A02")
+        if layers is not None and layers["latency_ns"].sum():
+            entries = _entries(layers, "latency_ns", _layer_name)
+            yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries))
+        return
+    whole = float(kernels["duration_ns"].sum() or 0)
+    layers = _table(answers, "A11")
+    if layers is not None:
+        entries = _entries(layers, "kernel_duration_ns", _layer_name)
+        yield Ranking("Layers by device time", entries, whole, "outside every layer")
+    yield Ranking("Kernels by device time", _entries(kernels, "duration_ns", _kernel_name), whole)
+
+
+def _table(answers: Answers, identity: str) -> pl.DataFrame | None:
+    found = answers.of(identity)
+    return None if isinstance(found, str) or found.table.is_empty() else found.table
+
+
+def _entries(table: pl.DataFrame, by: str, name: Callable[[dict[str, object]], tuple[str, str]]) -> list[Entry]:
+    """The rows with a time, longest first."""
+    from xsp_analyze.render.top import Entry  # noqa: PLC0415
+
+    ranked = table.drop_nulls(by).sort(by, descending=True, maintain_order=True)
+    named = ((*name(row), float(row[by])) for row in ranked.iter_rows(named=True) if row[by] > 0)
+    return [Entry(text, time, before) for before, text, time in named]
+
+
+def _layer_name(row: dict[str, object]) -> tuple[str, str]:
+    """Its index, and its name with its type where that says more."""
+    name, kind = row["layer_name"] or "-", row["layer_type"]
+    more = f" ({kind})" if kind and not str(name).startswith(str(kind)) else ""
+    return f"{'-' if row['layer_index'] is None else row['layer_index']:>4}  ", f"{name}{more}"
+
+
+def _kernel_name(row: dict[str, object]) -> tuple[str, str]:
+    """How often it ran, and its name."""
+    count = row["count"]
+    return f"{count:>7,.6g}x  " if isinstance(count, int | float) else " " * 10, str(row["kernel_name"])
+
+
+def _printed(lines: Iterator[Text], width: int) -> str:
+    from rich.console import Console  # noqa: PLC0415
+
+    out = StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=in_color(), no_color=not in_color(), highlight=False, markup=False,
+        color_system="standard" if in_color() else None, emoji=False,
+    )  # fmt: skip
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+    return out.getvalue().rstrip("\n")

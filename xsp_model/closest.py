@@ -1,0 +1,25 @@
+"""What a user may have meant: the known names nearest to one that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["closest"]
+
+_MOST = 3
+_LEAST_LETTERS = 3
+_CUTOFF = 0.6
+
+
+def closest(wanted: str, known: Iterable[str]) -> list[str]:
+    """At most three of the known names, best first: spelled alike, or with the wanted text in them, in any case."""
+    lowered = {name.lower(): name for name in known}
+    text = wanted.lower()
+    alike = difflib.get_close_matches(text, lowered, _MOST, _CUTOFF)
+    within = [name for name in lowered if len(text) >= _LEAST_LETTERS and text in name]
+    return [lowered[name] for name in dict.fromkeys([*alike, *within])][:_MOST]
+
