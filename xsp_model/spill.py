@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import polars as pl
+    import pyarrow as pa
+
+    from xsp_model.schema import TableSpec
 
 __all__ = ["Spill"]
 
@@ -35,10 +38,15 @@ class Spill:
         """The file of a table given in its declared order, ids final; ValueError where it breaks the model's rules."""
         spec = TABLES[name]
         path = self._folder / f"{name}.parquet"
-        tables = (to_arrow(conformed(piece, spec), spec) for piece in pieces)
+        tables = (_finished(piece, spec) for piece in pieces)
         try:
             write_parquet(integrity.checked(tables, spec, self._spans), spec, path)
         except OSError as error:
             raise scratch.no_room(error) from error
-        scratch.release()
         return path
+
+
+def _finished(piece: pl.DataFrame, spec: TableSpec) -> pa.Table:
+    table = to_arrow(conformed(piece, spec), spec)
+    scratch.release()
+    return table

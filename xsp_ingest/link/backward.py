@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
-from xsp_model import Level
+from xsp_model import Level, scratch
 from xsp_model.arrays import nowhere, places
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
     want, of = _keyed(spans, numbered.filter(is_backward))
     del numbered
     keys, wanted = pair_keys(have, want)
+    scratch.release()
     twin = places(keys, wanted)
     ours: Ints = of[twin >= 0]
     theirs: Ints = at[twin[twin >= 0]]
@@ -78,6 +79,7 @@ def _begun_at(spans: pl.DataFrame, wanted: Bools, moments: Ints) -> Ints:
         at = first + np.flatnonzero(wanted[first : first + _PIECE])
         place = np.minimum(np.searchsorted(moments, start[at]), len(moments) - 1)
         parts.append(at[moments[place] == start[at]])
+        scratch.release()
     return np.concatenate(parts)
 
 

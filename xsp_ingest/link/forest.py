@@ -182,6 +182,7 @@ def _ends(spans: pl.DataFrame) -> Ints:
     for first in range(0, spans.height, _PIECE):
         part = spans.slice(first, _PIECE)
         out[first : first + _PIECE] = (part["start_ns"] + part["duration_ns"].fill_null(0)).to_numpy()
+        scratch.release()
         if part["duration_ns"].null_count():
             never.append(first + np.flatnonzero(part["duration_ns"].is_null().to_numpy()))
     if never:

@@ -47,6 +47,7 @@ class Threads:
             thread, also = _places(self.threads, part["thread_id"])
             number = process * len(self.threads) + thread
             out[first : first + part.height] = np.where(known & also, number, self.count - 1)
+            scratch.release()
         return out
 
 
