@@ -38,7 +38,7 @@ __all__ = ["info"]
 
 _STEPS_IN_FULL = 8
 _LABEL_WIDTH = 13
-_LEAST_TEXT = 40
+_LEAST_TEXT = 30
 _OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
 _NEXT = "xsp top, xsp findings, xsp report -o report.html, xsp analyze -a ID (`xsp analyses` lists them)"
 

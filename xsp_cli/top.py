@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Callable, Iterator
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated
@@ -82,7 +83,7 @@ def top(
         progress.note("ranking")
         rankings = list(_rankings(answers))
     width = shutil.get_terminal_size((100, 24)).columns
-    print_text(_head(answers, rankings))
+    print_text(textwrap.fill(_head(answers, rankings), width))
     full = max((r.largest_share for r in rankings), default=1.0)
     for ranking in rankings:
         print_text("\n" + _printed(ranking_lines(ranking, most, width, full), width))

@@ -214,6 +214,18 @@ def test_units_stand_on_a_line_of_their_own() -> None:
     ]
 
 
+def test_numbers_are_shown_before_lists_and_paths() -> None:
+    table = pl.DataFrame({"layer_index": [0], "path": ["Model_0.Block_0.Linear_0" * 3], "count": [3]})
+    columns = [
+        Column("layer_index", pl.Int64(), "", role=Role.KEY),
+        Column("path", pl.String(), "", role=Role.LABEL),
+        Column("count", pl.Int64(), ""),
+    ]
+    text = terminal.render(_result(table, columns), Screen(24))
+    assert "count" in text.splitlines()[2]
+    assert "Too narrow for: path." in text
+
+
 def test_what_an_analysis_draws_is_shown_before_its_other_columns() -> None:
     result = _kernels(_LONG)
     drawn = replace(result.analysis, figure=FigureSpec("bars", "kernel_name", ("model_share",)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.cells import cell_len
 
 from tests.synth import KinetoTrace
 from tests.xsp_analyze.report_trace import US, small_trace
@@ -400,6 +404,72 @@ def test_our_own_mistakes_are_not_hidden(raw: Path, monkeypatch: pytest.MonkeyPa
 def test_output_is_utf_8_whatever_the_locale(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     print_bytes("\u00fc\n".encode())
     assert capfdbinary.readouterr().out == b"\xc3\xbc\n"
+
+
+# Figure
+
+
+def test_a_figure_is_one_file(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new folder" / "kernels.svg"
+    assert main(["figure", str(raw), "-a", "a10", "-o", str(out), "--width", "89mm"]) == 0
+    assert [p.name for p in out.parent.iterdir()] == ["kernels.svg"]
+    assert b'width="252' in out.read_bytes()[:2000]
+    assert capsys.readouterr().out == ""
+
+
+def test_mistakes_about_figures_are_one_sentence(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "f.svg"
+    assert "cannot be written as .gif" in _error(capsys, "figure", raw, "-a", "A10", "-o", tmp_path / "f.gif")
+    assert "no width" in _error(capsys, "figure", raw, "-a", "A10", "-o", out, "--width", "wide")
+    pytest.importorskip("matplotlib")
+    assert "These have: A01, A03" in _error(capsys, "figure", raw, "-a", "A08", "-o", out)
+    assert "cannot be read" in _error(capsys, "figure", raw, "-a", "A10", "-o", out, "--style", tmp_path / "none")
+    assert list(tmp_path.glob("f.*")) == []
+
+
+def test_without_matplotlib_a_figure_says_how_to_get_it(
+    raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = _error(capsys, "figure", raw, "-a", "A10", "-o", tmp_path / "f.svg")
+    assert "pip install 'xsp[figures]'" in said
+
+
+# On a terminal
+
+
+def _on_terminal(columns: int, *arguments: str | Path, **environment: str) -> str:
+    """What the command shows on a terminal so wide."""
+    main_end, other_end = pty.openpty()
+    termios.tcsetwinsize(other_end, (50, columns))
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
+    with subprocess.Popen(
+        [*_COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=other_end, stderr=subprocess.DEVNULL,
+        env={**kept, "PYTHONPATH": str(_REPO), "TERM": "xterm", **environment},
+    ) as running:  # fmt: skip
+        os.close(other_end)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(main_end, 65536):
+                shown += part
+        os.close(main_end)
+    assert running.returncode == 0
+    return shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [50, 80])
+@pytest.mark.parametrize("command", [["analyze", "-a", "A10", "-a", "A02"], ["info"], ["top"]])
+def test_what_is_shown_fits_the_terminal(bundled: Path, columns: int, command: list[str]) -> None:
+    plain = _on_terminal(columns, command[0], bundled, *command[1:], NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert max(map(cell_len, plain.splitlines())) <= columns
+
+
+def test_colours_are_for_terminals_that_want_them(bundled: Path) -> None:
+    assert "\x1b[1m" in _on_terminal(80, "analyze", bundled, "-a", "A10")
+    assert "\x1b" not in _on_terminal(80, "analyze", bundled, "-a", "A10", TERM="dumb")
+    assert "\x1b" not in _run("analyze", bundled, "-a", "A10").stdout
 
 
 # Report

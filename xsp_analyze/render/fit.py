@@ -27,6 +27,7 @@ NO_LIMIT = 1 << 16
 _NARROWEST_TEXT = 16
 _NARROWEST_KEY = 0.3  # of the screen: names are what a row is known by
 _HEADING_LINES = 2
+_LONG = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,21 @@ def fit(columns: Sequence[Fitted], wanted: Wanted) -> list[Fitted]:
 
 
 def _chosen(columns: Sequence[Fitted], wanted: Wanted) -> list[int]:
-    """Which columns to show: keys, what is drawn, the first time, then the others in their order; one at least."""
+    """Which columns to show: keys, what is drawn, the first time, the others in their order, lists and paths last.
+
+    One at least.
+    """
     first_time = next((i for i, f in enumerate(columns) if f.column.is_time and not f.column.is_key), -1)
 
     def rank(i: int) -> int:
         column = columns[i].column
-        return 0 if column.is_key else 1 if column.name in wanted.drawn else 2 if i == first_time else 3
+        if column.is_key:
+            return 0
+        if column.name in wanted.drawn:
+            return 1
+        if i == first_time:
+            return 2
+        return 4 if _is_long(columns[i]) else 3
 
     chosen: list[int] = []
     used = -GAP
@@ -120,6 +130,12 @@ def _chosen(columns: Sequence[Fitted], wanted: Wanted) -> list[int]:
             break
         chosen.append(i)
     return sorted(chosen)
+
+
+def _is_long(fitted: Fitted) -> bool:
+    """Whether the column holds lists, paths or sentences rather than names or numbers."""
+    column = fitted.column
+    return not column.is_number and not column.name.endswith("name") and fitted.width > _LONG
 
 
 def with_names(fitted: Fitted) -> Fitted:
