@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["definitions", "heading", "paragraph", "result", "table"]
 
 _MOST_ROWS = 20
-_CELL = "text-align:{};padding:.1em .6em;max-width:40em;overflow-wrap:anywhere"
+_NUMBER = "text-align:right;padding:.1em .6em;white-space:nowrap"
+_TEXT = "text-align:left;padding:.1em .6em;max-width:40em;min-width:{}em;overflow-wrap:anywhere"
+_HEAD = "text-align:{};padding:.1em .6em;vertical-align:bottom"
+_WORD = 14  # letters; a column of text that long is broken only where it is wider than that
 _LONGEST = 400  # of a sentence; names of kernels are cut sooner, and rest the pointer on one to read it whole
 _LONGEST_NAME = 80
 
@@ -47,20 +50,28 @@ def paragraph(value: str, *, dim: bool = False) -> str:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> str:
     """A table of texts; numbers stand right."""
-    sides = [_CELL.format("right" if number else "left") for number in is_number]
-    head = "".join(f'<th style="{side}">{text(cell)}</th>' for side, cell in zip(sides, headings, strict=True))
+    widest = [max((len(row[i]) for row in rows), default=0) for i in range(len(headings))]
+    sides = [_NUMBER if number else _text_style(most) for number, most in zip(is_number, widest, strict=True)]
+    heads = [_HEAD.format("right" if number else "left") for number in is_number]
+    head = "".join(f'<th style="{side}">{text(cell)}</th>' for side, cell in zip(heads, headings, strict=True))
     body = "".join(
         "<tr>"
         + "".join(f'<td style="{side}">{_cell(cell)}</td>' for side, cell in zip(sides, row, strict=True))
         + "</tr>"
         for row in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    rows_of_html = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="overflow-x:auto">{rows_of_html}</div>'
+
+
+def _text_style(most: int) -> str:
+    """Short words stay whole; long names may break, but keep a readable width."""
+    return _TEXT.format(round(min(most, _WORD) * 0.55, 1))
 
 
 def definitions(pairs: Sequence[tuple[str, str]]) -> str:
     """A table of words and what they stand for."""
-    side = _CELL.format("left")
+    side = _TEXT.format(0)
     rows = "".join(
         f'<tr><th style="{side}">{text(word)}</th><td style="{side}">{text(what)}</td></tr>' for word, what in pairs
     )
