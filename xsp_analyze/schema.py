@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_model import XspError
+from xsp_model.closest import closest
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis
     from xsp_model.schema import TableSpec
 
-__all__ = ["described"]
+__all__ = ["described", "no_table"]
 
 _TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  # of tables; the others are text
 _ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
@@ -34,9 +35,15 @@ def described(wanted: str | None = None) -> list[dict[str, object]]:
     for one in ANALYSES:
         if one.id.lower() == wanted.lower():
             return [_analysis(one)]
-    raise XspError(
-        f"there is no table {wanted!r}", advice=f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
-    )
+    raise no_table(wanted)
+
+
+def no_table(wanted: str) -> XspError:
+    """The error for a name that is neither a table's nor an analysis's."""
+    near = closest(wanted, [*TABLES, *(one.id for one in ANALYSES)])
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    known = f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
+    return XspError(f"there is no table {wanted!r}", advice=meant + known)
 
 
 def _table(spec: TableSpec) -> dict[str, object]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
+from xsp_analyze.schema import no_table
 from xsp_analyze.view import View
 from xsp_model import XspError
 from xsp_model.schema import TABLES
@@ -64,7 +65,7 @@ def _plain(frame: pl.LazyFrame) -> pl.LazyFrame:
 def _for_users(error: BaseException) -> XspError:
     said = str(error)
     if found := _UNKNOWN_TABLE.search(said):
-        return XspError(f"there is no table {found[1]!r}", advice=f"Tables: {', '.join(TABLES)}; or an analysis's id")
+        return no_table(found[1])
     if found := _UNKNOWN_COLUMN.search(said):
         return XspError(f"there is no column {found[1]!r}", advice=_columns(found[2]))
     first = said.strip().partition("\n")[0] or type(error).__name__

@@ -79,7 +79,7 @@ def test_a_step_may_be_a_number(small: xa.OpenTrace) -> None:
 def test_tables_are_the_trace_s(small: xa.OpenTrace) -> None:
     assert small.table("spans").height == small.trace.row_count
     assert small.scan("layers").collect().equals(small.table("layers"))
-    with pytest.raises(xa.XspError, match=r"there is no table 'span'\. Tables: runs, spans"):
+    with pytest.raises(xa.XspError, match=r"there is no table 'span'\. Did you mean spans"):
         small.table("span")
 
 

@@ -65,7 +65,7 @@ def test_a_file_holds_all_rows_and_appears_whole(raw: Path, tmp_path: Path, caps
     ("text", "says"),
     [
         ("select nope from spans", "there is no column 'nope'. What it could be: span_id"),
-        ("select * from nope", "there is no table 'nope'. Tables: runs, spans"),
+        ("select * from zzz", "there is no table 'zzz'. Tables: runs, spans"),
         ("select * form spans", "the query cannot be answered"),
         ("selec 1", "a query begins with SELECT"),
         ("", "a query begins with SELECT"),
@@ -152,7 +152,7 @@ def test_every_analysis_has_a_schema(identity: str) -> None:
 
 def test_an_unknown_table_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "span"]) == 2
-    assert "there is no table 'span'" in capsys.readouterr().err
+    assert "there is no table 'span'. Did you mean spans" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", _EXAMPLE.findall((_DOCS / "sql.md").read_text(encoding="utf-8")))

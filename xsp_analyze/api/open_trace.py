@@ -12,8 +12,8 @@ from xsp_analyze.api.overview import Info, info_of
 from xsp_analyze.api.writing import unwritable, write
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
+from xsp_analyze.schema import no_table
 from xsp_analyze.view import View
-from xsp_model import XspError
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class OpenTrace:
     def scan(self, name: str) -> pl.LazyFrame:
         """A table of which polars reads only what a query uses: for large bundles. XspError: no such table."""
         if name not in TABLES:
-            raise XspError(f"there is no table {name!r}", advice=f"Tables: {', '.join(TABLES)}")
+            raise no_table(name)
         return self.trace.scan(name)
 
     def sql(self, query: str, *, steps: str | None = None) -> pl.DataFrame:

@@ -28,6 +28,10 @@ def open(  # noqa: A001 (xa.open is what people will type)
     nsys: str | None = None,
     os_runtime: bool = False,
     device: str | os.PathLike[str] | None = None,
+    time_range: str | None = None,
+    process_ids: Sequence[int] = (),
+    device_ids: Sequence[int] = (),
+    cache: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> OpenTrace:
     """The one trace of all inputs: files, folders, patterns (`"rank*.json.gz"`), a bundle, or a run set, merged.
@@ -41,12 +45,17 @@ def open(  # noqa: A001 (xa.open is what people will type)
         nsys: Path of the nsys that opens `.nsys-rep` files.
         os_runtime: Keep the calls of the operating system's runtime that Nsight Systems traced.
         device: A TOML file with peak rates of devices.
+        time_range: Read only this time since the first span, such as `10s..20s`; the ledger says what was left out.
+        process_ids: Read only these processes.
+        device_ids: Read only these devices.
+        cache: Keep what a large file was converted to, for the next time, where the command keeps it.
         progress: Called with a few words about what is being read.
 
     Raises:
         XspError: An input is missing, of no known format, or damaged; one sentence says what to do.
     """
-    from xsp_cli.inputs import Reading, load  # noqa: PLC0415 (see above; and it imports only what it needs)
+    from xsp_cli.caching.cache import cache_of  # noqa: PLC0415 (see above; both import only what they need)
+    from xsp_cli.inputs import Reading, load  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if not inputs:
@@ -62,5 +71,9 @@ def open(  # noqa: A001 (xa.open is what people will type)
         nsys=nsys,
         os_runtime=os_runtime,
         device=None if device is None else Path(device).expanduser(),
+        cache=cache_of(None, unwanted=not cache),
+        time_range=time_range,
+        process_ids=tuple(process_ids),
+        device_ids=tuple(device_ids),
     )
     return OpenTrace(load(texts, reading, progress or (lambda _: None)))
