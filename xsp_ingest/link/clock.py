@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Zero", "skew", "zeros"]
 
 _COLLECTIVE = r"(?i)^(void )?(nccl|rccl|msccl)"
+_END_OF_TIME = 2**63  # ns: the year 2262
 _ALIKE = 0.9  # clocks are compared over ranks only where nearly all collectives have a counterpart
 
 
@@ -33,7 +34,7 @@ class Zero:
 def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
     """Time 0 is the earliest start of all runs; runs whose Unix time is unknown each start at 0."""
     starts = [_first_start(raw) for raw in raws]
-    epochs = [raw.facts.epoch_ns for raw in raws]
+    epochs = [_date(raw.facts.epoch_ns, start) for raw, start in zip(raws, starts, strict=True)]
     if any(epoch is None for epoch in epochs):
         findings = [
             Finding(
@@ -46,6 +47,11 @@ def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
     known = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
     first = min(s + e for s, e in known)
     return [Zero(first - e, first) for _, e in known], _apart(raws, [e for _, e in known])
+
+
+def _date(epoch_ns: int | None, start_ns: int) -> int | None:
+    """The epoch, if the first span's Unix time is one that 63 bits hold; a damaged file may state any number."""
+    return epoch_ns if epoch_ns is not None and abs(epoch_ns + start_ns) < _END_OF_TIME else None
 
 
 def _apart(raws: Sequence[RawTrace], epochs: Sequence[int]) -> list[Finding]:
