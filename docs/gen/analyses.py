@@ -74,8 +74,7 @@ def _example(analysis: Analysis) -> str:
     example = example_of(analysis)
     if example is None:
         return f"## Example\n\n{_NO_EXAMPLE}"
-    cut = f"\n\n{example.cut}" if example.cut else ""
-    return f"## Example\n\n```console\n$ {example.command}\n```\n\n{example.answer}{cut}"
+    return f"## Example\n\n```console\n$ {example.command}\n```\n\n{example.about}\n\n{example.answer}"
 
 
 def _formulas(analysis: Analysis) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tomllib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import xsp_analyze
 from xsp_analyze.core import run
 from xsp_analyze.render import render_one
 from xsp_analyze.view import View
-from xsp_ingest.convert import convert
-from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Analysis, Result
 
-__all__ = ["Example", "example_of"]
+__all__ = ["Example", "example_of", "plain"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ROWS = 6
-_ESCAPES = ((r"\<", "&lt;"), (r"\~", "~"), (r"\&", "&amp;"))  # which MkDocs' Markdown does not know
+_ESCAPES = ((r"\<", "&lt;"), (r"\~", "~"), (r"\&", "&amp;"))
 _SAMPLES = (  # in order of preference where two fill as many columns
     "fixtures/torch_profiler/transformer_train_gpu_synthetic",
     "fixtures/nsys_sqlite/inference_2gpu_synthetic",
@@ -31,17 +31,17 @@ _SAMPLES = (  # in order of preference where two fill as many columns
     "fixtures/nsys_sqlite/nvtx_cpu",
     "fixtures/nvml_samples/beside_two_ranks_synthetic",
 )
-_ELSE = ("fixtures/jaeger/mlmodelscope_leveled_synthetic",)  # counters, but runs of several levels in one file
+_ELSE = ("fixtures/run_set/convnet_v100_synthetic",)  # leveled runs with counters
 _OURS = ("case.toml", "expected.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A command on a sample file and the Markdown of its answer, cut to the first rows; `cut` says how far."""
+    """A command on a sample file, what to know of its answer (that times are invented, rows left out), the answer."""
 
     command: str
+    about: str
     answer: str
-    cut: str
 
 
 def example_of(analysis: Analysis) -> Example | None:
@@ -50,10 +50,17 @@ def example_of(analysis: Analysis) -> Example | None:
     if not answers:
         return None
     sample, result = max(answers, key=lambda pair: _known_columns(pair[1]))  # of equals the first
+    text = render_one(result, "md").decode()
+    return Example(
+        f"xsp analyze {' '.join(_inputs(sample))} -a {analysis.id}", _about(sample, result), _without_heading(text)
+    )
+
+
+def _about(sample: str, result: Result) -> str:
+    case = tomllib.loads((_ROOT / sample / "case.toml").read_text(encoding="utf-8"))
+    invented = "No GPU ran this sample, its times are invented. " if case["synthetic"] else ""
     rows = result.table.height
-    text = render_one(replace(result, table=result.table.head(_ROWS)), "md").decode()
-    cut = f"The first {_ROWS} of {rows} rows." if rows > _ROWS else ""
-    return Example(f"xsp analyze {_named(sample)} -a {analysis.id}", _without_heading(text), cut)
+    return invented + (f"The first {_ROWS} of {rows} rows:" if rows > _ROWS else "")
 
 
 def _answers(analysis: Analysis, samples: Sequence[str]) -> list[tuple[str, Result]]:
@@ -71,15 +78,14 @@ def _answer(analysis: Analysis, sample: str) -> Result | None:
 
 @cache
 def _view(sample: str) -> View:
-    return View(convert([_ROOT / path for path in _files(sample)], Options()))
+    return View(xsp_analyze.open(*(_ROOT / path for path in _inputs(sample))).trace)
 
 
-def _files(sample: str) -> list[str]:
+def _inputs(sample: str) -> list[str]:
+    """What to name: a run set as a whole, else each file."""
+    if sample in _ELSE:
+        return [sample]
     return sorted(f"{sample}/{f.name}" for f in (_ROOT / sample).iterdir() if f.name not in _OURS)
-
-
-def _named(sample: str) -> str:
-    return " ".join(_files(sample))
 
 
 def _known_columns(result: Result) -> int:
@@ -87,7 +93,14 @@ def _known_columns(result: Result) -> int:
 
 
 def _without_heading(text: str) -> str:
-    body = text.partition("\n\n")[2].strip()
-    for escaped, plain in _ESCAPES:
-        body = body.replace(escaped, plain)
-    return body
+    """What stands below the heading, with the first rows of its table."""
+    lines = plain(text.partition("\n\n")[2].strip()).splitlines()
+    end = next((n for n, line in enumerate(lines) if not line.startswith("|")), len(lines))
+    return "\n".join([*lines[: min(end, 2 + _ROWS)], *lines[end:]])
+
+
+def plain(text: str) -> str:
+    """Markdown with entities for the escapes that MkDocs does not know."""
+    for escaped, entity in _ESCAPES:
+        text = text.replace(escaped, entity)
+    return text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from docs.gen.analyses import analysis_pages
 from docs.gen.api import api_pages
 from docs.gen.formats import format_pages
+from docs.gen.notebooks import notebook_pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ _LINK = re.compile(r"\]\(docs/([^)]*)\)")
 
 def generated() -> Mapping[str, str]:
     """Path below `docs` to Markdown of every page that no file holds."""
-    return {**analysis_pages(), **format_pages(), **api_pages(), **project_pages()}
+    return {**analysis_pages(), **format_pages(), **api_pages(), **notebook_pages(), **project_pages()}
 
 
 def project_pages() -> Mapping[str, str]:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 import typer.main
 
+from docs.gen.examples import example_of, plain
 from docs.gen.formats import format_pages
 from tests.docs.commands import PAGES, ROOT, Command, commands, not_run, reason_not_to_run
 from tests.docs.sandbox import fill
+from xsp_analyze.catalog import ANALYSES
 from xsp_cli.main import app, main
 
 if TYPE_CHECKING:
@@ -56,6 +58,20 @@ def test_the_samples_of_a_format_can_be_looked_at(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for command in commands(format_pages()[page]):
         assert main(command.words) == 0, f"`{command.text}`: {capsys.readouterr().err}"
+
+
+def test_the_examples_of_analyses_are_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for analysis in ANALYSES:
+        example = example_of(analysis)
+        if example is not None:
+            assert main([*Command(example.command).words, "-f", "md"]) == 0, example.command
+            printed = capsys.readouterr().out
+            table = [line for line in example.answer.splitlines() if line.startswith("|")]
+            assert plain(printed).splitlines()[2 : 2 + len(table)] == table
 
 
 @pytest.mark.parametrize("page", _SHOWN)

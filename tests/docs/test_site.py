@@ -92,7 +92,13 @@ def test_a_page_of_an_analysis_has_example_definition_formulas_and_units(site: P
     text = re.sub(r"<[^>]+>", "", (site / "analyses/A09.html").read_text(encoding="utf-8"))
     assert "-a A09" in text
     assert "Williams et al." in text
-    assert all(word in text for word in ("arithmetic_intensity", "flop/byte", "volta_scudnn", "ridge"))
+    assert all(word in text for word in ("arithmetic_intensity", "flop/byte", "compute bound", "ridge"))
+
+
+def test_a_notebook_shows_what_its_cells_give(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "notebooks/1-slow-training-step.html").read_text(encoding="utf-8"))
+    assert "idle: 27.1% of the window" in text  # printed
+    assert "ncclDevKernel_AllReduce" in text  # the value of a cell's last line
 
 
 def _leads_somewhere(link: str, page: Path, pages: Mapping[Path, _Page]) -> bool:
