@@ -92,6 +92,13 @@ def test_bars_are_as_long_as_the_table_says(training: Answers) -> None:
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([v / scale for v in longest])
 
 
+def test_of_one_batch_size_the_axes_are_steps_and_durations(training: Answers) -> None:
+    axes = _axes(training, "A01")
+    assert axes.get_xlabel() == "step"
+    assert axes.get_ylabel().startswith("duration (")
+    assert axes.get_ylim()[0] == 0
+
+
 def test_shares_of_layers_fill_their_columns(training: Answers) -> None:
     axes = _axes(training, "A13")
     tops: dict[float, float] = {}

@@ -70,7 +70,11 @@ def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
         if "spread" in series:
             _spread(axes, series)
     several = len(block["series"]) > 1
-    axes.set_ylabel(_axis("share" if several and unit == "%" else block["series"][0]["name"], unit))
+    name = "share" if several and unit == "%" else block["series"][0]["name"]
+    if x == "batch_size":  # of one batch size there are its steps
+        x, name = "step", "duration"
+    axes.set_ylabel(_axis(name, unit))
+    axes.set_ylim(bottom=0)
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.grid(axis="y")
     _below(axes, labels, x)
@@ -93,8 +97,11 @@ def _below(axes: Axes, labels: Sequence[str], x: str) -> None:
     """Names where each has room; else numbers, now and then."""
     if x == "bin_start_ns":
         scale = scale_of(Column(x, None, "", "ns"), [int(v) for v in labels])  # type: ignore[arg-type]
+        again = [i for i in range(1, len(labels)) if int(labels[i]) < int(labels[i - 1])]
+        for i in again:
+            axes.axvline(i - 0.5, color="black", linewidth=0.6, linestyle="--")
         labels = [_short(int(v) / scale.divisor) for v in labels]
-        axes.set_xlabel(_axis("start", scale.unit))
+        axes.set_xlabel(f"{_axis('start', scale.unit)}{', one device after another' if again else ''}")
     else:
         axes.set_xlabel(x.replace("_", " ").removesuffix(" ns"))
     if len(labels) <= _MOST_NAMES and x != "bin_start_ns":
