@@ -29,6 +29,12 @@ def fitted(names: Sequence[str], width: int) -> list[str]:
     One that is too long loses its return type, namespaces and parameters; if it still is, its middle. Names that
     would read the same then show the place where they part, as far as the room goes.
     """
+    distinct = list(dict.fromkeys(names))  # a trace has a million kernels and a hundred names
+    by_name = dict(zip(distinct, _fitted(distinct, width), strict=True))
+    return [by_name[name] for name in names]
+
+
+def _fitted(names: Sequence[str], width: int) -> list[str]:
     shorter = [name if cell_len(name) <= width else bare(name) for name in names]
     cells = [cut(name, width) for name in shorter]
     alike = _alike(shorter, cells)
