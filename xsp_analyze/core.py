@@ -157,5 +157,7 @@ def run(wanted: Analysis, view: View) -> Result:
     table = wanted.function(view).collect()
     # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
     columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
-    ledger = view.ledger_beside_layers if "kernel" in wanted.needs and "layer" not in wanted.needs else view.ledger
+    # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
+    beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
+    ledger = view.ledger_beside_layers if beside else view.ledger
     return Result(wanted, table.select(c.name for c in columns), columns, ledger, view.provenance)
