@@ -100,8 +100,20 @@ def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], 
     if len(paths) == 1 and is_run_set(paths[0]):
         from xsp_analyze.merge.merge import merge  # noqa: PLC0415 (only for run sets)
 
+        _refuse_format(paths[0], reading)
         return merge(read_run_set(paths[0], options, progress=progress), noted=failed_runs(paths[0]))
     return convert(paths, options, wanted=reading.format, progress=progress)
+
+
+def _refuse_format(path: Path, reading: Reading) -> None:
+    from xsp_model import XspError  # noqa: PLC0415 (--help must not wait for polars)
+
+    if reading.format is not None:
+        raise XspError(
+            "--format is not for run sets: each run.json names the format of its files",
+            path=path,
+            advice="Leave it out, or give the files themselves",
+        )
 
 
 def options_of(reading: Reading) -> Options:

@@ -487,3 +487,9 @@ def test_the_whole_command_runs_without_a_warning(raw: Path, tmp_path: Path) -> 
     done = _run("report", raw, "-o", tmp_path / "report.html")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_format_for_a_run_set_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _REPO / "fixtures" / "torch_profiler" / "convnet_infer_cpu"
+    assert main(["info", str(folder), "--format", "torch_profiler"]) == 2
+    assert "--format is not for run sets" in capsys.readouterr().err
