@@ -1,6 +1,7 @@
 """Grows a trace of any size from one of our fixtures: its work again and again, later, with ids of its own.
 
 The number of steps stays what people profile; each holds many copies of the fixture's work, as micro-batches would.
+Copies may run beside each other on threads and streams of their own (`lanes`), and may end with replays of a CUDA graph.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.replays import graph_replays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,23 +31,37 @@ _GAP_NS = 150_000  # between one copy's last event and the next one's first
 _STEP = "ProfilerStep#"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
+_ARGUMENTS = {
+    "correlation": "correlation",
+    "Sequence number": "sequence",
+    "External id": "operator",
+    "stream": "stream",
+}
+_SLOT_KEYS = ("tid", "id", "ts", "args")  # in the order in which they are written
+_OF_LANE = ("thread", "stream")  # what differs between lanes, and not from turn to turn
 
 
-def grow(target: Path, size_bytes: int, *, steps: int = _STEPS, fixture: Path = FIXTURE) -> int:
-    """Writes a trace of about the size, in the layout of torch's exporter; returns how many events it holds."""
+def grow(
+    target: Path, size_bytes: int, *, steps: int = _STEPS, fixture: Path = FIXTURE, lanes: int = 1, replays: int = 0
+) -> int:
+    """Writes a trace of about the size, in the layout of torch's exporter; returns how many events it holds.
+
+    `lanes` copies run at a time, each on host threads and streams of its own; each ends with `replays` launches of a
+    CUDA graph of 40 kernels. Pieces are written as they are made: memory does not grow with the size.
+    """
     document = json.loads(gzip.decompress(fixture.read_bytes()), parse_float=Decimal)
-    template = _Template.of(document["traceEvents"])
+    template = _Template.of([*document["traceEvents"], *graph_replays(document["traceEvents"], replays)], lanes)
     head = {k: v for k, v in document.items() if k not in ("traceEvents", "traceName")}
-    copies = max(steps, size_bytes // len(template.copy(0)))
+    turns = max(steps, size_bytes // (len(template.copy(0)) * lanes))
     with target.open("w", encoding="utf-8") as file:
         file.write(json.dumps(head, indent=2, default=float).removesuffix("\n}") + ',\n  "traceEvents": [\n')
         file.write(",\n".join(_text(e) for e in document["traceEvents"] if e["ph"] == "M"))
         for step in range(steps):
-            first, last = (copies * n // steps for n in (step, step + 1))
+            first, last = (turns * n // steps for n in (step, step + 1))
             file.write(template.step(step + _FIRST_STEP, first, last))
-            file.writelines(template.copy(n) for n in range(first, last))
+            file.writelines(template.copy(n) for n in range(first * lanes, last * lanes))
         file.write('\n  ],\n  "traceName": "grown from a fixture"\n}\n')
-    return template.events * copies + steps
+    return template.events * turns * lanes + steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +70,13 @@ class _Slot:
 
     first: int
     stride: int
-    is_time: bool = False
+    kind: str
 
-    def text(self, copy: int) -> str:
-        value = self.first + copy * self.stride
-        return f"{value // 1000}.{value % 1000:03d}" if self.is_time else str(value)
+    def text(self, copy: int, lanes: int) -> str:
+        if self.kind == "time":
+            value = self.first + copy // lanes * self.stride
+            return f"{value // 1000}.{value % 1000:03d}"
+        return str(self.first + (copy % lanes if self.kind in _OF_LANE else copy) * self.stride)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +89,10 @@ class _Template:
     start_ns: int
     stride_ns: int
     thread: dict[str, Any]
+    lanes: int
 
     @classmethod
-    def of(cls, events: list[dict[str, Any]]) -> _Template:
+    def of(cls, events: list[dict[str, Any]], lanes: int) -> _Template:
         timed = [e for e in events if e["ph"] != "M" and not e["name"].startswith(_STEP)]
         steps = [e for e in events if e["name"].startswith(_STEP)]
         strides = _strides(timed)
@@ -87,15 +107,16 @@ class _Template:
             min(_nanoseconds(e["ts"]) for e in (*timed, *steps)),
             strides["time"],
             {key: steps[0][key] for key in ("ph", "cat", "pid", "tid")},
+            lanes,
         )
 
     def copy(self, number: int) -> str:
-        return self.text % tuple(slot.text(number) for slot in self.slots)
+        return self.text % tuple(slot.text(number, self.lanes) for slot in self.slots)
 
-    def step(self, number: int, first_copy: int, end_copy: int) -> str:
-        """The annotation of a step that holds the copies."""
-        start = self.start_ns + first_copy * self.stride_ns
-        duration = (end_copy - first_copy) * self.stride_ns - _GAP_NS // 2
+    def step(self, number: int, first_turn: int, end_turn: int) -> str:
+        """The annotation of a step that holds the copies of those turns."""
+        start = self.start_ns + first_turn * self.stride_ns
+        duration = (end_turn - first_turn) * self.stride_ns - _GAP_NS // 2
         times = {"ts": Decimal(start) / 1000, "dur": Decimal(duration) / 1000}
         return ",\n" + _text({**self.thread, "name": f"{_STEP}{number}", **times, "args": {}})
 
@@ -114,6 +135,8 @@ def _strides(events: list[dict[str, Any]]) -> dict[str, int]:
         "sequence": _spread(e.get("args", {}).get("Sequence number") for e in events),
         "flow": _spread(e.get("id") for e in events if e.get("cat") == "fwdbwd"),
         "operator": sum(e.get("cat") == "cpu_op" for e in events),
+        "thread": 1000,
+        "stream": 100,
     }
 
 
@@ -126,18 +149,20 @@ def _marked(event: dict[str, Any], strides: dict[str, int], slots: list[_Slot]) 
     """The event with its changing numbers replaced, in the order in which they are written."""
 
     def slot(first: int, stride: str) -> str:
-        slots.append(_Slot(first, strides[stride], stride == "time"))
+        slots.append(_Slot(first, strides[stride], stride))
         return "<slot>"
 
     out = dict(event)
-    for key, value in event.items():
+    for key in [key for key in _SLOT_KEYS if key in event]:
+        value = event[key]
         if key == "ts":
             out[key] = slot(_nanoseconds(value), "time")
         elif key == "id":
             out[key] = slot(value, "flow" if event["cat"] == "fwdbwd" else "correlation")
-        elif key == "args":
-            kinds = {"correlation": "correlation", "Sequence number": "sequence", "External id": "operator"}
-            out[key] = {k: slot(v, kinds[k]) if k in kinds else v for k, v in value.items()}
+        elif key == "tid":
+            out[key] = slot(value, "thread" if event["pid"] else "stream")
+        else:
+            out[key] = {k: slot(v, _ARGUMENTS[k]) if k in _ARGUMENTS else v for k, v in value.items()}
     return out
 
 

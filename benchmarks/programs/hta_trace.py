@@ -1,0 +1,16 @@
+"""HTA: loads a trace, then its answers nearest to A10 and B03."""
+
+from __future__ import annotations
+
+import sys
+
+from hta.trace_analysis import TraceAnalysis
+
+from benchmarks.programs.stopwatch import measured
+
+with measured("load"):
+    analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="")
+with measured("answers"):
+    print(analysis.get_temporal_breakdown(visualize=False).to_csv())
+    for table in analysis.get_gpu_kernel_breakdown(visualize=False, num_kernels=10_000):
+        print(table.to_csv())
