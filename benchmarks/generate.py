@@ -1,7 +1,7 @@
 """Grows a trace of any size from one of our fixtures: its work again and again, later, with ids of its own.
 
 The number of steps stays what people profile; each holds many copies of the fixture's work, as micro-batches would.
-Copies may run beside each other on threads and streams of their own (`lanes`), and may end with replays of a CUDA graph.
+Copies may run beside each other on threads and streams of their own (`lanes`), and end with replays of a CUDA graph.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import threading
 import time
@@ -14,10 +16,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Cost", "run"]
+__all__ = ["Cost", "Failed", "run"]
 
 _SAMPLE_S = 0.01
+_FOLDERS = re.compile(r"/(?:[^\s/'\"]+/)+")  # where things lie on this machine is nobody's business
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Failed(Exception):  # noqa: N818 (an answer, not an error)
+    """The command failed or took too long; says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +46,30 @@ class Cost:
         )
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], output: Path) -> Cost:
-    """Runs the command, its standard output into a file; RuntimeError with the end of its errors where it fails."""
+def run(command: Sequence[str], environment: Mapping[str, str], output: Path, *, limit_s: float = 3600) -> Cost:
+    """Runs the command, its standard output into a file; Failed with the end of its errors where it fails.
+
+    After `limit_s` of wall time it is ended, which is a failure too.
+    """
     errors = output.with_suffix(".err")
     with output.open("wb") as out, errors.open("wb") as err:
         start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=dict(environment))
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=dict(environment), start_new_session=True)
+        late = threading.Event()
+        timer = threading.Timer(limit_s, lambda: (late.set(), os.killpg(process.pid, signal.SIGKILL)))
+        timer.start()
         watch = _Watch(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         peak, private = watch.stop()
+    if late.is_set():
+        raise Failed(f"it took more than {limit_s:.0f} s")
     if process.returncode:
-        tail = errors.read_text(encoding="utf-8", errors="replace")[-2000:]
-        message = f"{command[0]} ended with {process.returncode}: {tail}"
-        raise RuntimeError(message)
+        lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        said = lines[-1] if lines else f"status {process.returncode}"
+        raise Failed(f"it failed: {_FOLDERS.sub('.../', said)[-300:]}")
     return Cost(usage.ru_utime + usage.ru_stime, wall, max(peak, usage.ru_maxrss * 1024), private)
 
 

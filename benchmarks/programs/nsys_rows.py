@@ -1,4 +1,4 @@
-"""The rows of an Nsight SQLite file alone: `adbc` all three tables as Arrow, `sqlite3` kernels row by row, `xsp` ours."""
+"""The rows of an Nsight SQLite file alone: `adbc` three tables as Arrow, `sqlite3` kernels row by row, `xsp` ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _ROWS_A_FETCH = 100_000
 
 
 def _query(table: str) -> str:
-    return f'SELECT {", ".join(f'"{column}"' for column in _COLUMNS[table])} FROM "{table}"'  # noqa: S608
+    columns = ", ".join(f'"{column}"' for column in _COLUMNS[table])
+    return f'SELECT {columns} FROM "{table}"'  # noqa: S608
 
 
 def _adbc(path: Path) -> None:
@@ -45,9 +46,10 @@ def _sqlite3(path: Path) -> None:
 
 
 def _xsp(path: Path) -> None:
-    from xsp_ingest.nsys_sqlite.database import Database  # noqa: PLC0415 (likewise)
+    from xsp_ingest.nsys_sqlite.database import Database, table_names  # noqa: PLC0415 (likewise)
 
-    print("CUPTI_ACTIVITY_KIND_KERNEL", Database(path).integers("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL).height)
+    database = Database(path, table_names(path))
+    print("CUPTI_ACTIVITY_KIND_KERNEL", database.integers("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL).height)
 
 
 with measured("rows"):
