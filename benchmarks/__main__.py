@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,8 @@ def main() -> None:
             print(f"{key}: skipped: {error}")
             continue
         command = f"python -m benchmarks --only {key}{_stated(arguments)}"
-        store.save(measure(experiment, arguments.rounds, command, arguments.cache, arguments.limit_s), kept)
+        for measured in measure(experiment, arguments.rounds, command, arguments.cache, arguments.limit_s):
+            store.save(measured, kept)
     found = store.load(kept)
     drawn = any(key.startswith("size-") for key in found) and _draw(kept, arguments)
     order = [key for key in wanted if key in found]
@@ -81,7 +83,7 @@ def _experiments(arguments: argparse.Namespace, inputs: Inputs) -> dict[str, Cal
     return {
         "start": lambda: traces.start(inputs, 100),
         "kineto": lambda: traces.kineto(inputs, arguments.size_mb),
-        **{f"size-{size:05d}": lambda size=size: traces.size(inputs, size) for size in sizes},
+        **{f"size-{size:05d}": partial(traces.size, inputs, size) for size in sizes},
         "gzip": lambda: traces.packed(inputs, arguments.large_mb),
         "bundle": lambda: traces.bundle(inputs, arguments.large_mb),
         "hot-paths": lambda: paths.hot_paths(arguments.spans),

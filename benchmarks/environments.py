@@ -47,7 +47,7 @@ class Environment:
             venv.create(folder, with_pip=True)
         missing = set(self.packages) - set(versions(python, self.packages))
         if missing:
-            command = [python, "-m", "pip", "install", "-q", *sorted(missing)]
+            command: list[str | Path] = [python, "-m", "pip", "install", "-q", *sorted(missing)]
             found = subprocess.run(command, capture_output=True, text=True, check=False)
             if found.returncode:
                 raise Unavailable(f"pip could not install it: {(found.stderr.strip().splitlines() or ['?'])[-1]}")

@@ -19,7 +19,7 @@ from benchmarks.programs.stopwatch import parts_in
 from benchmarks.store import Measured, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from benchmarks.environments import Environment
 
@@ -50,7 +50,6 @@ class Way:
     commands: Commands
     prepare: Commands | None = None
     most: int | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +65,21 @@ class Experiment:
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
-def measure(wanted: Experiment, rounds: int, command: str, cache: Path, limit_s: float) -> Measured:
+def measure(wanted: Experiment, rounds: int, command: str, cache: Path, limit_s: float) -> Iterator[Measured]:
     """The ways in turns, each round starting with another: a slow minute of the machine hits all of them.
 
     A first round, which fills caches and finds out what fails, is not kept (unless the experiment has no warm-up).
+    What is known so far comes after each round, so that an interrupted measurement keeps its whole rounds.
     """
     samples: dict[str, list[Sample]] = {}
     skipped: dict[str, str] = {}
-    ways = list(wanted.ways)
+    titles = {way.name: way.title for way in wanted.ways}
     extra = int(wanted.warm_up)
     for turn in range(rounds + extra):
-        first = turn % len(ways)
-        for way in (*ways[first:], *ways[:first]):
-            if way.name in skipped or len(samples.get(way.name, ())) >= (way.most or rounds):
-                continue
-            if turn < extra and way.most:  # too slow to be run for nothing
+        first = turn % len(wanted.ways)
+        for way in (*wanted.ways[first:], *wanted.ways[:first]):
+            is_done = len(samples.get(way.name, ())) >= (way.most or rounds)
+            if way.name in skipped or is_done or (turn < extra and way.most):  # too slow to be run for nothing
                 continue
             try:
                 sample = _sample(way, limit_s)
@@ -89,20 +88,23 @@ def measure(wanted: Experiment, rounds: int, command: str, cache: Path, limit_s:
                 samples.pop(way.name, None)
                 print(f"{wanted.key}: {way.name}: skipped: {error}", flush=True)
                 continue
+            _tell(wanted.key, turn, way.name, sample)
             if turn >= extra:
                 samples.setdefault(way.name, []).append(sample)
-            _tell(wanted.key, turn, way.name, sample)
-    titles = {way.name: way.title for way in ways}
+        if turn >= extra:
+            head = (wanted.key, wanted.title, wanted.what, command, _commit(), datetime.now(UTC).date().isoformat())
+            yield Measured(*head, titles, samples, skipped, _versions(wanted, cache), wanted.facts)
+
+
+def _versions(wanted: Experiment, cache: Path) -> dict[str, dict[str, str]]:
+    """Of us and of the peers that were made."""
     found = {peer.name: peer.versions(cache) for peer in wanted.peers}
-    found = {"xsp": versions(sys.executable, _OURS), **{name: each for name, each in found.items() if each}}
-    today = datetime.now(UTC).date().isoformat()
-    head = (wanted.key, wanted.title, wanted.what, command, _commit(), today)
-    return Measured(*head, titles, samples, skipped, found, wanted.facts)
+    return {"xsp": versions(sys.executable, _OURS)} | {name: each for name, each in found.items() if each}
 
 
 def _sample(way: Way, limit_s: float) -> Sample:
     with tempfile.TemporaryDirectory(prefix="xsp-benchmark-") as scratch:
-        environment = os.environ | {"PYTHONPATH": str(REPO), "XDG_CACHE_HOME": scratch} | way.environment
+        environment = os.environ | {"PYTHONPATH": str(REPO), "XDG_CACHE_HOME": scratch}
         output = Path(scratch) / "output"
         for command in way.prepare(Path(scratch)) if way.prepare else ():
             run(command, environment, output, limit_s=limit_s)

@@ -52,7 +52,7 @@ def _memory(store: Mapping[str, Measured]) -> Iterator[Verdict]:
     for size_mb, most_mb in ((1_000, 300), (10_000, 1_000)):
         key, path, goal = f"size-{size_mb:05d}", f"converting {size_mb / 1_000:g} GB", f"under {most_mb} MB"
         found = store.get(key)
-        peak = found and found.middle("xsp convert", _peak)
+        peak = found.middle("xsp convert", _peak) if found else None
         if not found or peak is None:
             yield _missing(store, key, path, goal, "xsp convert")
             continue
@@ -77,7 +77,7 @@ def _per_event(store: Mapping[str, Measured]) -> Verdict:
 def _captures(store: Mapping[str, Measured]) -> Iterator[Verdict]:
     yield _at_most(store)
     found = store.get("nsys-rows")
-    peak = found and found.middle("xsp convert", _peak)
+    peak = found.middle("xsp convert", _peak) if found else None
     path = "the same, peak memory"
     if found and peak is not None:
         yield Verdict(path, "under 4 GB", f"{peak / _MB:.0f} MB", peak < 4_000 * _MB, found.command)

@@ -56,7 +56,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], output: Path, *,
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=err, env=dict(environment), start_new_session=True)
         late = threading.Event()
-        timer = threading.Timer(limit_s, lambda: (late.set(), os.killpg(process.pid, signal.SIGKILL)))
+        timer = threading.Timer(limit_s, _end, (process.pid, late))
         timer.start()
         watch = _Watch(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
@@ -71,6 +71,11 @@ def run(command: Sequence[str], environment: Mapping[str, str], output: Path, *,
         said = lines[-1] if lines else f"status {process.returncode}"
         raise Failed(f"it failed: {_FOLDERS.sub('.../', said)[-300:]}")
     return Cost(usage.ru_utime + usage.ru_stime, wall, max(peak, usage.ru_maxrss * 1024), private)
+
+
+def _end(group: int, late: threading.Event) -> None:
+    late.set()
+    os.killpg(group, signal.SIGKILL)
 
 
 class _Watch:

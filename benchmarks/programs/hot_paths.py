@@ -44,11 +44,11 @@ def nested_spans(count: int) -> tuple[NDArray[np.int32], Ints, Ints]:
 def _tree(depth: int) -> tuple[Ints, Ints]:
     """A span that holds two trees one level less deep, side by side."""
     if depth == 1:
-        return np.array([0]), np.array([4])
+        return np.array([0], dtype=np.int64), np.array([4], dtype=np.int64)
     start, end = _tree(depth - 1)
     length = int(end[0])
-    starts = np.concatenate(([0], start + 1, start + length + 2))
-    return starts, np.concatenate(([2 * length + 3], end + 1, end + length + 2))
+    starts = np.concatenate((start[:1], start + 1, start + length + 2))
+    return starts, np.concatenate((end[:1] * 2 + 3, end + 1, end + length + 2))
 
 
 def correlations(work: int, calls: int) -> tuple[pl.DataFrame, pl.DataFrame]:
