@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ from xsp_cli.arguments import (
     Nsys,
     OsRuntime,
 )
+from xsp_cli.endings import ended_politely
 from xsp_cli.inputs import Reading
 from xsp_cli.output import check_writable, note, print_text
 
@@ -235,7 +235,7 @@ def _all(
     from xsp_cli.batching.progress import BatchProgress  # noqa: PLC0415
 
     outcomes: list[Outcome] = []
-    with _ended_politely(), BatchProgress(len(found.units)) as progress:
+    with ended_politely(), BatchProgress(len(found.units)) as progress:
         stream = _stream(found.units, settings, scheduler, jobs, memory)
         try:
             for outcome in stream:
@@ -260,20 +260,6 @@ def _stream(
 
     count = _jobs(jobs)
     return run_here(units, settings, jobs=count, limit_bytes=_bytes(memory) if memory else default_limit_bytes(count))
-
-
-@contextmanager
-def _ended_politely() -> Iterator[None]:
-    """A request to end (SIGTERM) is taken like an interrupt, so that nothing unfinished stays."""
-
-    def interrupt(*_: Any) -> None:  # noqa: ANN401
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _sorted_out(found: Found, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
