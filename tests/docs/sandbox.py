@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import shutil
+import sqlite3
 from typing import TYPE_CHECKING
 
 from tests.docs.commands import ROOT
@@ -25,6 +28,8 @@ _COPIES = {
     "rank0.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank0.json.gz",
     "rank1.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank1.json.gz",
     "run.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
+    "big.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
+    "big.json.gz": _TRACE,
     "runs/nsys/trace.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "host.xplane.pb": _FIXTURES / "xplane/jax_train_cpu/steps.xplane.pb",
     "traces/one.json.gz": _TRACE,
@@ -48,6 +53,8 @@ def fill(folder: Path) -> None:
         shutil.copyfile(source, folder / name)
     (folder / "fixtures").symlink_to(_FIXTURES)
     (folder / "h100.toml").write_text(_H100)
+    _stretch_sqlite(folder / "big.sqlite", 10_000)
+    _stretch_json(folder / "big.json.gz", 1_000)
     trace = convert([_TRACE], Options())
     for name in _BUNDLES:
         bundle.write(trace, folder / name)
@@ -56,6 +63,27 @@ def fill(folder: Path) -> None:
     shutil.copyfile(folder / _RUN_SETS[0] / "m/run.json", folder / "m.json")
     for name in ("ml.json.gz", "mlg.json.gz"):
         shutil.copyfile(_TRACE, folder / name)
+
+
+def _stretch_sqlite(path: Path, factor: int) -> None:
+    """Makes all of it last longer, so that a part of seconds can be taken."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
+        for table in tables:
+            for _, column, *_ in list(database.execute(f"pragma table_info({table})")):
+                if column in {"start", "end"}:
+                    database.execute(f'update {table} set "{column}" = "{column}" * {factor}')  # noqa: S608 (our file)
+        database.commit()
+
+
+def _stretch_json(path: Path, factor: int) -> None:
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    first = min(event["ts"] for event in trace["traceEvents"] if event.get("ph") == "X")
+    for event in trace["traceEvents"]:
+        event["ts"] = (event.get("ts", first) - first) * factor
+        if "dur" in event:
+            event["dur"] *= factor
+    path.write_bytes(gzip.compress(json.dumps(trace).encode()))
 
 
 def _run_set(folder: Path) -> None:

@@ -98,5 +98,7 @@ def _run(command: Command) -> int:
 
 
 def _options_of(name: str) -> set[str]:
-    command = typer.main.get_command(app)
-    return {option for p in command.commands[name].params for option in (*p.opts, *p.secondary_opts)} | {"--help"}  # type: ignore[attr-defined]
+    """Those of a command; of `xsp` itself where the first word is an option."""
+    root = typer.main.get_command(app)
+    command = root if name.startswith("-") else root.commands[name]  # type: ignore[attr-defined]
+    return {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
