@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["grow_nsys"]
+__all__ = ["grow_nsys", "length_ns"]
 
 _THREADS = 8
 _PERIOD_NS = 20_000  # from one launch of a thread to its next
@@ -96,6 +96,11 @@ def grow_nsys(target: Path, kernels: int) -> int:
     return sum(counts)
 
 
+def length_ns(kernels: int) -> int:
+    """How long so many kernels take."""
+    return kernels // _THREADS * _PERIOD_NS
+
+
 def _describe(connection: sqlite3.Connection, kernels: int) -> None:
     """Names, devices and what the file says of itself."""
     strings = [(_LAUNCH, "cudaLaunchKernel_v7000"), (_RECORD, "cudaEventRecord_v3020"), (_STEP, "step")]
@@ -105,7 +110,7 @@ def _describe(connection: sqlite3.Connection, kernels: int) -> None:
     facts = {"EXPORT_PRODUCT_NAME": "NVIDIA Nsight Systems", "EXPORT_PRODUCT_VERSION": "2026.2.1.210"}
     facts["EXPORT_SCHEMA_VERSION"] = "3.25.0"
     connection.executemany("INSERT INTO META_DATA_EXPORT VALUES (?, ?)", facts.items())
-    length = kernels // _THREADS * _PERIOD_NS + 1_000_000
+    length = length_ns(kernels) + 1_000_000
     connection.execute("INSERT INTO ANALYSIS_DETAILS VALUES (NULL, ?, 0, ?)", (length, length))
     gpu = (80 << 30, 132, 1_980_000_000, 3_352_320_000_000, 9, 0)
     rows = [(n, f"Device {n}", "", *gpu, n) for n in range(_THREADS)]
