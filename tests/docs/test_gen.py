@@ -5,8 +5,8 @@ from __future__ import annotations
 from docs.gen.analyses import definitions
 from docs.gen.formulas import formulas_of
 from docs.gen.site import filled
-from tests.docs.commands import Command, commands
-from xsp_analyze.catalog import find
+from tests.docs.commands import ROOT, Command, commands
+from xsp_analyze.catalog import ANALYSES, find
 
 
 def test_a_definition_goes_on_to_the_next_bold_beginning() -> None:
@@ -16,6 +16,11 @@ def test_a_definition_goes_on_to_the_next_bold_beginning() -> None:
         "A05": "**A05, A06 two.** Both.",
         "A06": "**A05, A06 two.** Both.",
     }
+
+
+def test_every_analysis_of_xsp_has_a_definition() -> None:
+    defined = definitions((ROOT / "docs/analyses.md").read_text(encoding="utf-8"))
+    assert [a.id for a in ANALYSES if a.id[0] in "AB" and a.id not in defined] == []
 
 
 def test_formulas_are_found_through_the_functions_between() -> None:
