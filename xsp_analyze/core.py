@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xsp_model import XspError
@@ -113,8 +114,13 @@ class Result:
     analysis: Analysis
     table: pl.DataFrame
     columns: Sequence[Column]
-    ledger: pl.DataFrame
+    ledger_of: Callable[[], pl.DataFrame]
     provenance: Mapping[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def ledger(self) -> pl.DataFrame:
+        """What the table does not cover: worked out when first asked for, as CSV, say, has no place for it."""
+        return self.ledger_of()
 
     def to_polars(self) -> pl.DataFrame:
         """The table: times in ns, sizes in bytes, shares in 0..1, unknown is null."""
@@ -159,5 +165,8 @@ def run(wanted: Analysis, view: View) -> Result:
     columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
     # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
     beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
-    ledger = view.ledger_beside_layers if beside else view.ledger
+
+    def ledger() -> pl.DataFrame:
+        return view.ledger_beside_layers if beside else view.ledger
+
     return Result(wanted, table.select(c.name for c in columns), columns, ledger, view.provenance)

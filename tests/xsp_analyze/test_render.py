@@ -30,7 +30,9 @@ def _result(
     table: pl.DataFrame, columns: list[Column], *, findings: tuple[Finding, ...] = (), identity: str = "A10"
 ) -> Result:
     analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame())
-    return Result(analysis, table, columns, to_frame(findings), {"sources": ["a.json"], "basis": "device_span_ns"})
+    return Result(
+        analysis, table, columns, lambda: to_frame(findings), {"sources": ["a.json"], "basis": "device_span_ns"}
+    )
 
 
 def _kernels(*names: str, durations: tuple[int, ...] = (), findings: tuple[Finding, ...] = ()) -> Result:
@@ -340,7 +342,11 @@ def test_whole_counts_of_a_mean_step_read_as_whole_numbers() -> None:
 def test_provenance_names_files_and_leaves_digests_to_programs() -> None:
     result = _kernels("a")
     told = Result(
-        result.analysis, result.table, result.columns, result.ledger, {"sources": [{"file": "a.gz", "sha256": "00ff"}]}
+        result.analysis,
+        result.table,
+        result.columns,
+        result.ledger_of,
+        {"sources": [{"file": "a.gz", "sha256": "00ff"}]},
     )
     assert terminal.render(told).endswith("sources: a.gz\n")
 

@@ -60,7 +60,7 @@ def _shown(result: Result) -> tuple[Result, str]:
     if result.analysis.id == "R01":
         frame = frame.sort("step_ns", descending=True, maintain_order=True)
     words = f"The first {_MOST_ROWS} of {frame.height:,} rows; ranks.json holds all."
-    cut = Result(result.analysis, frame.head(_MOST_ROWS), result.columns, result.ledger)
+    cut = Result(result.analysis, frame.head(_MOST_ROWS), result.columns, result.ledger_of)
     return cut, sentence(words)
 
 

@@ -84,7 +84,7 @@ def tables(job: Job) -> list[Result]:
 def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.DataFrame) -> Result:
     ledger = pl.DataFrame(schema=pl.Schema(TABLES["ledger"].schema))
     return Result(
-        Analysis(identity, title, (), columns, _of_job), frame.select(c.name for c in columns), columns, ledger
+        Analysis(identity, title, (), columns, _of_job), frame.select(c.name for c in columns), columns, lambda: ledger
     )
 
 

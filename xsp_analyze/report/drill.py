@@ -50,7 +50,7 @@ def _table(
         )
         joined = kept
     known = [c for c in columns if joined[c.name].null_count() < max(joined.height, 1)]
-    result = Result(layers.analysis, joined.select(c.name for c in known), known, answers.per_step.ledger)
+    result = Result(layers.analysis, joined.select(c.name for c in known), known, lambda: answers.per_step.ledger)
     return {
         **blocks.table(result, bar=by, left_out=note),
         "row": joined["place"].cast(pl.Int64).fill_null(-1).to_list(),
