@@ -22,4 +22,3 @@ def closest(wanted: str, known: Iterable[str]) -> list[str]:
     alike = difflib.get_close_matches(text, lowered, _MOST, _CUTOFF)
     within = [name for name in lowered if len(text) >= _LEAST_LETTERS and text in name]
     return [lowered[name] for name in dict.fromkeys([*alike, *within])][:_MOST]
-
