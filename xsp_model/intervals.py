@@ -45,9 +45,16 @@ def intersection(a: tuple[Ints, Ints], b: tuple[Ints, Ints]) -> tuple[Ints, Ints
 
 
 def gaps(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The holes of a union between its first start and last end, as disjoint, sorted intervals."""
-    first, last = merge(start, end)
-    return last[:-1], first[1:]
+    """The holes of a union between its first start and last end, as disjoint, sorted intervals.
+
+    Empty intervals count as points of it: a hole around one is two, and one beyond the others bounds the last hole.
+    """
+    keep = end >= start
+    start, end = start[keep], end[keep]
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    hole = start[1:] > reach[:-1]
+    return reach[:-1][hole], start[1:][hole]
 
 
 def covered_before(union: tuple[Ints, Ints], time: Ints) -> Ints:

@@ -85,6 +85,18 @@ def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None
     assert table.select("idle_ns", *CAUSES).rows() == [(60, 15, 15, 20, 10)]
 
 
+def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None:
+    # Kernels of 0 ns at 10, 50 and 90 around [20, 30) and [70, 80). [10, 20), launched at 12: host 2, launch 8.
+    # [30, 50), launched at 45: host 15, launch 5. [50, 70), launched at 65: host 15, launch 5. [80, 90), launched at
+    # 80: launch 10. Were the one at 50 not seen, the host would seem to have waited until 65.
+    hand = Hand()
+    hand.run(0)
+    for start, duration, launch in ((10, 0, 0), (20, 10, 12), (50, 0, 45), (70, 10, 65), (90, 0, 80)):
+        hand.work("k", start, duration, launch=launch)
+    table = run(find("B03"), View(hand.build())).table
+    assert table.select("window_ns", "idle_ns", *CAUSES).rows() == [(80, 60, 32, 0, 28, 0)]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

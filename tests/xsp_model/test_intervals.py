@@ -53,10 +53,12 @@ def test_intersection_holds_the_common_instants(a: Pairs, b: Pairs) -> None:
 @given(_PAIRS)
 def test_gaps_and_union_fill_the_window(pairs: Pairs) -> None:
     start, end = _arrays(pairs)
-    covered, holes = _instants(start, end), _instants(*intervals.gaps(start, end))
-    window = set(range(min(covered), max(covered) + 1)) if covered else set()
-    assert covered | holes == window
+    left, right = intervals.gaps(start, end)
+    covered, holes = _instants(start, end), _instants(left, right)
+    points = [t for s, e in zip(start.tolist(), end.tolist(), strict=True) if e >= s for t in (s, e)]
+    assert covered | holes == (set(range(min(points), max(points))) if points else set())
     assert not covered & holes
+    assert not [p for p in points for s, e in zip(left.tolist(), right.tolist(), strict=True) if s < p < e]
 
 
 @given(_PAIRS, st.integers(-(10**15), 10**15))

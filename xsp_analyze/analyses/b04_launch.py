@@ -36,7 +36,10 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
         Column("call_ns", pl.Float64(), "Mean duration of the call that launched it.", "ns"),
         Column("latency_ns", pl.Float64(), "Mean time from the start of its call to its own start.", "ns"),
         Column(
-            "queued_ns", pl.Float64(), "Mean part of that in which earlier work of its stream was yet to end.", "ns"
+            "queued_ns",
+            pl.Float64(),
+            "Mean part of that, after its call's end, in which earlier work of its stream was yet to end.",
+            "ns",
         ),
         Column("queue_length", pl.Float64(), "Mean number of activities before it on its stream, launched, not done."),
         Column(
