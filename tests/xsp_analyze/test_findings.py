@@ -350,6 +350,19 @@ def test_doubts_come_first_then_what_promises_most_and_the_unknown_last() -> Non
     assert [one.rule.id for one in found] == ["unattributed", "few-steps", "host-sync", "dominant-kernel"]
 
 
+def test_the_causes_of_idle_time_add_up_to_it() -> None:
+    # Work at [2000, 3000), launched at 1990, and [7000, 8000), launched at 6990, of a step of 10,000 ns: idle 8,000,
+    # of which 4,000 around the work, 3,990 before a launch and 10 during it.
+    evidence = _found(_trace(_kernels(("a", 2_000, 1_000), ("b", 7_000, 1_000))))["gpu-idle"].found.evidence
+    assert [(one.label, one.value) for one in evidence] == [
+        ("latency", 10_000),
+        ("idle", 8_000),
+        ("of it before the first work and after the last", 4_000),
+        ("the host busy elsewhere", 3_990),
+        ("the launch under way", 10),
+    ]
+
+
 def test_no_gain_exceeds_the_step() -> None:
     for bad, good, _ in _CASES.values():
         for trace in (bad(), good()):

@@ -98,6 +98,8 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     assert not is_run_set(tmp_path)
     with pytest.raises(XspError, match=r"no run.json"):
         read_run_set(tmp_path, Options())
+    with pytest.raises(XspError, match=r"there is no such folder"):
+        read_run_set(tmp_path / "mistyped", Options())
 
 
 def test_a_link_out_of_the_run_set_is_refused(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def fp32_products(facts: Facts) -> Iterator[Found]:
     worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(_MOST_EVIDENCE)
     yield Found(
         f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {precision} would do them in"
-        f" {share(1 - part)} of it at best.",
+        f" {share(1 - part)} of that time at best.",
         [Evidence(short_name(n), t) for n, t in worst.iter_rows()],
         facts.longest(rows) * part,
         "A10",

@@ -21,7 +21,7 @@ __all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
 
 _MOST_EVIDENCE = 3
 _CAUSES = {
-    "idle_host_ns": "of it the host busy elsewhere",
+    "idle_host_ns": "the host busy elsewhere",
     "idle_sync_ns": "the host waiting for a device",
     "idle_launch_ns": "the launch under way",
 }
@@ -54,8 +54,14 @@ def gpu_idle(facts: Facts) -> Iterator[Found]:
 
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
-    """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
+    """What B03 knows of the idle time of the device that is idle least; only causes that occur.
+
+    B03 looks from a device's first work to its last; what lies around them comes first, so that all adds up.
+    """
     row = facts.devices.sort("waiting_ns").row(0, named=True)
+    around = float(row["waiting_ns"]) - float(row["idle_ns"])
+    if around >= 1:
+        yield Evidence("of it before the first work and after the last", around)
     for column, words in _CAUSES.items():
         if row.get(column):
             yield Evidence(words, float(row[column]))
@@ -121,8 +127,8 @@ def host_sync(facts: Facts) -> Iterator[Found]:
         for name, time in names.head(_MOST_EVIDENCE).select("name", "duration_ns").iter_rows()
     ]
     yield Found(
-        f"The host waits for the device {times(number)}{a_step}; after that it is idle for {duration(lost)},"
-        f" {share(facts.share(lost))} of the time.",
+        f"The host waits for the device {times(number)}{a_step}; after that the device is idle for"
+        f" {duration(lost)}, {share(facts.share(lost))} of the time.",
         evidence,
         lost,
         "timeline",

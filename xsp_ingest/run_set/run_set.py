@@ -41,6 +41,8 @@ def _descriptions(path: Path) -> Sequence[Path]:
 
 def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None] | None = None) -> list[Trace]:
     """A trace for every run of the set, in order of their folders' names; XspError where one cannot be used."""
+    if not path.exists():
+        raise XspError("there is no such folder", path=path)
     found = _descriptions(path)
     if not found:
         raise XspError(f"no {DESCRIPTION} is in the folder or in a folder right inside it", path=path)
