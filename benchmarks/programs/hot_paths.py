@@ -35,8 +35,8 @@ def nested_spans(count: int) -> tuple[NDArray[np.int32], Ints, Ints]:
     copies = max(1, count // (len(start) * _THREADS))
     shift = np.arange(copies, dtype=np.int64) * (int(end[0]) + 1)
     thread = np.repeat(np.arange(_THREADS, dtype=np.int32), copies * len(start))
-    starts = np.tile((shift[:, None] + start).ravel(), _THREADS) + thread * 3
-    ends = np.tile((shift[:, None] + end).ravel(), _THREADS) + thread * 3
+    starts: Ints = np.tile((shift[:, None] + start).ravel(), _THREADS) + thread.astype(np.int64) * 3
+    ends: Ints = np.tile((shift[:, None] + end).ravel(), _THREADS) + thread.astype(np.int64) * 3
     order = np.argsort(starts, kind="stable")
     return thread[order], starts[order], ends[order]
 
