@@ -160,7 +160,8 @@ def _times(
     ratios = _ratios(found, peer, way, take) if found else []
     if not found or not ratios:
         return _missing(store, key, path, goal, peer, way)
-    return Verdict(path, goal, f"{_spread(ratios)} times less", median(ratios) >= least, found.command)
+    load = f" (at a load of {median(found.loads):.0f})" if take is _wall else ""
+    return Verdict(path, goal, f"{_spread(ratios)} times less{load}", median(ratios) >= least, found.command)
 
 
 def _ratios(found: Measured, peer: str, way: str, take: Callable[[Sample], float]) -> list[float]:

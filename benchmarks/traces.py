@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from benchmarks.environments import HTA, PANDAS, TENSORBOARD
-from benchmarks.experiment import XSP, Experiment, Way, program
+from benchmarks.experiment import REPO, XSP, Experiment, Way, program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["PEERS", "batch", "bundle", "kineto", "packed", "size", "start"]
 
 PEERS = (HTA, TENSORBOARD, PANDAS)
+_COPY = (
+    "import pathlib, shutil, sys\n"
+    "for package in pathlib.Path(sys.argv[1]).glob('xsp_*'):\n"
+    "    shutil.copytree(package, pathlib.Path(sys.argv[2]) / package.name,"
+    " ignore=shutil.ignore_patterns('__pycache__', '*.native'))"
+)
 _ANSWERS = ("-a", "A10", "-a", "B03", "-f", "json", "--steps", "all")
 _LARGEST_MB = {"HTA": 250, "torch-tb-profiler": 250, "pandas": 250}  # of peers; beyond they take minutes and memory
 
@@ -104,24 +111,30 @@ def bundle(inputs: Inputs, size_mb: int) -> Experiment:
 
 def start(inputs: Inputs, large_mb: int) -> Experiment:
     """What is waited for before anything happens; and the first run after an installation."""
-    small, large = str(inputs.kineto(1).path), str(inputs.kineto(large_mb).path)
+    small, large = (str(inputs.kineto(size).path.resolve()) for size in (1, large_mb))
 
     def report(path: str, scratch: Path) -> tuple[str, ...]:
         return (*XSP, "report", path, "-o", str(scratch / "report.html"), "--no-cache")
 
+    def copy(scratch: Path) -> Sequence[Sequence[str]]:
+        """Our packages anew: Python's byte code and our machine code are kept beside them, and are left behind."""
+        return [(sys.executable, "-c", _COPY, str(REPO), str(scratch / "code"))]
+
     def fresh(path: str, scratch: Path) -> tuple[str, ...]:
-        nothing = (f"PYTHONPYCACHEPREFIX={scratch / 'pyc'}", f"NUMBA_CACHE_DIR={scratch / 'numba'}")
-        return ("env", *nothing, *report(path, scratch))
+        code = str(scratch / "code")
+        return ("env", "-C", code, f"PYTHONPATH={code}", *report(path, scratch))
 
     ways = (
         Way("help", "`xsp --help`", lambda _: [(*XSP, "--help")]),
         Way("report, 1 MB", "`xsp report FILE` of 1 MB", lambda scratch: [report(small, scratch)]),
-        Way("report, 1 MB, first run", "likewise, no Python file compiled and no machine code kept from before",
-            lambda scratch: [fresh(small, scratch)]),
+        Way("report, 1 MB, first run", "likewise, of a new copy of our packages: nothing of them compiled before",
+            lambda scratch: [fresh(small, scratch)],
+            prepare=copy),
         Way(f"report, {large_mb} MB", f"`xsp report FILE` of {large_mb} MB",
             lambda scratch: [report(large, scratch)]),
-        Way(f"report, {large_mb} MB, first run", "likewise, nothing kept from before",
-            lambda scratch: [fresh(large, scratch)]),
+        Way(f"report, {large_mb} MB, first run", "likewise, of a new copy",
+            lambda scratch: [fresh(large, scratch)],
+            prepare=copy),
     )  # fmt: skip
     return Experiment("start", "Start-up", f"traces of 1 MB and {large_mb} MB", ways)
 
