@@ -161,7 +161,8 @@ def _times(
     if not found or not ratios:
         return _missing(store, key, path, goal, peer, way)
     load = f" (at a load of {median(found.loads):.0f})" if take is _wall else ""
-    return Verdict(path, goal, f"{_spread(ratios)} times less{load}", median(ratios) >= least, found.command)
+    text = f"{_spread(ratios)} times less" if median(ratios) >= 1 else f"{_spread([1 / r for r in ratios])} times MORE"
+    return Verdict(path, goal, text + load, median(ratios) >= least, found.command)
 
 
 def _ratios(found: Measured, peer: str, way: str, take: Callable[[Sample], float]) -> list[float]:
