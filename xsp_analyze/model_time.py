@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.roles import Roles
 from xsp_analyze.steps import StepMode
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["model_latency", "run_latencies"]
+__all__ = ["model_latency", "run_latencies", "timed_latency"]
 
 
 def run_latencies(trace: Trace, mode: StepMode, steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
@@ -66,3 +67,13 @@ def model_latency(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     if latencies["run_id"].n_unique() <= 1:
         measures = (pl.col("latency_ns").sum(), measures[1])
     return latencies.group_by(by, maintain_order=True).agg(measures) if by else latencies.select(measures)
+
+
+def timed_latency(trace: Trace, steps: pl.DataFrame, runs: Sequence[int]) -> float | None:
+    """The trimmed mean step of these runs in ns, None where they have none, to compare with a run without a profiler.
+
+    It is timed around the model's call where the runs say so, as that run is, else by the spans of steps.
+    """
+    timed = Roles.of(trace.frame("step_times"), runs)
+    found = (timed if timed.height else Roles.of(steps, runs)).select(trimmed_mean(pl.col("duration_ns"))).item()
+    return None if found is None else float(found)

@@ -69,6 +69,8 @@ def test_modules_without_device_work_have_their_host_time() -> None:
     hand = Hand()
     hand.run(0)
     hand.module("A_0", 0, 100, 0)
+    assert tree(hand) == [("A_0", "forward", 1, 100, None, None)]  # nothing recorded any: its time is unknown
+    hand.work("k", 200, 7)
     assert tree(hand) == [("A_0", "forward", 1, 100, 0, 0)]
 
 

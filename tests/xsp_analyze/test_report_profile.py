@@ -20,6 +20,8 @@ from xsp_analyze.report.nested import longest, nested_timelines
 from xsp_analyze.report.summary import summarise
 from xsp_analyze.report.time_tree import time_tree
 from xsp_analyze.view import View
+from xsp_model import TraceBuilder
+from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,6 +122,18 @@ def test_timelines_nest_layers_in_the_step_and_kernels_in_layers(trace: Trace) -
     assert kernels.kernels.select("name", "layer_name", "start_ns", "duration_ns").rows() == [
         ("gemm", "Linear_0", 15_000, 30_000), (HOSTILE, "ReLU_0", 75_000, 30_000),
     ]  # fmt: skip
+
+
+def test_the_figure_and_the_table_measure_a_step_alike(trace: Trace) -> None:
+    builder = TraceBuilder()
+    for name in TABLES:
+        builder.add(name, trace.frame(name))
+    timed = {"run_id": [1, 1, 1], "step": [0, 1, 2], "duration_ns": [109_000] * 3}  # within spans of 110 us
+    builder.add("step_times", pl.DataFrame(timed))
+    view = View(builder.build())
+    rows = run(find("B02"), view).table.filter(level="layer", scope="model")
+    assert rows.select("baseline_ns", "measured_ns").rows() == [(100_000, 109_000)]
+    assert [line.duration_ns for line in nested_timelines(view)] == [100_000, 109_000, 140_000]
 
 
 def test_a_run_that_stands_in_is_drawn_once_at_its_own_level() -> None:

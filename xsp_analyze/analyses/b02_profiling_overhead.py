@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_analyze import layer_time
 from xsp_analyze.core import Column, Role, analysis
-from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.model_time import timed_latency
 from xsp_analyze.roles import Roles
 from xsp_analyze.steps import mean_over_steps
 
@@ -56,7 +56,8 @@ def profiling_overhead(view: View) -> pl.LazyFrame:
     """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
     roles = view.roles
     model, layers, kernels = (
-        _model_latency(view, runs) for runs in (roles.model, roles.layers, roles.serialised_kernels)
+        timed_latency(view.trace, view.all_steps, runs)
+        for runs in (roles.model, roles.layers, roles.serialised_kernels)
     )
     steps, total = [], []
     if roles.layers != roles.serialised_kernels:
@@ -74,14 +75,6 @@ def profiling_overhead(view: View) -> pl.LazyFrame:
 def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.DataFrame:
     rows = [(level, "model", None, *values) for level, *values in levels if None not in values]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-
-
-def _model_latency(view: View, runs: Sequence[int]) -> float | None:
-    """Timed around the model's call where the runs say so, as the run without a profiler is, else by spans of steps."""
-    timed = Roles.of(view.trace.frame("step_times"), runs)
-    steps = timed if timed.height else Roles.of(view.all_steps, runs)
-    found = steps.select(trimmed_mean(pl.col("duration_ns"))).item()
-    return None if found is None else float(found)
 
 
 def _by_layer(view: View) -> pl.DataFrame:

@@ -43,7 +43,12 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
         Column("count", pl.Float64(), "Its calls; for backward, the calls whose backward work was found."),
         Column("host_ns", pl.Float64(), "Duration of its calls on the host; null for backward.", "ns"),
         Column("self_host_ns", pl.Float64(), "Of that, outside the modules called in it.", "ns"),
-        Column("device_sum_ns", pl.Float64(), "Sum of the device work of it and of the modules called in it.", "ns"),
+        Column(
+            "device_sum_ns",
+            pl.Float64(),
+            "Sum of the device work of it and the modules in it; null: none recorded.",
+            "ns",
+        ),
         Column("self_device_sum_ns", pl.Float64(), "Of that, outside the modules called in it.", "ns"),
         Column("activity_count", pl.Float64(), "Device activities that device_sum_ns sums."),
         Column("self_activity_count", pl.Float64(), "Device activities that self_device_sum_ns sums."),
@@ -56,7 +61,8 @@ def module_tree(view: View) -> pl.LazyFrame:
     """One row a path of modules and phase, in order of first call, then forward, recompute, backward.
 
     An instance called within itself counts once, on its outermost path. Of a profile, calls and host time are those
-    of the layers run (where it has modules), device work that of the kernels run.
+    of the layers run (where it has modules), device work that of the kernels run. Where none was recorded, on a CPU,
+    it is unknown.
     """
     tree = ModuleTree(view.trace)
     work = _device(view, tree)
@@ -67,7 +73,7 @@ def module_tree(view: View) -> pl.LazyFrame:
         pl.concat([_host(view, tree), _backward_calls(view, work)], how="diagonal_relaxed")
         .lazy()
         .join(_summed(view, work).lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
-        .with_columns(pl.col("count", *_DEVICE).fill_null(0))
+        .with_columns(pl.col("count", *(_DEVICE if view.has("kernel") else ())).fill_null(0))
         .join(order.lazy(), on=_MODULE, how="left", nulls_equal=True)
         .sort(*view.by, "span_id", *_MODULE, phase)
     )

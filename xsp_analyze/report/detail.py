@@ -210,6 +210,7 @@ def modules(answers: Answers) -> Section | None:
         Column("host_ns", rows.schema["host_ns"], "Duration of its calls on the host.", "ns"),
     ]
     result = Result(found.analysis, rows, columns, found.ledger_of, found.provenance)
-    kept, left_out = cut(result, "device_sum_ns", _MOST_LAYERS)
-    table = blocks.table(kept, bar="device_sum_ns", tree=True, left_out=left_out)
+    weight = "device_sum_ns" if rows["device_sum_ns"].is_not_null().any() else "host_ns"
+    kept, left_out = cut(result, weight, _MOST_LAYERS)
+    table = blocks.table(kept, bar=weight, tree=True, left_out=left_out)
     return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(found), table])

@@ -92,7 +92,7 @@ def _how_fast(answers: Answers) -> str | None:
     what = "A step takes" if answers.step_count else "The trace spans"
     low, high = row.get("low_ns"), row.get("high_ns")
     interval = f" (95 % interval {duration(low)} to {duration(high)})" if low is not None and high is not None else ""
-    over = f", the mean over {count(answers.step_count)} steps" if answers.step_count > 1 else ""
+    over = f", the trimmed mean over {count(answers.step_count)} steps" if answers.step_count > 1 else ""
     rate = row.get("throughput_per_s")
     inputs = f"; that is {rate:,.1f} inputs/s" if rate is not None and answers.step_count else ""
     return f"{what} {duration(latency)}{over}{interval}{inputs}."

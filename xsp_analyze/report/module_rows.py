@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from xsp_analyze.formulas import known_sum
+
 __all__ = ["module_rows"]
 
 _PHASES = ("forward", "recompute", "backward")
@@ -13,14 +15,14 @@ def module_rows(table: pl.DataFrame) -> pl.DataFrame:
     """Rows of B06 folded over phases, in depth-first order of first call.
 
     Columns: module, depth, count, device_sum_ns, self_device_sum_ns, forward_ns, recompute_ns, backward_ns, host_ns;
-    a phase that occurs nowhere is null throughout.
+    a phase that occurs nowhere is null throughout, and so is device time where no device work was recorded.
     """
     folded = table.group_by("module_path", maintain_order=True).agg(
         pl.col("module_instance").first().alias("module"),
         pl.col("depth").first(),
         pl.col("count").filter(pl.col("phase") == "forward").sum(),
-        pl.col("device_sum_ns").sum(),
-        pl.col("self_device_sum_ns").sum(),
+        known_sum(pl.col("device_sum_ns")),
+        known_sum(pl.col("self_device_sum_ns")),
         *(_of_phase(phase) for phase in _PHASES),
         pl.col("host_ns").sum(),
     )
@@ -29,7 +31,7 @@ def module_rows(table: pl.DataFrame) -> pl.DataFrame:
 
 def _of_phase(phase: str) -> pl.Expr:
     time = pl.col("device_sum_ns").filter(pl.col("phase") == phase)
-    return pl.when(time.len() > 0).then(time.sum()).alias(f"{phase}_ns")
+    return known_sum(time).alias(f"{phase}_ns")
 
 
 def _depth_first(paths: list[str], names: list[str]) -> list[int]:

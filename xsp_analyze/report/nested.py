@@ -12,6 +12,7 @@ from xsp_analyze.activities import device_activities, with_shapes
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.kernel_means import aligned
 from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.model_time import timed_latency
 from xsp_analyze.roles import Roles
 from xsp_analyze.steps import steps_of
 
@@ -51,15 +52,10 @@ def nested_timelines(view: View) -> list[Timeline]:
     level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
     found = []
     for runs, level in level_of.items():
-        duration = _duration(view, runs)
+        duration = timed_latency(view.trace, view.all_steps, runs)
         if duration is not None:
             found.append(Timeline(level, duration, _layers(view, runs), _kernels(view, runs)))
     return found
-
-
-def _duration(view: View, runs: Sequence[int]) -> float | None:
-    found = Roles.of(view.all_steps, runs).select(trimmed_mean(pl.col("duration_ns"))).item()
-    return None if found is None else float(found)
 
 
 def _starts(view: View, runs: Sequence[int]) -> pl.DataFrame:

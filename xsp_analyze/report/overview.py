@@ -58,7 +58,8 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             f"With work of their own, {calls}.{answers.taken(layers='taken')}",
         )
     if row.get("throughput_per_s") is not None:
-        note = f"With {row['batch_size']} inputs a step."
+        inputs = "1 input" if row["batch_size"] == 1 else f"{row['batch_size']} inputs"
+        note = f"With {inputs} a step."
         yield "Throughput", f"{row['throughput_per_s']:,.1f} inputs/s", "", note
     yield from _counted(row)
 
