@@ -158,3 +158,10 @@ def test_a_run_without_a_profiler_may_have_samples_alone(tmp_path: Path) -> None
     trace = read_run(tmp_path / "run.json", Options())
     assert [value for _, _, value in _counters(trace)] == [10, 20, 30]
     assert trace.table("step_times").num_rows == 1
+
+
+def test_lines_that_nest_too_deep_are_no_samples(tmp_path: Path) -> None:
+    path = _samples(tmp_path, *_powers(100.0, 110.0))
+    head, rest = path.read_bytes().split(b"\n", maxsplit=1)
+    path.write_bytes(head + b'\n{"time_ns": ' + b"[" * 100_000 + b"\n" + rest)
+    assert len(_counters(convert([path], Options()))) == 2

@@ -33,6 +33,7 @@ _UNITS: Mapping[str, str] = {
 }
 _THROTTLE = "throttle_"
 _IDLE = "gpu_idle"  # no reason to worry
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last where it nests too deep
 _MOST = 1e18  # beyond, a number is none
 
 
@@ -100,7 +101,7 @@ def read_samples(path: Path) -> Samples:
 def _header(line: bytes, path: Path) -> _Header:
     try:
         header = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"), type=_Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NO_JSON as error:
         raise XspError(f"the first line of the samples cannot be read ({error})", path=path) from error
     if header.format != FORMAT:
         raise XspError(f"the first line does not say that the file is of {FORMAT!r}", path=path)
@@ -121,10 +122,10 @@ def _decoded(found: Iterable[bytes], path: Path) -> tuple[list[_Sample], int, bo
     for line in found:
         try:
             samples.append(sample.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _NO_JSON:
             try:
                 ended = end.decode(line).end
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except _NO_JSON:
                 if not line.endswith(b"\n"):
                     raise cut_off(path, "its last line is no whole sample") from None
                 bad += 1
