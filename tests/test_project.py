@@ -16,6 +16,7 @@ from xsp_ingest.registry import INGESTERS
 _REPO = Path(__file__).resolve().parents[1]
 _DOCUMENTS = [*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"]
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+_MADE = re.compile(r"docs/(analyses|api|formats|project)/[\w.-]+\.md$")  # pages of the site, held to by tests/docs
 _NEEDS_A_TOOL = {"ncu_report", "nsys_report"}  # only NVIDIA's programs read them: everywhere the refusal is tested
 _PRIVATE = re.compile(rb"/home/\w|/root/|/Users/\w|planted-secret")
 
@@ -23,7 +24,8 @@ _PRIVATE = re.compile(rb"/home/\w|/root/|/Users/\w|planted-secret")
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=lambda path: str(path.relative_to(_REPO)))
 def test_links_of_a_document_lead_somewhere(document: Path) -> None:
     targets = _LINK.findall(document.read_text(encoding="utf-8"))
-    assert [t for t in targets if not (document.parent / t).exists()] == []
+    missing = [t for t in targets if not (document.parent / t).exists()]
+    assert [t for t in missing if not _MADE.search((document.parent / t).resolve().as_posix())] == []
 
 
 @pytest.mark.parametrize("name", ["report", "test"])

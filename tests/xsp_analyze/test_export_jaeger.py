@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 _SAME = ("spans", "layers", "operators", "ranges", "kernels", "copies", "metrics", "devices")
-_WITH_SPANS = [case for case in SOUND if not case.name.startswith("memory_snapshot/")]  # those hold series only
+_SERIES_ONLY = ("memory_snapshot/", "nvml_samples/alone")
+_WITH_SPANS = [case for case in SOUND if not case.name.startswith(_SERIES_ONLY)]
 _OF_RUN = ("run_id", "rank", "world_size", "profiler", "framework", "model", "batch_size", "layer_source", "epoch_ns")
 
 

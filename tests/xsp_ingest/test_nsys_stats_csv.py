@@ -211,3 +211,10 @@ def test_what_nsys_prints_of_a_real_file_is_what_the_file_says(real_dir: Path, t
     both = [t.frame("spans").filter(wanted).select(columns).sort(columns) for t in (printed, exported)]
     assert both[0].equals(both[1])
     assert both[0].height == 4639
+
+
+def test_a_negative_duration_of_a_range_is_unknown_and_an_empty_report_holds_texts(tmp_path: Path) -> None:
+    trace = _trace(_RANGES + "10,20,-1,0,0,a,1,1,1,0,1,,:1,a\n", tmp_path)
+    assert _rows(trace, "name", "duration_ns") == [("a", None)]
+    both = _trace(_RANGES + "\n" + _API + "5,3,cudaLaunchKernel,0,1,1,1,,main\n", tmp_path)
+    assert _rows(both, "name", "duration_ns") == [("cudaLaunchKernel", 3)]

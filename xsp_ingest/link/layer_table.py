@@ -151,7 +151,7 @@ def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
     for name, column in (("shapes", "input_shapes"), ("dtypes", "input_dtypes")):
         known = _first_of(owner, np.flatnonzero(forest.operators[column].is_not_null().to_numpy()))
         said = pl.DataFrame({"at": owner[known].astype(np.int64)}).with_columns(
-            forest.operators[column].gather(known).alias(name)
+            forest.operators[column].gather(known).cast(pl.Categorical).alias(name)  # as some readers give them
         )
         facts = facts.join(said, on="at", how="left", maintain_order="left")
     return facts

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from xsp_ingest.nsys_stats_csv.sections import Section
 
 __all__ = ["texts", "whole"]
@@ -30,9 +28,9 @@ def whole(section: Section, heading: str) -> pl.Series:
     return pl.Series(heading, [_number(cell, factor) for cell in cells], dtype=pl.Int64)
 
 
-def texts(section: Section, heading: str) -> Sequence[str]:
+def texts(section: Section, heading: str) -> pl.Series:
     """A column of texts, empty where there is no such column."""
-    return section.columns.get(heading) or [""] * section.height
+    return pl.Series(heading, section.columns.get(heading) or [""] * section.height, dtype=pl.String)
 
 
 def _number(cell: str, factor: int) -> int | None:

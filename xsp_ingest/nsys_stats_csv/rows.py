@@ -32,10 +32,15 @@ def _spans(frame: pl.DataFrame, level: Level, kind: pl.Expr, *more: str) -> pl.D
         kind.alias("kind"),
         "name",
         "start_ns",
-        pl.when(pl.col("duration_ns") >= 0).then(pl.col("duration_ns")).alias("duration_ns"),
+        _duration(),
         "process_id",
         *more,
     )
+
+
+def _duration() -> pl.Expr:
+    """The duration; a negative one is unknown."""
+    return pl.when(pl.col("duration_ns") >= 0).then("duration_ns").alias("duration_ns")
 
 
 def _placed(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
@@ -203,7 +208,7 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     frame = frame.hstack(ranges.classify(frame, options))
     name = pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]"))
     spans = frame.with_columns(name.alias("name")).select(
-        "row", "level", "kind", "name", "start_ns", "duration_ns", "process_id", "thread_id"
+        "row", "level", "kind", "name", "start_ns", _duration(), "process_id", "thread_id"
     )
     operators = frame.filter(pl.col("level").cast(pl.String) == Level.OPERATOR)
     tables = {
