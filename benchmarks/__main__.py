@@ -90,6 +90,7 @@ def _experiments(arguments: argparse.Namespace, inputs: Inputs) -> dict[str, Cal
         "nsys-rows": lambda: captures.convert(inputs, arguments.nsys_kernels),
         "nsys-kernels": lambda: captures.kernels(inputs, arguments.nsys_kernels),
         "nsys-ranges": lambda: captures.ranges(inputs, arguments.nsys_kernels),
+        "nsys-kept": lambda: captures.kept(inputs, arguments.nsys_kernels),
         "batch": lambda: traces.batch(inputs, arguments.traces),
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.environments import NSYS_AI, PANDAS, RECIPE, nsys
 from benchmarks.experiment import XSP, Experiment, Way, program
+from benchmarks.generate_nsys import length_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from benchmarks.inputs import Inputs
 
-__all__ = ["convert", "kernels", "ranges"]
+__all__ = ["convert", "kept", "kernels", "ranges"]
 
 
 def convert(inputs: Inputs, kernels: int) -> Experiment:
@@ -61,6 +62,23 @@ def ranges(inputs: Inputs, kernels: int) -> Experiment:
     )  # fmt: skip
     peers = (NSYS_AI, RECIPE)
     return Experiment("nsys-ranges", "An Nsight SQLite file: nvtx_gpu_proj_sum", what, ways, peers=peers)
+
+
+def kept(inputs: Inputs, kernels: int) -> Experiment:
+    """`xsp info` of a file for the first and for the second time, and of a tenth of it."""
+    path, what = _input(inputs, kernels)
+    length = length_ns(kernels)
+    tenth = f"{length // 2}ns..{length * 6 // 10}ns"
+
+    info = (*XSP, "info", str(path))
+    ways = (  # each begins with an empty cache of its own
+        Way("xsp info, first", "`xsp info FILE.sqlite`", lambda _: [info]),
+        Way("xsp info, second", "the same again: from what the first one kept", lambda _: [info],
+            prepare=lambda _: [info]),
+        Way("xsp info of a tenth", "`xsp info FILE.sqlite --range FROM..TO`",
+            lambda _: [(*info, "--no-cache", "--range", tenth)]),
+    )  # fmt: skip
+    return Experiment("nsys-kept", "An Nsight SQLite file: what is kept of it, and a part of it", what, ways)
 
 
 def _input(inputs: Inputs, kernels: int) -> tuple[Path, str]:
