@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.modelled import Work, modelled, tensors
+from xsp_analyze.modelled_calls import CALL, following_shapes, modelled_calls
 from xsp_model import Level, Phase
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_work"]
 
-_CALL = ("name", "input_shapes", "input_dtypes", "next_shapes", "next_dtypes")
-_NO_TENSOR = r"^\s*\[\s*(\[\s*\]|\])"  # the first input is a scalar, or there is none
 _ENOUGH = 32  # a few flops an element beside products: less than this share of the work they do not matter
 
 
@@ -28,10 +26,10 @@ def layer_work(trace: Trace) -> pl.DataFrame:
     its calls in all runs; null: not modelled.
     """
     operators = _outermost(trace)
-    works = _works(operators.select(_CALL).unique(maintain_order=True))
+    works = modelled_calls(operators.select(CALL).unique(maintain_order=True))
     counts = pl.col("flop") >= _ENOUGH * pl.col("elements")
     calls = (
-        operators.join(works, on=_CALL, how="left", nulls_equal=True, maintain_order="left")
+        operators.join(works, on=CALL, how="left", nulls_equal=True, maintain_order="left")
         .group_by("layer_id", maintain_order=True)
         .agg(
             pl.col("input_bytes", "output_bytes").max(),
@@ -57,32 +55,13 @@ def _outermost(trace: Trace) -> pl.DataFrame:
     operators = spans.filter(pl.col("level") == str(Level.OPERATOR))
     inner = operators.select("span_id").with_columns(pl.lit(value=True).alias("inside"))
     known = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
-    takes_tensor = pl.col("input_dtypes").is_not_null() & ~pl.col("input_shapes").str.contains(_NO_TENSOR)
-    following = (
-        pl.when(takes_tensor).then(f"input_{c}").shift(-1).backward_fill().over("run_id", "process_id", "thread_id")
-        .alias(f"next_{c}")
-        for c in ("shapes", "dtypes")
-    )  # fmt: skip
     return (
         operators.join(inner, left_on="parent_id", right_on="span_id", how="left")
         .filter(pl.col("inside").is_null())
         .join(known, on="span_id", how="left")
         .sort("start_ns", "span_id")
-        .with_columns(following)
+        .with_columns(following_shapes())
         .filter(pl.col("layer_id").is_not_null(), pl.col("phase").is_null() | (pl.col("phase") == str(Phase.FORWARD)))
-        .select("layer_id", pl.col("name").cast(pl.String), *_CALL[1:])
+        .select("layer_id", pl.col("name").cast(pl.String), *CALL[1:])
         .collect()
     )
-
-
-def _works(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls with their work; each distinct one is looked at once."""
-    found = [_work(*row) for row in calls.iter_rows()]
-    fields = ("flop", "elements", "input_bytes", "output_bytes")
-    columns = [pl.Series(name, [getattr(work, name) for work in found], dtype=pl.Float64) for name in fields]
-    return calls.with_columns(columns)
-
-
-def _work(name: str, shapes: str | None, dtypes: str | None, next_shapes: str | None, next_dtypes: str | None) -> Work:
-    following = tensors(next_shapes, next_dtypes)
-    return modelled(name, tensors(shapes, dtypes), following[0] if following else None)

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.modelled import KNOWN, modelled, tensors
+from xsp_analyze.modelled import KNOWN
+from xsp_analyze.modelled_calls import CALL, following_shapes, modelled_calls
 from xsp_analyze.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["operator_work"]
 
-_SHAPES = ("input_shapes", "input_dtypes")
-_CALL = ("name", *_SHAPES, "next_input_shapes", "next_input_dtypes")
 _HOST = ("count", "modelled_count", "modelled_flop", "modelled_bytes")
-_NO_TENSOR = r"^\s*\[\s*(\[\s*\]|\])"  # the first input is a scalar, or there is none
 
 
 def operator_work(view: View) -> pl.DataFrame:
@@ -64,39 +62,25 @@ def _units(trace: Trace) -> Ints:
 
 def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     """The calls that count, in order of start, with what is modelled of them."""
-    takes_tensor = pl.col("input_dtypes").is_not_null() & ~pl.col("input_shapes").str.contains(_NO_TENSOR)
-    following = (
-        pl.when(takes_tensor).then(c).shift(-1).backward_fill().over("run_id", "process_id", "thread_id")
-        .alias(f"next_{c}")
-        for c in _SHAPES
-    )  # fmt: skip
     counted = pl.DataFrame({"span_id": np.unique(unit[unit >= 0])}, schema={"span_id": pl.Int64})
     calls = (
         counted.lazy()
         .join(trace.scan("spans"), on="span_id", how="left")
-        .join(trace.scan("operators").select("span_id", *_SHAPES), on="span_id", how="left")
+        .join(trace.scan("operators").select("span_id", "input_shapes", "input_dtypes"), on="span_id", how="left")
         .sort("start_ns", "span_id")
-        .with_columns(pl.col("name").cast(pl.String), *following)
-        .select("span_id", "run_id", "step", *_CALL)
+        .with_columns(pl.col("name").cast(pl.String), *following_shapes())
+        .select("span_id", "run_id", "step", *CALL)
         .collect()
     )
-    works = _modelled(calls.select(_CALL).unique(maintain_order=True))
-    return calls.join(works, on=_CALL, how="left", nulls_equal=True, maintain_order="left").select(
-        "span_id", "run_id", "step", pl.col("name").alias("operator"), "modelled_flop", "modelled_bytes"
+    works = modelled_calls(calls.select(CALL).unique(maintain_order=True))
+    return calls.join(works, on=CALL, how="left", nulls_equal=True, maintain_order="left").select(
+        "span_id",
+        "run_id",
+        "step",
+        pl.col("name").alias("operator"),
+        pl.col("flop").alias("modelled_flop"),
+        (pl.col("input_bytes") + pl.col("output_bytes")).alias("modelled_bytes"),  # null where one is not known
     )
-
-
-def _modelled(calls: pl.DataFrame) -> pl.DataFrame:
-    """The distinct calls with their flops and bytes; elementwise work has bytes and no flop to speak of."""
-    flops, moved = [], []
-    for name, shapes, dtypes, next_shapes, next_dtypes in calls.iter_rows():
-        following = tensors(next_shapes, next_dtypes)
-        work = modelled(name, tensors(shapes, dtypes), following[0] if following else None)
-        whole = work.input_bytes is not None and work.output_bytes is not None
-        flops.append(work.flop)
-        moved.append((work.input_bytes or 0) + (work.output_bytes or 0) if whole else None)
-    columns = {"modelled_flop": flops, "modelled_bytes": moved}
-    return calls.with_columns(pl.Series(name, values, pl.Float64) for name, values in columns.items())
 
 
 def _device_work(view: View, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
