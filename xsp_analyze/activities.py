@@ -38,8 +38,9 @@ _SPAN_COLUMNS = (
 def device_activities(trace: Trace) -> pl.DataFrame:
     """One row a device activity in order of start: the span's columns (ns), with what analyses ask about it.
 
-    `launch_ns` is the start of the launch, or its own start where it has none; `layer_index`, `layer_name` and
-    `layer_type` are those of the layer it is attributed to, else null; then counters.
+    `call_start_ns` and `call_end_ns` are of the runtime call that launched it, null where none is known; `launch_ns` is
+    that start, or else its own; `layer_index`, `layer_name` and `layer_type` are those of the layer it is attributed
+    to, else null; then counters.
     """
     found = (
         trace.scan("spans")
@@ -49,16 +50,24 @@ def device_activities(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type")
-    is_call = pl.col("level") == str(Level.RUNTIME)  # else the parent is what issued the work, not its launch
-    calls = trace.scan("spans").select(pl.when(is_call).then(pl.col("start_ns"))).collect()["start_ns"]
-    launch = calls.gather(found["parent_id"])
     joined = (
-        found.lazy()
-        .with_columns(pl.Series("launch_ns", launch).fill_null(found["start_ns"]))
+        _with_calls(trace, found)
+        .lazy()
+        .with_columns(pl.coalesce("call_start_ns", "start_ns").alias("launch_ns"))
         .join(layers, on="layer_id", how="left", maintain_order="left")
         .collect()
     )
     return attach_counters(trace, joined)
+
+
+def _with_calls(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
+    is_call = pl.col("level") == str(Level.RUNTIME)  # else the parent is what issued the work, not its launch
+    end = pl.col("start_ns") + pl.col("duration_ns")
+    calls = trace.scan("spans").select(
+        pl.when(is_call).then("start_ns").alias("call_start_ns"), pl.when(is_call).then(end).alias("call_end_ns")
+    )
+    parents = activities["parent_id"]
+    return activities.hstack([column.gather(parents) for column in calls.collect()])
 
 
 def with_shapes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.launches import calls_of, waits_of
+from xsp_analyze.launches import waits_of
 from xsp_model.intervals import covered_before, gaps, merge
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def idle_causes(view: View, keys: list[str]) -> pl.DataFrame:
     """One row a value of the keys (run_id among them), in order: CAUSES in ns, over the gaps between its activities."""
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     rows = (
-        calls_of(view.trace, view.activities)
-        .with_columns(end, pl.col("call_start_ns").fill_null(_NEVER))
+        view.activities.with_columns(end, pl.col("call_start_ns").fill_null(_NEVER))
         .group_by(keys)
         .agg("start_ns", "end_ns", "call_start_ns")
         .sort(keys, nulls_last=True)

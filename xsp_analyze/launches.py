@@ -13,29 +13,21 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["STREAM", "calls_of", "waits_of", "with_queue"]
+__all__ = ["STREAM", "SYNC_CALLS", "waits_of", "with_queue"]
 
 STREAM = ("run_id", "process_id", "device_id", "stream_id")
 """What makes a queue: work of one stream runs in the order in which it was put there."""
 
-_WAITS = r"(?i)^(?:cuda|cu|hip)(?:(?:Device|Stream|Event|Ctx)Synchronize|Memcpy)"
+SYNC_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Device|Stream|Event|Ctx)Synchronize"
+"""Calls in which the host waits for a device: of the CUDA runtime, the CUDA driver and HIP."""
+
+_COPIES = r"(?i)^(?:cuda|cu|hip)Memcpy"
 _ASYNCHRONOUS = r"(?i)Async"
 
 
 def _is_wait(name: pl.Expr) -> pl.Expr:
     """Whether the host waits for the device in calls of that name: synchronisations, and copies that block."""
-    return name.str.contains(_WAITS) & ~name.str.contains(_ASYNCHRONOUS)
-
-
-def calls_of(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
-    """The activities with call_start_ns and call_end_ns of the runtime call that launched each; null: none known."""
-    is_call = pl.col("level") == str(Level.RUNTIME)
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    calls = trace.scan("spans").select(
-        pl.when(is_call).then("start_ns").alias("call_start_ns"), pl.when(is_call).then(end).alias("call_end_ns")
-    )
-    parents = activities["parent_id"]
-    return activities.hstack([column.gather(parents) for column in calls.collect()])
+    return name.str.contains(SYNC_CALLS) | (name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS))
 
 
 def waits_of(trace: Trace, run: int) -> pl.DataFrame:
@@ -55,7 +47,7 @@ def waits_of(trace: Trace, run: int) -> pl.DataFrame:
 
 
 def with_queue(activities: pl.DataFrame) -> pl.DataFrame:
-    """The activities of `calls_of`, in order of stream and start, with what they found on their stream.
+    """The activities (see `device_activities`) in order of stream and start, with what they found on their stream.
 
     `previous_end_ns`: when all earlier work of the stream had ended (null for the first); `waiting`: how many
     activities of the stream were launched before, and had not ended, when the launch of this one began.

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.launches import calls_of, with_queue
+from xsp_analyze.launches import with_queue
 
 if TYPE_CHECKING:
     from xsp_analyze.view import View
@@ -87,7 +87,7 @@ def _rows(view: View) -> pl.DataFrame:
         "starved_ns": pl.when(late).then(gap).otherwise(0),
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
-    queues = with_queue(calls_of(view.trace, view.all_activities))
+    queues = with_queue(view.all_activities)
     found = queues.select("span_id", *(value.cast(pl.Int64).alias(name) for name, value in sums.items()))
     return (
         view.work.select(

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.critical_path import Link, Timeline, walk
-from xsp_analyze.launches import STREAM, calls_of, waits_of
+from xsp_analyze.launches import STREAM, waits_of
 from xsp_analyze.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.layer_time import LAYER_KEY, layer_calls
 
@@ -105,7 +105,7 @@ def _work(view: View, run: int) -> pl.DataFrame:
     if (view.all_steps["run_id"] == run).any():
         work = work.filter(pl.col("step").is_not_null())
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    return calls_of(view.trace, work).with_columns(end).sort("end_ns", "start_ns", "span_id")
+    return work.with_columns(end).sort("end_ns", "start_ns", "span_id")
 
 
 def _timeline(view: View, run: int, work: pl.DataFrame) -> Timeline:

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.launches import SYNC_CALLS
 from xsp_analyze.roles import Roles
 from xsp_model import Kind, Level, XspError
 from xsp_model.intervals import intersection, merge, union_length
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
 __all__ = ["Facts"]
-
-SYNC_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Device|Stream|Event|Ctx)Synchronize"
-"""Calls in which the host waits for a device: of the CUDA runtime, the CUDA driver and HIP."""
 
 LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
 """Calls that launch a kernel or a graph."""
