@@ -11,27 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
+from xsp_cli.arguments import Inputs
 from xsp_cli.complete import analysis_ids
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, in_color, note, print_bytes, write_file
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
@@ -54,6 +39,7 @@ class Formats(StrEnum):
     PARQUET = "parquet"
 
 
+@reads_input()
 def analyze(
     inputs: Inputs,
     *,
@@ -98,18 +84,7 @@ def analyze(
         ),
     ] = None,
     all_rows: Annotated[bool, typer.Option("--all", help="Every row, on a terminal too.")] = False,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Answer questions about a trace as tables: times per layer, per kernel, per device, ...
 
@@ -120,19 +95,6 @@ def analyze(
     wanted = _find(analyses or ())
     if output is not None:
         check_writable(output / "any")
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         view = View(load(inputs, reading, progress.note), steps=steps)
         results = _run(wanted, view, progress) if wanted else _run_all(view, progress)

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    DeviceFile,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
+from xsp_cli.arguments import Inputs
 from xsp_cli.endings import ended_politely
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,20 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["convert"]
 
 
+@reads_input(no_cache=True, cache_dir=None)
 def convert(
     inputs: Inputs,
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The bundle to write: a folder NAME.xsp.")],
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
+    reading: Reading,
     keep_private: Annotated[
         bool,
         typer.Option(
@@ -66,19 +47,7 @@ def convert(
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        keep_private,
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
+    reading = replace(reading, keep_private=keep_private)
     with Progress() as progress, ended_politely(), _room_beside(output):
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")

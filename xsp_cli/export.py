@@ -8,25 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
+from xsp_cli.arguments import Inputs
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, unwritable
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -43,6 +29,7 @@ class Targets(StrEnum):
     GRAPHML = "graphml"
 
 
+@reads_input(device=None)
 def export(
     inputs: Inputs,
     *,
@@ -78,17 +65,7 @@ def export(
             show_default=False,
         ),
     ] = None,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Write a trace for other programs to open.
 
@@ -99,18 +76,6 @@ def export(
 
     check_writable(output)
     step = _step(steps)
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         _check_not_an_input(output, trace, inputs)

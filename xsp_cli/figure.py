@@ -7,31 +7,17 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
+from xsp_cli.arguments import Inputs
 from xsp_cli.complete import analysis_ids
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, write_file
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 __all__ = ["figure"]
 
 
+@reads_input()
 def figure(
     inputs: Inputs,
     *,
@@ -64,18 +50,7 @@ def figure(
             show_default=False,
         ),
     ] = None,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (pip install 'xsp[figures]').
 
@@ -92,19 +67,6 @@ def figure(
     require_matplotlib()
     settings(style)
     check_writable(output)
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         progress.note(f"drawing {wanted.id}")

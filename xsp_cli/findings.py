@@ -10,26 +10,11 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
+from xsp_cli.arguments import Inputs
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, print_text, write_file
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 __all__ = ["findings"]
 
@@ -44,6 +29,7 @@ class FindingFormats(StrEnum):
     JSON = "json"
 
 
+@reads_input()
 def findings(
     inputs: Inputs,
     *,
@@ -54,18 +40,7 @@ def findings(
         Path | None, typer.Option("-o", "--output", help="A file to write instead of the terminal.", show_default=False)
     ] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Most findings to tell; 0: all.")] = 0,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Say what is worth doing next: each finding with its evidence and the most it can gain.
 
@@ -73,19 +48,6 @@ def findings(
     """
     if output is not None:
         check_writable(output)
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)

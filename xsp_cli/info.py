@@ -9,26 +9,11 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
+from xsp_cli.arguments import Inputs
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import in_color, print_text
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from xsp_analyze.report.summary import Summary
@@ -43,21 +28,11 @@ _OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
 _NEXT = "xsp top, xsp findings, xsp report -o report.html, xsp analyze -a ID (`xsp analyses` lists them)"
 
 
+@reads_input()
 def info(
     inputs: Inputs,
     *,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer.
 
@@ -65,19 +40,6 @@ def info(
     """
     from xsp_analyze.report.summary import summarise  # noqa: PLC0415 (--help must not wait for polars)
 
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
         summary, absent = summarise(trace), _absent(trace)

@@ -11,25 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +35,7 @@ class QueryFormats(StrEnum):
     PARQUET = "parquet"
 
 
+@reads_input()
 def query(
     inputs: Annotated[
         list[str],
@@ -84,18 +70,7 @@ def query(
             show_default=False,
         ),
     ] = None,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Ask a trace anything in SQL: its tables, and any analysis by its id (`xsp schema` lists both).
 
@@ -107,19 +82,6 @@ def query(
     _check_order(paths, text)
     if output is not None:
         check_writable(output)
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         trace = load(paths, reading, progress.note)
         progress.note("asking")

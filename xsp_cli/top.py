@@ -10,26 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    Inputs,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp_cli.caching.cache import cache_of
+from xsp_cli.arguments import Inputs
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import in_color, print_text
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,22 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 
+@reads_input()
 def top(
     inputs: Inputs,
     *,
     most: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Show the layers and kernels that take most time, with their shares.
 
@@ -65,19 +40,6 @@ def top(
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.report.answers import Answers  # noqa: PLC0415
 
-    reading = Reading(
-        format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
-    )
     with Progress() as progress:
         answers = Answers(load(inputs, reading, progress.note))
         progress.note("ranking")

@@ -394,7 +394,7 @@ def test_answers_are_the_same_from_what_was_kept(
 ) -> None:
     monkeypatch.setattr(caching, "WORTH_BYTES", 0)
     monkeypatch.setattr(caching, "cache_of", lambda folder, **_: Cache(folder, 0))
-    monkeypatch.setattr("xsp_cli.analyze.cache_of", lambda folder, **_: Cache(folder, 0))
+    monkeypatch.setattr("xsp_cli.reading.cache_of", lambda folder, **_: Cache(folder, 0))
     asked = ["analyze", str(raw), "-f", "json", "--cache-dir", str(tmp_path / "cache")]
     answers = []
     for _ in range(2):
