@@ -28,6 +28,7 @@ FIXTURE = (
 _STEPS = 10
 _FIRST_STEP = 3
 _GAP_NS = 150_000  # between one copy's last event and the next one's first
+_LANE_NS = 1_009  # a lane is that much behind the one before it: threads do not start in one ns
 _STEP = "ProfilerStep#"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -74,7 +75,7 @@ class _Slot:
 
     def text(self, copy: int, lanes: int) -> str:
         if self.kind == "time":
-            value = self.first + copy // lanes * self.stride
+            value = self.first + copy // lanes * self.stride + copy % lanes * _LANE_NS
             return f"{value // 1000}.{value % 1000:03d}"
         return str(self.first + (copy % lanes if self.kind in _OF_LANE else copy) * self.stride)
 
