@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.environments import NSYS_AI, PANDAS, RECIPE, nsys
 from benchmarks.experiment import XSP, Experiment, Way, program
 from benchmarks.generate_nsys import length_ns
+from benchmarks.nsight import install_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def kernels(inputs: Inputs, kernels: int) -> Experiment:
     python = PANDAS.python
     ways = (
         *_ours(inputs, path, "cuda_gpu_kern_sum"),
-        *_nsys(inputs, path, "cuda_gpu_kern_sum"),
+        *_nsys(inputs, path, kernels, "cuda_gpu_kern_sum"),
         Way("nsys-ai", "`nsys-ai skill run top_kernels` (by sqlite3: its DuckDB has no extension here)",
             lambda _: [_nsys_ai(inputs, path, "top_kernels")]),
         Way("pandas", "`read_sql`, `groupby` by name",
@@ -56,7 +57,7 @@ def ranges(inputs: Inputs, kernels: int) -> Experiment:
     path, what = _input(inputs, kernels)
     ways = (
         *_ours(inputs, path, "nvtx_gpu_proj_sum"),
-        *_nsys(inputs, path, "nvtx_gpu_proj_sum"),
+        *_nsys(inputs, path, kernels, "nvtx_gpu_proj_sum"),
         Way("nsys-ai", "`nsys-ai skill run nvtx_layer_breakdown` (likewise)",
             lambda _: [_nsys_ai(inputs, path, "nvtx_layer_breakdown")], most=1),
     )  # fmt: skip
@@ -99,23 +100,34 @@ def _ours(inputs: Inputs, path: Path, name: str) -> list[Way]:
     ]  # fmt: skip
 
 
-def _nsys(inputs: Inputs, path: Path, name: str) -> list[Way]:
+def _nsys(inputs: Inputs, path: Path, kernels: int, name: str) -> list[Way]:
     def stats(_: Path) -> Sequence[Sequence[str]]:
         return [(nsys(), "stats", "-q", "-r", name, "--format", "csv", str(path))]
 
     def recipe(scratch: Path) -> Sequence[Sequence[str]]:
-        report = scratch / "capture.nsys-rep"  # it asks for a report, and takes the export that lies beside it
-        report.touch()
+        report = scratch / "capture.nsys-rep"  # it asks for a report, and takes the exports that lie beside it
+        report.write_text("the exports are younger", encoding="utf-8")
         shutil.copyfile(path, scratch / "capture.sqlite")
+        (scratch / "capture_pqtdir").symlink_to(inputs.nsys_tables(kernels))
         folder = RECIPE.python(inputs.folder).parent
         search = f"PATH={folder}{os.pathsep}{os.environ['PATH']}"
-        found = (nsys(), "recipe", name, "--mode", "none", "--input", str(report), "--output", str(scratch / "out"))
+        found = (
+            str(install_whole(nsys(), scratch)),
+            "recipe",
+            name,
+            "--mode",
+            "none",
+            "--input",
+            str(report),
+            "--output",
+            str(scratch / "out"),
+        )
         return [("env", search, *found)]
 
     slow = 1 if name.startswith("nvtx") else None
     return [
         Way("nsys stats", f"`nsys stats -r {name}`", stats, most=slow),
-        Way("nsys recipe", f"`nsys recipe {name}`", recipe, most=slow),
+        Way("nsys recipe", f"`nsys recipe {name}`, from Parquet files made before", recipe, most=slow),
     ]
 
 

@@ -13,6 +13,7 @@ from benchmarks.environments import Unavailable
 from benchmarks.experiment import REPO, XSP
 from benchmarks.generate import grow
 from benchmarks.generate_nsys import grow_nsys
+from benchmarks.nsight import write_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +82,16 @@ class Inputs:
             self._spare(kernels * 300)
             facts.write_text(json.dumps(grow_nsys(path, kernels)), encoding="utf-8")
         return path, json.loads(facts.read_text(encoding="utf-8"))
+
+    def nsys_tables(self, kernels: int) -> Path:
+        """The tables of that file as a folder of Parquet files."""
+        folder = self.folder / f"nsys-{kernels}_pqtdir"
+        if not folder.exists():
+            self._spare(kernels * 300)
+            unfinished = folder.with_suffix(".unfinished")
+            write_tables(self.nsys(kernels)[0], unfinished)
+            unfinished.rename(folder)
+        return folder
 
     def bundle(self, source: Path) -> Path:
         """The source converted by the code as it is now."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.nsight import install_whole
 from tests.xsp_analyze.test_nsys_answers import parse
 
 if TYPE_CHECKING:
@@ -103,26 +104,8 @@ def run_rule(name: str, path: Path, *options: str) -> list[list[str]]:
 
 
 def install_copy(folder: Path) -> Path:
-    """An installation of nsys in the folder, by links, whose recipe package is whole; the path of its nsys.
-
-    Debian's package of nsys lacks an empty folder that the recipes insist on.
-    """
-    target = Path(nsys()).resolve().parent
-    ours = folder / "nsight" / target.name
-    ours.mkdir(parents=True)
-    for host in target.parent.glob("host-*"):
-        (ours.parent / host.name).symlink_to(host)
-    for each in target.iterdir():
-        if each.name == "python":
-            shutil.copytree(each, ours / "python")
-        elif each.name != "nsys":
-            (ours / each.name).symlink_to(each)
-    try:
-        os.link(target / "nsys", ours / "nsys")
-    except OSError:
-        shutil.copy2(target / "nsys", ours / "nsys")
-    (ours / "python" / "packages" / "nsys_recipe" / "third_party").mkdir(exist_ok=True)
-    return ours / "nsys"
+    """A whole installation of nsys in the folder; the path of its nsys."""
+    return install_whole(nsys(), folder)
 
 
 def parquet_folder(database: Path, folder: Path) -> None:
