@@ -186,11 +186,11 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
 
     Nothing is held at a URL, and unfinished work is then kept where the system keeps temporary files.
     """
-    from xsp_cli.batching.place import absolute, is_url  # noqa: PLC0415
+    from xsp_cli.batching.place import is_url  # noqa: PLC0415
     from xsp_model import XspError, bundle  # noqa: PLC0415
 
     if is_url(output):
-        yield absolute(output), None
+        yield output.rstrip("/"), None
         return
     folder = Path(output).absolute()
     check_writable(folder / "any")

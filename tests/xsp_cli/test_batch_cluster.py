@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import signal
 import socket
+import threading
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,6 +63,16 @@ def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield system
     s3fs.S3FileSystem.clear_instance_cache()
     running.stop()
+
+
+@pytest.fixture(name="web")
+def fixture_web(tmp_path: Path) -> Iterator[str]:
+    """The address of a server of the test's folder."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def _environment(url: str) -> dict[str, str]:
@@ -189,6 +202,22 @@ def test_workers_of_a_cluster_read_and_write_s3_themselves(
     assert main(["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--jobs", "1"]) == 1
     s3.get(f"{_BUCKET}/out", str(tmp_path / "near"), recursive=True)
     assert _bytes_below(tmp_path / "far") == _bytes_below(tmp_path / "near")
+
+
+def test_traces_of_a_web_server_are_read(tmp_path: Path, web: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder is a page that lists files; its sizes are unknown. Bundles are folders of it."""
+    folder = _folder(tmp_path)
+    (folder / "cut.json").unlink()
+    assert main(["convert", str(folder / "t0.json"), "-o", str(folder / "deep" / "kept.xsp")]) == 0
+    assert main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1", "-f", "json"]) == 0
+    assert main(["batch", f"{web}/in/", "-o", str(tmp_path / "far"), "--jobs", "1", "-f", "json"]) == 0
+    assert main(["batch", f"{web}/in/t1.json", "-o", str(tmp_path / "one"), "--jobs", "1", "-f", "json"]) == 0
+    capsys.readouterr()
+    near, far, one = (_bytes_below(tmp_path / side / "traces") for side in ("near", "far", "one"))
+    reports = [name for name in near if name.endswith(("report.html", "facts.json"))]
+    assert len(reports) == 8
+    assert all(far[name] == near[name] for name in reports)
+    assert {name: one[name] for name in reports if name in one} == {n: near[n] for n in reports if n.startswith("t1")}
 
 
 def test_patterns_and_run_sets_of_s3_are_units(s3: S3) -> None:

@@ -8,14 +8,23 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_model import XspError
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Entry", "absolute", "fetch", "is_url", "joined", "listed", "put_file", "put_folder", "read_bytes", "stamp"]
+__all__ = [
+    "Entry",
+    "absolute",
+    "fetch",
+    "is_http",
+    "is_url",
+    "joined",
+    "listed",
+    "put_file",
+    "put_folder",
+    "read_bytes",
+    "stamp",
+]
 
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _STAMPS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "md5Hash", "generation")
@@ -27,7 +36,7 @@ class Entry:
 
     url: str
     below: str
-    size: int
+    size: int | None  # None: its host does not say
 
 
 def is_url(text: str) -> bool:
@@ -35,9 +44,14 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
+def is_http(text: str) -> bool:
+    """Whether the URL is of a web server."""
+    return text.lower().startswith(("http://", "https://"))
+
+
 def absolute(text: str) -> str:
-    """The path from the root, as workers may run elsewhere; a URL as it stands, without a slash at its end."""
-    return text.rstrip("/") if is_url(text) else str(Path(text).absolute())
+    """The path from the root, as workers may run elsewhere; a URL as it stands: over HTTP a slash ends a folder."""
+    return text if is_url(text) else str(Path(text).absolute())
 
 
 def joined(base: str, *parts: str) -> str:
@@ -51,12 +65,12 @@ def listed(url: str) -> list[Entry]:
         if any(c in path for c in "*?["):
             found = {name: info for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"}
             base = path[: min(path.index(c) for c in "*?[" if c in path)].rpartition("/")[0]
-        elif fs.isfile(path):
+        elif _is_file(fs, path):
             found, base = {path: fs.info(path)}, path.rpartition("/")[0]
         else:
             found, base = fs.find(path, detail=True), path
     entries = [
-        Entry(fs.unstrip_protocol(name), name.removeprefix(base).lstrip("/"), int(info.get("size") or 0))
+        Entry(fs.unstrip_protocol(name), name.removeprefix(base).lstrip("/"), info.get("size"))
         for name, info in sorted(found.items())
     ]
     if not entries:
@@ -64,11 +78,23 @@ def listed(url: str) -> list[Entry]:
     return entries
 
 
+def _is_file(fs: Any, path: str) -> bool:  # noqa: ANN401 (fsspec has no types)
+    """HTTP has no folders, only pages that list files: there a slash at the end tells them from files."""
+    return not path.endswith("/") and bool(fs.isfile(path))
+
+
 def fetch(url: str, folder: Path) -> Path:
     """A copy of the URL's file or folder, in the folder."""
     with _reached(url) as (fs, path):
         target = folder / path.rstrip("/").rpartition("/")[2]
-        fs.get(path, str(target), recursive=not fs.isfile(path))
+        if _is_file(fs, path):
+            fs.get(path, str(target))
+            return target
+        names = fs.find(path)
+        copies = [target / name.removeprefix(path).lstrip("/") for name in names]
+        for copy in copies:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+        fs.get(names, [str(copy) for copy in copies])
     return target
 
 

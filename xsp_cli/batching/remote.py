@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_cli.batching.place import listed
+from xsp_cli.batching.place import is_http, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +26,12 @@ def parts(url: str) -> list[Part]:
     if len(entries) == 1 and entries[0].below == entries[0].url.rpartition("/")[2]:
         return [Part((entries[0].url,), entries[0].below, found=entries[0].url.rpartition("/")[2] not in url)]
     folders = _folders(entries)
-    whole = {f: Part((f,), below) for f, below in folders.items()}
+    end = "/" if url.endswith("/") and is_http(url) else ""
+    whole = {f: Part((f + end,), below) for f, below in folders.items()}
     rest = [
         Part((e.url,), e.below)
         for e in entries
-        if e.size
+        if e.size != 0
         and not any(e.url.startswith(f"{f}/") for f in folders)
         and not e.below.rpartition("/")[2].startswith(".")
     ]
