@@ -386,6 +386,7 @@ def _agree(file: Path, data: bytes) -> None:
 @_SETTINGS
 @given(_EVENTS, st.dictionaries(st.text(max_size=5), _VALUES, max_size=3), st.sampled_from(_STYLES), st.booleans())
 def test_any_document(file: Path, events: list[Any], head: dict[str, Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001
+    events = [*events, *events, *events]  # the later ones are read by what was learned from the first
     document = events if bare else head | {"traceEvents": events} | {"after": 1}
     _agree(file, json.dumps(document, **style).encode("utf-8", "surrogatepass"))
 
@@ -393,7 +394,8 @@ def test_any_document(file: Path, events: list[Any], head: dict[str, Any], style
 @_SETTINGS
 @given(st.data())
 def test_any_damage(file: Path, data: st.DataObject) -> None:
-    text = bytearray(data.draw(st.sampled_from([_SMALL, _list(_OPERATOR, b"-1.5e3", _EVENT)])))
+    alike = _list(_EVENT, _OPERATOR, _EVENT.replace(b"3.5", b"12"), _OPERATOR.replace(b"12", b"7"), _EVENT, _OPERATOR)
+    text = bytearray(data.draw(st.sampled_from([_SMALL, _list(_OPERATOR, b"-1.5e3", _EVENT), alike])))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text) - 1))
         piece = data.draw(
@@ -407,6 +409,99 @@ def test_any_damage(file: Path, data: st.DataObject) -> None:
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=None))
 def test_any_number(file: Path, value: Any) -> None:  # noqa: ANN401 (Decimal)
     _agree(file, _list(f'{{"ts": {value}, "dur": "{value}", "pid": {value}}}'.encode()))
+
+
+def _like(event: bytes, old: bytes, new: bytes) -> bytes:
+    assert old in event
+    return event.replace(old, new, 1)
+
+
+class TestEventsLikeEarlierOnes:
+    """Between the values of an event nothing is read again once it is known: see `scan_seams`."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"0",
+            b"-3",
+            b"12345678",
+            b"123456789",
+            b"1234567890123456",
+            b"12345678901234567",
+            b"1.5",
+            b"1e3",
+            b"null",
+            b'"17"',
+            b'"stream 7"',
+            b"true",
+            b"{}",
+            b"[1]",
+        ],
+    )
+    @pytest.mark.parametrize("key", [b'"correlation": 8218', b'"device": 0', b'"tid": 7', b'"ts": 1712195495519689.047',
+                                     b'"dur": 3.5', b'"block": [256, 1, 1]'])  # fmt: skip
+    def test_other_values(self, file: Path, key: bytes, value: bytes) -> None:
+        other = _like(_EVENT, key, key.split(b":")[0] + b": " + value)
+        _agree(file, _list(_EVENT, other, _EVENT, other, other))
+
+    @pytest.mark.parametrize(
+        "dims",
+        [b"[]", b"[[]]", b"[[8, 256, 3072], []]", b'["a]", "[", "\\\\"]', b"[" + b"[1, 2], " * 20 + b"[]]", b"7", b'"[]"',
+         b'[{"a": "]"}, "' + b"x" * 70 + b'"]', b"null", b"[1,\n2]"],
+    )  # fmt: skip
+    def test_other_texts(self, file: Path, dims: bytes) -> None:
+        other = _like(_OPERATOR, b"[[2,\n3],[]]", dims)
+        _compare(
+            file, _list(_OPERATOR, other, _OPERATOR, other, _like(other, b"aten::add", b"aten::" + b"k" * 90), other)
+        )
+
+    def test_other_words(self, file: Path) -> None:
+        word = b"a category longer than any seam, which takes more of them: " + b"k" * 80
+        others = [
+            _like(_EVENT, b'"kernel"', each) for each in (b'"' + word + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
+        ]
+        _compare(file, _list(_EVENT, *others, _EVENT, *others))
+
+    def test_a_key_longer_than_a_seam(self, file: Path) -> None:
+        other = _like(_EVENT, b'"device"', b'"' + b"k" * 300 + b'": 1, "device"')
+        document = _compare(file, _list(_EVENT, other, other, _EVENT))
+        assert document.details["device"].to_list() == [0] * 4
+
+    def test_arguments_twice(self, file: Path) -> None:
+        twice = _EVENT[:-1] + b', "args": {"stream": 9}}'
+        document = _compare(file, _list(_EVENT, twice, _EVENT, twice, _EVENT, twice))
+        assert document.details["device"].to_list() == [0, None] * 3
+
+    def test_arguments_that_are_none(self, file: Path) -> None:
+        _compare(file, _list(*[b'{"name": "a", "ts": 1, "args": 5}', b'{"name": "a", "ts": 1, "args": {}}'] * 3))
+
+    def test_more_values_than_are_noted(self, file: Path) -> None:
+        long = _EVENT[:-1] + b"," + b", ".join(b'"k%d": %d' % (n, n) for n in range(300)) + b"}"
+        _compare(file, _list(long, _EVENT, long, _EVENT))
+
+    def test_more_sorts_of_events_than_are_known(self, file: Path) -> None:
+        others = [_like(_EVENT, b'"pid"', b'"key %d": 1, "pid"' % n) for n in range(6000)]
+        document = _compare(file, _list(*others, *[_EVENT] * 20000, *others))
+        assert document.events.height == 32000
+
+    @pytest.mark.parametrize(
+        "other",
+        [b'"stream": 07', b'"stream": 7.', b'"stream": 7e', b'"stream": 7 8', b'"stream": ', b'"stream": 7,,',
+         b'"stream": -', b'"stream" 7', b'"stream": "7', b'"stream": [7', b'"stream": 7}', b'"stream": 7\0',
+         b'"stream": tru', b"stream: 7"],
+    )  # fmt: skip
+    def test_what_is_no_json(self, file: Path, other: bytes) -> None:
+        file.write_bytes(_list(_EVENT, _EVENT, _like(_EVENT, b'"stream": 7', other), _EVENT))
+        with pytest.raises(XspError):
+            scan_plain.scan(file)
+        with pytest.raises((XspError, CannotScan)):
+            scan_fast.scan(file)
+
+    def test_lists_that_are_none(self, file: Path) -> None:
+        for dims in (b"[[2,3],[]", b"[2}", b'["]', b"[2 3]", b"[,]", b"[2,]", b'["a" "b"]'):
+            file.write_bytes(_list(_OPERATOR, _OPERATOR, _like(_OPERATOR, b"[[2,\n3],[]]", dims)))
+            with pytest.raises((XspError, CannotScan)):
+                scan_fast.scan(file)
 
 
 def test_damage_to_a_compressed_file(file: Path) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "COLON",
     "COMMA",
     "LANES",
+    "LONG",
     "MINUS",
     "NINE",
     "OPEN_LIST",
@@ -35,20 +36,25 @@ __all__ = [
     "QUOTE",
     "ZERO",
     "byte",
+    "leading_alike",
     "leading_blanks",
+    "leading_digits",
     "leading_ordinary",
     "machine",
+    "marked",
     "masked",
     "number",
     "put",
     "put_byte",
     "put_small",
+    "trailing_zeros",
     "word",
 ]
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT, ZERO, NINE, CAPITAL_I = b'"\\,:-+.09I'
 OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST = b"{}[]"
 LANES = 32
+LONG = 64
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -85,6 +91,71 @@ def _stores(width: int) -> Any:
     return intrinsic(store)
 
 
+def _lanes(builder: Any, address: Any, count: int) -> Any:
+    """The bytes from an address on."""
+    return builder.load(builder.inttoptr(address, ir.VectorType(ir.IntType(8), count).as_pointer()), align=1)
+
+
+def _bits(builder: Any, passed: Any, count: int) -> Any:
+    """One bit a lane, the first lowest, as a whole number."""
+    bits = builder.bitcast(passed, ir.IntType(count))
+    return bits if count == 64 else builder.zext(bits, ir.IntType(64))  # noqa: PLR2004 (bits of a word)
+
+
+def _zeros_below(builder: Any, bits: Any) -> Any:
+    """How many bits below the lowest that is set: 64 where none is."""
+    return builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
+
+
+def _trailing_zeros(_: Any, bits: Any) -> Any:
+    """How many bits below the lowest that is set; 64 where none is."""
+    return types.int64(bits), lambda _, builder, __, args: _zeros_below(builder, args[0])
+
+
+def _leading_alike(_: Any, address: Any, other: Any) -> Any:
+    """How many of the LONG bytes from two addresses on are the same before the first that differs."""
+
+    def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
+        here, there = (_lanes(builder, each, LONG) for each in args)
+        return _zeros_below(builder, _bits(builder, builder.icmp_unsigned("!=", here, there), LONG))
+
+    return types.int64(address, other), emit
+
+
+def _marked(_: Any, address: Any, letter: Any) -> Any:
+    """A bit for each of the LONG bytes from an address on, the first lowest: set where it is the letter."""
+
+    def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
+        lanes = ir.VectorType(ir.IntType(8), LONG)
+        one = builder.insert_element(
+            ir.Constant(lanes, ir.Undefined), builder.trunc(args[1], ir.IntType(8)), ir.Constant(ir.IntType(32), 0)
+        )
+        all_alike = ir.Constant(ir.VectorType(ir.IntType(32), LONG), [0] * LONG)
+        every = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), all_alike)
+        return _bits(builder, builder.icmp_unsigned("==", _lanes(builder, args[0], LONG), every), LONG)
+
+    return types.uint64(address, letter), emit
+
+
+def _constant(value: int) -> Any:
+    return ir.Constant(ir.IntType(64), value)
+
+
+def _leading_digits(_: Any, address: Any) -> Any:
+    """How many of the 8 bytes from an address on are decimal digits before the first that is none."""
+
+    def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
+        loaded = builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
+        digits = builder.xor(loaded, _constant(0x3030303030303030))
+        # A sum's carry reaches only bytes behind the first that is no digit.
+        above_nine = builder.or_(builder.add(digits, _constant(0x7676767676767676)), digits)
+        return builder.lshr(
+            _zeros_below(builder, builder.and_(above_nine, _constant(0x8080808080808080))), _constant(3)
+        )
+
+    return types.int64(address), emit
+
+
 def _counts(test: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
     """An intrinsic: how many of the LANES bytes from an address on come before the first that passes the test."""
     lanes = ir.VectorType(ir.IntType(8), LANES)
@@ -116,6 +187,10 @@ def _ends_blanks(builder: Any, block: Any, every: Callable[[int], Any]) -> Any:
     return builder.and_(builder.and_(other[0], other[1]), builder.and_(other[2], other[3]))
 
 
+trailing_zeros = intrinsic(_trailing_zeros)
+leading_alike = intrinsic(_leading_alike)
+leading_digits = intrinsic(_leading_digits)
+marked = intrinsic(_marked)
 byte = _loads(8, types.int64)
 number = _loads(64, types.int64)
 word = _loads(64, types.uint64)

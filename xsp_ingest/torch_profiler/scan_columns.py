@@ -30,7 +30,7 @@ __all__ = ["Tables", "is_compiled"]
 _TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
 _DETAILS = tuple(DETAIL_COLUMNS)
-_MEMBERS = {  # an event's own keys: what kind of value, which column
+_MEMBERS = {  # an event's own keys, in the order of its slots: what kind of value, which column
     "ph": (desk.WORD, "ph"),
     "cat": (desk.WORD, "cat"),
     "name": (desk.TEXT, "name"),
@@ -40,13 +40,16 @@ _MEMBERS = {  # an event's own keys: what kind of value, which column
     "tid": (desk.WHOLE, "tid"),
     "id": (desk.WHOLE, "flow_id"),
 }
-_ARGUMENTS = {
-    **{keys[0]: (desk.WHOLE, column) for column, keys in ARGS.items()},
-    "grid": (desk.AXES, "grid_x"),
-    "block": (desk.AXES, "block_x"),
+_PREFERRED = {column: keys[0] for column, keys in ARGS.items()}
+_ARGUMENTS = {  # likewise
+    **{_PREFERRED[column]: (desk.WHOLE, column) for column in _NUMBERS if column in ARGS},
     "Input Dims": (desk.TEXT, "input_dims"),
     "Input type": (desk.TEXT, "input_types"),
-    # Other spellings come last: they count where the first is absent.
+    **{_PREFERRED[column]: (desk.WHOLE, column) for column in _DETAILS if column in ARGS},
+    "grid": (desk.AXES, "grid_x"),
+    "block": (desk.AXES, "block_x"),
+}
+_SPELLINGS = {
     **{key: (desk.WHOLE, column) for column, keys in ARGS.items() for key in keys[1:]},
     "Input dims": (desk.TEXT, "input_dims"),
 }
@@ -60,7 +63,7 @@ def _slots() -> tuple[list[str], NDArray[np.uint64]]:
     """The column of each slot of a row, and the table that tells a key's kind and slot."""
     columns: list[str] = []
     keys = np.zeros((2, desk.KEYS_PER_LEVEL, desk.KEY_WORDS), dtype=np.uint64)
-    for level, members in enumerate((_MEMBERS, _ARGUMENTS)):
+    for level, members in ((0, _MEMBERS), (1, _ARGUMENTS), (1, _SPELLINGS)):
         for key, (kind, column) in members.items():
             _enter(keys[level], key, kind << 8 | len(columns))
             columns += [column[:-1] + axis for axis in "xyz"] if kind == desk.AXES else [column]
@@ -84,19 +87,20 @@ class Tables:
         self._most_rows = most_rows  # at once; None: all of them
         self._decoded: dict[str, dict[int, str]] = {}
         slots, keys = _slots()
-        places = {name: i for i, name in enumerate(_NUMBERS)} | {name: -1 - i for i, name in enumerate(_TEXTS)}
-        places |= {name: desk.FIRST_DETAIL + i for i, name in enumerate(_DETAILS)}
         self._arrays: dict[str, NDArray[Any]] = {}
         self._desk = np.zeros(len(desk.NAMES), dtype=np.int64)
-        self._set(width=len(slots), first_argument=len(_MEMBERS))
+        self._set(width=len(slots), first_argument=len(_MEMBERS), first_spelling=len(slots) - len(_SPELLINGS))
         self._set(number_columns=len(_NUMBERS), code_columns=len(_TEXTS), detail_columns=len(_DETAILS))
         self._hold("keys", keys)
-        self._hold("plan", np.array([places[name] for name in slots], dtype=np.int64))
+        self._hold("preferred", np.array([slots.index(name) for name in slots], dtype=np.int64))
         self._hold("row", np.empty(2 * len(slots), dtype=np.int64))
         prefix = f'"{MODULE_PREFIX}'.encode()
         self._hold("module_prefix", np.frombuffer(prefix, dtype=np.uint8))
         self._set(module_prefix_bytes=len(prefix), known_texts=len(desk.KNOWN_TEXTS))
         self._hold("nesting", np.empty(desk.MAX_DEPTH, dtype=np.uint8))
+        self._hold("trail", np.empty(desk.MOST_TRAIL * desk.TRAIL_WORDS, dtype=np.int64))
+        self._hold("seams", np.zeros(desk.MOST_SEAMS * desk.SEAM_SIZE, dtype=np.uint8))
+        self._set(seam_count=1, trust=desk.MOST_TRUST)
         self._room_for_rows(most_rows or _FIRST_ROWS)
         self._room_for_texts(_FIRST_TEXTS)
         self._room_for_bytes(_FIRST_BYTES)

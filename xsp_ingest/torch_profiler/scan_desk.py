@@ -15,12 +15,10 @@ PAD = 64
 MAX_DEPTH = 256
 NULL = -(1 << 63)
 
-FIRST_DETAIL = 64
-
 # The texts that come first, so that their numbers are known: those from UNREAD on are categories not kept.
 KNOWN_TEXTS = ("X", "python_function", *UNREAD_FLOWS)
 COMPLETE, PYTHON, UNREAD = range(3)
-PHASE, CATEGORY, NAME = range(3)  # slots of a row
+PHASE, CATEGORY, NAME, OWN_TEXTS = range(4)  # slots of a row: its texts, then whole numbers, texts, details, spellings
 
 # How a scan ends; a place, which is an address, is never negative.
 DONE = 0
@@ -32,6 +30,18 @@ FULL = -3  # a table has no room for one more event
 KEYS_PER_LEVEL = 256
 KEY_WORDS = 5  # three words of the key, its length + 1, its meaning: kind * 256 + slot
 MEMBERS, WORD, TEXT, MICROSECONDS, WHOLE, AXES = range(6)  # kinds: what to do with the value
+THE_END, NO_VALUE = range(6, 8)  # of seams with no value behind them: the event ends there, or the seam goes on
+UNKNOWN = -1  # the meaning of a key that is not in the table
+
+# A seam (see `scan_seams`): its text, and behind it whole numbers, at these offsets in bytes.
+MOST_SEAMS = 4096
+SEAM_SIZE = 128
+SEAM_BYTES, SEAM_MEANING, SEAM_NEXT, SEAM_BESIDE, SEAM_PHASE, SEAM_CATEGORY = range(64, 64 + 6 * 8, 8)
+TRAIL_WORDS = 3  # of a value: where it starts, where it ends, its key's meaning
+MOST_TRAIL = 256  # values of an event
+
+# Whether seams are asked is decided by how many events had known ones: an unknown one is read twice.
+MOST_TRUST, TRUST_LOST, DISTRUST = 1024, 4, -8192
 
 # What may come next.
 VALUE_OR_END, VALUE, COMMA_OR_END, ONE_VALUE = range(4)
@@ -51,7 +61,7 @@ NAMES = (
     "row",  # scratch: a value a slot (for texts their start), then the ends of texts
     "width",  # slots of a row
     "first_argument",  # slots before it are the event's own, the others of its `args`
-    "plan",  # a slot's column: whole numbers from 0 up, details from FIRST_DETAIL up, texts from -1 down
+    "preferred",  # for the slots of other spellings the slot they stand in for
     "numbers",
     "number_columns",
     "started",  # which of them have a value yet: the others are not written, for untouched memory is free
@@ -74,6 +84,12 @@ NAMES = (
     "table",
     "table_mask",
     "nesting",  # scratch
+    "seams",
+    "seam_count",
+    "trail",  # scratch: the values of the event
+    "trail_count",
+    "trust",  # below 0: seams are not asked for so many events
+    "first_spelling",  # slot
 )
 
 # Each place as an offset in bytes.
@@ -90,7 +106,7 @@ NAMES = (
     ROW,
     WIDTH,
     FIRST_ARGUMENT,
-    PLAN,
+    PREFERRED,
     NUMBERS,
     NUMBER_COLUMNS,
     STARTED,
@@ -113,6 +129,12 @@ NAMES = (
     TABLE,
     TABLE_MASK,
     NESTING,
+    SEAMS,
+    SEAM_COUNT,
+    TRAIL,
+    TRAIL_COUNT,
+    TRUST,
+    FIRST_SPELLING,
 ) = range(0, 8 * len(NAMES), 8)
 
 

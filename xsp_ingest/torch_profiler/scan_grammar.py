@@ -13,10 +13,12 @@ import numpy as np
 from xsp_ingest.torch_profiler.scan_bytes import (
     BACKSLASH,
     CAPITAL_I,
+    CLOSE_LIST,
     CLOSE_OBJECT,
     COLON,
     COMMA,
     LANES,
+    LONG,
     MINUS,
     NINE,
     OPEN_LIST,
@@ -29,8 +31,10 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     leading_blanks,
     leading_ordinary,
     machine,
+    marked,
     masked,
     put_byte,
+    trailing_zeros,
 )
 from xsp_ingest.torch_profiler.scan_desk import INCOMPLETE, MAX_DEPTH, UNSURE
 
@@ -39,6 +43,7 @@ __all__ = [
     "after_blanks",
     "digits_end",
     "fraction_end",
+    "list_end",
     "stopped",
     "string_end",
     "value_end",
@@ -229,3 +234,36 @@ def value_end(place: int, end: int, nesting: int) -> int:
             place = _member_value(place, end)
             if place < 0:
                 return place
+
+
+@machine
+def _inside(quotes: np.uint64) -> np.uint64:
+    """Of the bits of quotes those from each first one to before each second one: the texts between them."""
+    for shift in (1, 2, 4, 8, 16, 32):
+        quotes ^= quotes << np.uint64(shift)
+    return quotes
+
+
+@machine
+def list_end(place: int) -> int:
+    """The end of the list at the place by its brackets alone, nothing else in it checked; 0 where that is not easy.
+
+    Only a list that is byte by byte one that was checked is known to be one.
+    """
+    depth = 0
+    in_text = np.uint64(0)
+    while True:
+        odd = marked(place, BACKSLASH) | marked(place, 0)
+        texts = _inside(marked(place, QUOTE)) ^ in_text
+        closes = marked(place, CLOSE_LIST) & ~texts
+        brackets = (marked(place, OPEN_LIST) & ~texts) | closes
+        while brackets != np.uint64(0):
+            lowest = brackets & (~brackets + np.uint64(1))
+            depth += 1 if closes & lowest == np.uint64(0) else -1
+            if depth == 0:
+                return place + trailing_zeros(lowest) + 1 if odd & (lowest - np.uint64(1)) == np.uint64(0) else 0
+            brackets ^= lowest
+        if odd != np.uint64(0):
+            return 0
+        in_text = np.uint64(0) - (texts >> np.uint64(63))
+        place += LONG

@@ -12,7 +12,6 @@ import numpy as np
 
 from xsp_ingest.torch_profiler import scan_desk as at
 from xsp_ingest.torch_profiler.scan_bytes import (
-    BACKSLASH,
     CLOSE_LIST,
     CLOSE_OBJECT,
     COLON,
@@ -25,38 +24,37 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     masked,
     number,
     put,
-    put_small,
     word,
 )
 from xsp_ingest.torch_profiler.scan_desk import (
     AXES,
-    CATEGORY,
     COMMA_OR_END,
-    COMPLETE,
+    DISTRUST,
     DONE,
-    FIRST_DETAIL,
     FULL,
     INCOMPLETE,
     KEY_WORDS,
     KEYS_PER_LEVEL,
     MEMBERS,
     MICROSECONDS,
-    NAME,
+    MOST_TRAIL,
+    MOST_TRUST,
     NULL,
     ONE_VALUE,
-    PAD,
-    PHASE,
-    PYTHON,
     TEXT,
-    UNREAD,
+    TRUST_LOST,
+    UNKNOWN,
     UNSURE,
     VALUE,
     WHOLE,
     WORD,
 )
 from xsp_ingest.torch_profiler.scan_grammar import after_blanks, stopped, string_end, value_end
+from xsp_ingest.torch_profiler.scan_known import known_event
 from xsp_ingest.torch_profiler.scan_numbers import microseconds, whole
-from xsp_ingest.torch_profiler.scan_texts import MIX, MIX_2, index, intern
+from xsp_ingest.torch_profiler.scan_row import forget, has_room, is_kept, keep
+from xsp_ingest.torch_profiler.scan_seams import learn, remember
+from xsp_ingest.torch_profiler.scan_texts import MIX, MIX_2, index
 
 __all__ = ["scan_events"]
 
@@ -138,19 +136,12 @@ def _take(place: int, meaning: int, desk: int) -> int:
 
 
 @machine
-def _forget(first: int, desk: int) -> None:
-    """Makes the row null from a slot on."""
-    row = number(desk + at.ROW)
-    for slot in range(first, number(desk + at.WIDTH)):
-        put(row + 8 * slot, NULL)
-
-
-@machine
 def _event(place: int, desk: int) -> int:
     """The end of the event whose members start at the place; fills the desk's row."""
     end, keys = number(desk + at.END), number(desk + at.KEYS)
-    _forget(0, desk)
-    inside = False  # of `args`
+    forget(0, desk)
+    inside, seen = False, False  # whether within `args`, and whether they were met
+    put(desk + at.TRAIL_COUNT, 0)
     place = after_blanks(place)
     closed = byte(place) == CLOSE_OBJECT
     while True:
@@ -174,15 +165,20 @@ def _event(place: int, desk: int) -> int:
                 return stopped(place, end)
             place = after_blanks(place + 1)
             if meaning >> 8 == MEMBERS:
-                _forget(number(desk + at.FIRST_ARGUMENT), desk)
+                if seen:  # an event with `args` twice is not one to learn from
+                    put(desk + at.TRAIL_COUNT, MOST_TRAIL + 1)
+                seen = True
+                forget(number(desk + at.FIRST_ARGUMENT), desk)
                 if byte(place) == OPEN_OBJECT:
                     inside = True
                     place = after_blanks(place + 1)
                     closed = byte(place) == CLOSE_OBJECT
                     continue
+            value = place
             place = _take(place, meaning, desk)
             if place < 0:
                 return place
+            remember(value, place, UNKNOWN if meaning >> 8 == MEMBERS else meaning, desk)
         place = after_blanks(place)
         letter = byte(place)
         closed = letter == CLOSE_OBJECT
@@ -193,86 +189,40 @@ def _event(place: int, desk: int) -> int:
 
 
 @machine
-def _has_room(event_bytes: int, desk: int) -> bool:
-    return (  # type: ignore[no-any-return]
-        number(desk + at.ROWS) < number(desk + at.MAX_ROWS)
-        and number(desk + at.DETAIL_ROWS) < number(desk + at.MAX_DETAILS)
-        and number(desk + at.TEXTS) + number(desk + at.WIDTH) <= number(desk + at.MAX_TEXTS)
-        and number(desk + at.TEXT_BYTES) + event_bytes + PAD <= number(desk + at.STORE_BYTES)
-    )
+def _entry(place: int, desk: int) -> int:
+    """The end of the event that starts at the place, after its row is kept where it is of use."""
+    stop, known = UNSURE, False
+    if number(desk + at.TRUST) >= 0:
+        stop = known_event(place + 1, desk)
+        known = stop >= 0
+    if not known:
+        stop = _event(place + 1, desk)
+        if stop < 0:
+            return stop
+    if not has_room(stop - place, desk):
+        return FULL
+    if not known:
+        learn(place + 1, stop, desk)
+    _judge(known, desk)
+    kept = is_kept(desk)
+    if kept < 0:
+        return kept
+    if kept:
+        keep(desk)
+    return stop
 
 
 @machine
-def _text(slot: int, desk: int) -> int:
-    """The number of the text in the slot of the row, or -1."""
-    start = number(number(desk + at.ROW) + 8 * slot)
-    if start == NULL:
-        return -1
-    return intern(start, number(number(desk + at.ROW) + 8 * (slot + number(desk + at.WIDTH))) - start, desk)
-
-
-@machine
-def _is_module(desk: int) -> int:
-    """1 where the name is a module's, 0 where it is not, UNSURE where an escape hides it."""
-    start, prefix = number(number(desk + at.ROW) + 8 * NAME), number(desk + at.MODULE_PREFIX)
-    if start == NULL:
-        return 0
-    for i in range(number(desk + at.MODULE_PREFIX_BYTES)):
-        letter = byte(start + i)
-        if letter == BACKSLASH:
-            return UNSURE
-        if letter != byte(prefix + i):
-            return 0
-    return 1
-
-
-@machine
-def _is_kept(desk: int) -> int:
-    """1 where the row's event is of use, else 0 or UNSURE; counts frames that are left out."""
-    category = _text(CATEGORY, desk)
-    if category == PYTHON:
-        module = _is_module(desk)
-        if module == 0 and _text(PHASE, desk) == COMPLETE:
-            put(desk + at.PYTHON_FRAMES, number(desk + at.PYTHON_FRAMES) + 1)
-        return module
-    return 1 if category < UNREAD or category >= number(desk + at.KNOWN_TEXTS_COUNT) else 0
-
-
-@machine
-def _clear(table: int, columns: int, height: int, here: int) -> None:
-    for column in range(columns):
-        put(table + 8 * (column * height + here), NULL)
-
-
-@machine
-def _keep(desk: int) -> None:
-    """Appends the desk's row to the columns."""
-    here, height, width = number(desk + at.ROWS), number(desk + at.MAX_ROWS), number(desk + at.WIDTH)
-    row, plan = number(desk + at.ROW), number(desk + at.PLAN)
-    numbers, codes = number(desk + at.NUMBERS), number(desk + at.CODES)
-    details, there, depth = number(desk + at.DETAILS), number(desk + at.DETAIL_ROWS), number(desk + at.MAX_DETAILS)
-    _clear(numbers, number(desk + at.NUMBER_COLUMNS), height, here)
-    for column in range(number(desk + at.CODE_COLUMNS)):
-        put_small(codes + 4 * (column * height + here), -1)
-    detailed = False
-    # Backwards: of two slots with the same column the earlier one, its preferred spelling, is written last.
-    for slot in range(width - 1, -1, -1):
-        value = number(row + 8 * slot)
-        if value == NULL:
-            continue
-        column = number(plan + 8 * slot)
-        if column < 0:
-            put_small(codes + 4 * ((-1 - column) * height + here), _text(slot, desk))
-        elif column < FIRST_DETAIL:
-            put(numbers + 8 * (column * height + here), value)
-        else:
-            if not detailed:
-                detailed = True
-                _clear(details, number(desk + at.DETAIL_COLUMNS), depth, there)
-                put(details + 8 * there, here)
-            put(details + 8 * ((column - FIRST_DETAIL) * depth + there), value)
-    put(desk + at.ROWS, here + 1)
-    put(desk + at.DETAIL_ROWS, there + detailed)
+def _judge(known: bool, desk: int) -> None:  # noqa: FBT001 (numba)
+    """Seams that fail too often are not asked for a while."""
+    trust = number(desk + at.TRUST)
+    if trust < 0:
+        trust = trust + 1 if trust < -1 else MOST_TRUST // 8
+    elif known:
+        trust = min(trust + 1, MOST_TRUST)
+    else:
+        trust = trust - TRUST_LOST if trust >= TRUST_LOST else DISTRUST
+    put(desk + at.TRUST, trust)
 
 
 @machine
@@ -306,16 +256,9 @@ def scan_events(desk: int) -> int:
             put(desk + at.EXPECTED, expected)
             letter = byte(place)
         if letter == OPEN_OBJECT:
-            stop = _event(place + 1, desk)
+            stop = _entry(place, desk)
             if stop < 0:
                 return stop
-            if not _has_room(stop - place, desk):
-                return FULL
-            kept = _is_kept(desk)
-            if kept < 0:
-                return kept
-            if kept:
-                _keep(desk)
         else:
             stop = value_end(place, end, nesting)
             if stop < 0 or stop >= end:  # a number may go on behind the end

@@ -16,8 +16,10 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     QUOTE,
     ZERO,
     byte,
+    leading_digits,
     machine,
     masked,
+    word,
 )
 from xsp_ingest.torch_profiler.scan_desk import NULL, UNSURE
 from xsp_ingest.torch_profiler.scan_grammar import (
@@ -29,7 +31,61 @@ from xsp_ingest.torch_profiler.scan_grammar import (
     whole_part_end,
 )
 
-__all__ = ["microseconds", "whole"]
+__all__ = ["few_digits", "few_nanoseconds", "microseconds", "whole"]
+
+_ZEROS = np.uint64(0x3030303030303030)
+
+
+@machine
+def _eight(digits: np.uint64) -> int:
+    """The number that eight digits write, a byte each, the first in the lowest: by pairs, by fours, all."""
+    digits = digits * np.uint64(2561) >> np.uint64(8)
+    digits = (digits & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601) >> np.uint64(16)
+    return np.int64((digits & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001) >> np.uint64(32))  # type: ignore[return-value]
+
+
+@machine
+def _first(place: int, count: int) -> int:
+    """The number that the first 1 to 7 digits at the place write."""
+    return _eight((word(place) ^ _ZEROS) << np.uint64(64 - 8 * count))
+
+
+@machine
+def few_digits(place: int) -> tuple[int, int]:
+    """The end of the 1 to 16 digits at the place, as JSON writes a whole number, and their number.
+
+    The place itself where there is something else, which may still be a number.
+    """
+    count = leading_digits(place)
+    if count == 0 or (count > 1 and byte(place) == ZERO):
+        return place, 0
+    if count < 8:
+        return place + count, _first(place, count)
+    more = leading_digits(place + 8)
+    stop = place + 8 + more
+    value = _eight(word(stop - 8) ^ _ZEROS)
+    if more == 0:
+        return stop, value
+    if more < 8:
+        return stop, _first(place, more) * 100000000 + value
+    if ZERO <= byte(stop) <= NINE:
+        return place, 0
+    return stop, _eight(word(place) ^ _ZEROS) * 100000000 + value
+
+
+@machine
+def few_nanoseconds(place: int) -> tuple[int, int]:
+    """Likewise of microseconds with at most three decimals, in ns."""
+    stop, whole = few_digits(place)
+    if stop == place or whole >= 9223372036854775:  # 2**63 / 1000
+        return place, 0
+    if byte(stop) != POINT:
+        return stop, whole * 1000
+    decimals = leading_digits(stop + 1)
+    if decimals == 0 or decimals > 3:
+        return place, 0
+    digits = (word(stop + 1) ^ _ZEROS) & ((np.uint64(1) << np.uint64(8 * decimals)) - np.uint64(1))
+    return stop + 1 + decimals, whole * 1000 + _eight(digits) // 100000  # five digits of none
 
 
 @machine
