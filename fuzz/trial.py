@@ -14,6 +14,7 @@ from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_ingest.sqlite_pages import reader as pages
 from xsp_ingest.torch_profiler import scan_fast
 from xsp_ingest.xplane import scan
 from xsp_model import XspError, integrity
@@ -61,13 +62,16 @@ def prepare(format_name: str, number: int, folder: Path) -> tuple[list[Path], st
 @contextmanager
 def compiled_readers(number: int) -> Iterator[None]:
     """In trials of odd numbers, the compiled scanners read small files too, which else only large ones are worth."""
-    known = scan_fast.MIN_BYTES, scan._MIN_BYTES  # noqa: SLF001 (a threshold that nobody else needs)
+    thresholds = [(scan_fast, "MIN_BYTES"), (scan, "_MIN_BYTES"), (pages, "MIN_BYTES"), (pages, "_COMPILE_BYTES")]
+    known = [getattr(module, name) for module, name in thresholds]
     if number % 2:
-        scan_fast.MIN_BYTES = scan._MIN_BYTES = 0  # noqa: SLF001
+        for module, name in thresholds:
+            setattr(module, name, 0)
     try:
         yield
     finally:
-        scan_fast.MIN_BYTES, scan._MIN_BYTES = known  # noqa: SLF001
+        for (module, name), value in zip(thresholds, known, strict=True):
+            setattr(module, name, value)
 
 
 def tried(paths: list[Path], wanted: str | None) -> Outcome:

@@ -29,7 +29,19 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["MIN_BYTES", "Growing", "empty", "folder", "full", "gathered", "in_folder", "no_room", "release", "series"]
+__all__ = [
+    "MIN_BYTES",
+    "Growing",
+    "empty",
+    "folder",
+    "full",
+    "gathered",
+    "in_folder",
+    "lent",
+    "no_room",
+    "release",
+    "series",
+]
 
 MIN_BYTES = 1 << 20
 """Columns from this size on are on disk."""
@@ -159,7 +171,12 @@ def series(name: str, values: NDArray[Any], valid: Bools | None = None) -> pl.Se
         bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if absent else None
     buffers = [bitmap, pa.py_buffer(values)]
     kind = pa.from_numpy_dtype(values.dtype)
-    return pl.Series(_Lent(pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))).alias(name)
+    return lent(name, pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))
+
+
+def lent(name: str, array: pa.Array) -> pl.Series:
+    """An Arrow array as a Series, the memory shared where polars can."""
+    return pl.Series(_Lent(array)).alias(name)
 
 
 class _Lent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,13 +13,16 @@ from urllib.parse import quote
 
 import polars as pl
 
+from xsp_ingest.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
 from xsp_ingest.nsys_sqlite.tables import decoded, interned, with_sane_times
+from xsp_ingest.sqlite_pages import CannotRead
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from xsp_ingest.nsys_sqlite.bulk import Take
     from xsp_ingest.nsys_sqlite.tables import Among, Strings
 
 __all__ = ["MAGIC", "Database", "check_header", "table_names"]
@@ -123,11 +126,7 @@ class Database:
         absent = {c: pl.lit(None, dtype=pl.Int64).alias(c) for c in columns if c not in present}
         if table not in self.tables or not present:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
-        # The affinity of the columns is INTEGER; the cast is for what was stored against it, and keeps 64 bits exact.
-        listed = ", ".join(f'CAST("{c}" AS INTEGER) AS "{c}"' for c in present)
-        found = self._bulk(
-            f'SELECT rowid AS "rowid", {listed} FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
-        )
+        found = self._select(table, dict.fromkeys(present, INTEGER), where)
         whole = found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
         return with_sane_times(whole)
 
@@ -135,10 +134,7 @@ class Database:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
         if column not in self.columns(table):
             return pl.Series(column, [None] * self.count(table, where), dtype=pl.String)
-        query = (
-            f'SELECT CAST("{column}" AS BLOB) AS "{column}" FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
-        )
-        return self._decoded(self._bulk(query)[column])
+        return self._decoded(self._select(table, {column: BYTES}, where)[column])
 
     @cached_property
     def strings(self) -> Strings:
@@ -149,10 +145,17 @@ class Database:
         """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
         if column not in self.columns(table):
             return pl.Series(column, [None] * self.count(table, where), dtype=pl.Float64)
-        # IIF, as a cast would make 0 of a text.
-        number = f"IIF(typeof(\"{column}\") IN ('integer', 'real'), CAST(\"{column}\" AS REAL), NULL)"
-        query = f'SELECT {number} AS "{column}" FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
-        return self._bulk(query)[column].cast(pl.Float64)
+        return self._select(table, {column: NUMBER}, where)[column].cast(pl.Float64)
+
+    def _select(self, table: str, takes: Mapping[str, Take], where: Among | None = None) -> pl.DataFrame:
+        """The rowid and these columns in order of rowid."""
+        if not self.conditions.get(table):
+            with (
+                suppress(CannotRead, sqlite3.Error, UnicodeDecodeError, OSError),
+                closing(sqlite3.connect(_uri(self.path), uri=True)) as connection,
+            ):
+                return paged(self.path, connection, table, takes, where)
+        return self._bulk(f'SELECT {listed(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid')
 
     def _bulk(self, query: str) -> pl.DataFrame:
         import adbc_driver_manager  # noqa: PLC0415 (other formats need not wait for it)
@@ -207,6 +210,5 @@ class Database:
         return found
 
     def _clause(self, table: str, where: Among | None) -> str:
-        among = f'"{where.column}" IN ({", ".join(str(int(value)) for value in where.values)})' if where else ""
-        both = [f"({condition})" for condition in (self.conditions.get(table, ""), among) if condition]
+        both = [f"({each})" for each in (self.conditions.get(table, ""), where.sql if where else "") if each]
         return f"WHERE {' AND '.join(both)}" if both else ""

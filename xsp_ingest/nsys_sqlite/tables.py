@@ -29,6 +29,11 @@ class Among:
     column: str
     values: tuple[int, ...]
 
+    @property
+    def sql(self) -> str:
+        """The same as a condition of SQL."""
+        return f'"{self.column}" IN ({", ".join(str(int(value)) for value in self.values)})'
+
 
 @dataclass(frozen=True)
 class Strings:

@@ -1,0 +1,76 @@
+"""Machine code run by Python itself, every load and store of it held against the memory it was given."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from xsp_ingest.sqlite_pages import CannotRead, cells, desk, reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+    from xsp_ingest.sqlite_pages.columns import Part
+    from xsp_ingest.sqlite_pages.layout import Layout
+    from xsp_model.arrays import Ints
+
+__all__ = ["OutsideError", "fill"]
+
+
+class OutsideError(AssertionError):
+    """A load or store beyond the memory."""
+
+
+class _Memory:
+    def __init__(self, read: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]]) -> None:
+        self._written = [(each.ctypes.data, each.nbytes) for each in written]
+        self._read = [(each.ctypes.data, each.nbytes) for each in read] + self._written
+
+    def load(self, place: int, form: str) -> Any:  # noqa: ANN401
+        self._check(place, struct.calcsize(form), self._read)
+        return struct.unpack(form, ctypes.string_at(place, struct.calcsize(form)))[0]
+
+    def store(self, place: int, form: str, value: float) -> None:
+        content = struct.pack(form, value)  # refuses what does not fit
+        self._check(place, len(content), self._written)
+        ctypes.memmove(place, content, len(content))
+
+    @staticmethod
+    def _check(place: int, length: int, spans: Sequence[tuple[int, int]]) -> None:
+        if not any(start <= place and place + length <= start + size for start, size in spans):
+            raise OutsideError
+
+
+def _interpreted(memory: _Memory) -> Callable[..., int]:
+    names: dict[str, Any] = {
+        **vars(cells),
+        "byte": lambda place: memory.load(place, "B"),
+        "number": lambda place: memory.load(place, "<q"),
+        "pair": lambda place: memory.load(place, ">H"),
+        "big_endian": lambda place: memory.load(place, ">q"),
+        "put": lambda place, value: memory.store(place, "<q", value),
+        "put_byte": lambda place, value: memory.store(place, "B", value),
+        "put_real": lambda place, value: memory.store(place, "<d", float(value)),
+    }
+    for name, value in vars(cells).items():
+        if hasattr(value, "py_func"):
+            names[name] = FunctionType(value.py_func.__code__, names)
+    found: Callable[..., int] = names["read_leaves"]
+    return found
+
+
+def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
+    """What `reader._fill` does."""
+    room, span = part.room, slice(part.first, part.first + int(part.state[desk.MOST_ROWS]))
+    columns: list[NDArray[Any]] = [room.rowids, *room.values.values(), *room.missing.values()]
+    kept: list[NDArray[Any]] = [part.state, part.plan, part.asked, *part.ends.values(), *part.bytes.values()]
+    for content, slots in reader._pieces(file, pages, wanted):
+        memory = _Memory([content, slots], [*(each[span] for each in columns), *kept])
+        addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
+        if _interpreted(memory)(*addresses, len(slots)) != desk.DONE:
+            raise CannotRead

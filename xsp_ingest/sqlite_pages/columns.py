@@ -1,0 +1,119 @@
+"""The memory that the machine code fills, and the columns made of it without copying."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from xsp_ingest.sqlite_pages import desk
+from xsp_model import scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from xsp_ingest.sqlite_pages.schema import Table
+    from xsp_model.arrays import Ints
+
+__all__ = ["MOST_ASKED", "Part", "Room", "Values"]
+
+MOST_ASKED = 1 << 12
+"""Rows of one part that may be asked for one by one; where there are more, SQLite reads the table."""
+
+
+class Values(IntEnum):
+    """What of a column is wanted: whole numbers (int64), any numbers (float64, null for others), or texts as bytes."""
+
+    WHOLE = desk.WHOLE
+    NUMBER = desk.NUMBER
+    TEXT = desk.TEXT
+
+
+_TYPES = {Values.WHOLE: np.int64, Values.NUMBER: np.float64}
+
+
+class Part:
+    """Rows that one thread reads, from row `first` of the columns on."""
+
+    def __init__(self, room: Room, first: int, most_rows: int, text_bytes: int) -> None:
+        self.room = room
+        self.first = first
+        self.asked = np.zeros(MOST_ASKED, dtype=np.int64)
+        self.ends = {name: np.zeros(most_rows + 1, dtype=np.int64) for name in room.texts}
+        self.bytes = {name: np.empty(text_bytes + desk.PAD, dtype=np.uint8) for name in room.texts}
+        self.plan = np.zeros((len(room.record), desk.ENTRY_WORDS), dtype=np.int64)
+        for place, name in enumerate(room.record):
+            if name is not None:
+                self.plan[place] = self._entry(room, name)
+        self.state = np.zeros(desk.STATE_WORDS, dtype=np.int64)
+        self.state[desk.MOST_ROWS] = most_rows
+        self.state[desk.PREVIOUS] = np.iinfo(np.int64).min
+        self.state[desk.COLUMNS] = len(room.record)
+        self.state[desk.ROWIDS] = room.rowids[first:].ctypes.data
+        self.state[desk.MOST_ASKED] = MOST_ASKED
+        self.state[desk.WHERE_ASKED] = self.asked.ctypes.data
+
+    def _entry(self, room: Room, name: str) -> list[int]:
+        values = self.ends[name] if name in self.ends else room.values[name][self.first :]
+        text = self.bytes[name].ctypes.data if name in self.ends else 0
+        missing = room.missing[name][self.first :].ctypes.data
+        return [room.wanted[name], values.ctypes.data, missing, int(name in room.plain), text, 0]
+
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        return int(self.state[desk.ROWS])
+
+
+class Room:
+    """Room for the wanted columns of so many rows at most, each a kind of the desk; and what is in it at the end."""
+
+    def __init__(self, table: Table, wanted: Mapping[str, Values], most_rows: int) -> None:
+        self.wanted = wanted
+        self.plain = table.plain
+        stored = {table.place(name): name for name in wanted if name != table.rowid}
+        self.record = [stored.get(place) for place in range(max(stored, default=-1) + 1)]
+        self.texts = [name for name in stored.values() if wanted[name] == Values.TEXT]
+        # What is never written stays untouched memory, which costs nothing.
+        self.rowids = np.empty(most_rows, dtype=np.int64)
+        self.missing = {name: np.zeros(most_rows, dtype=np.uint8) for name in stored.values()}
+        numbers = [name for name in stored.values() if name not in self.texts]
+        self.values = {name: np.zeros(most_rows, dtype=_TYPES[wanted[name]]) for name in numbers}
+
+    def close_up(self, parts: Sequence[Part]) -> int:
+        """Moves what the parts hold together; the number of rows."""
+        rows = 0
+        for part in parts:
+            if part.first != rows:
+                columns: list[NDArray[Any]] = [self.rowids, *self.missing.values(), *self.values.values()]
+                for column in columns:
+                    column[rows : rows + part.rows] = column[part.first : part.first + part.rows].copy()
+            rows += part.rows
+        return rows
+
+    def numbers(self, name: str, rows: int) -> pl.Series:
+        """A column of numbers."""
+        missing = self.missing[name][:rows]
+        valid = np.logical_not(missing) if missing.any() else None
+        return scratch.series(name, self.values[name][:rows], valid)
+
+    def text(self, name: str, parts: Sequence[Part]) -> pl.Series:
+        """A column of texts, as bytes."""
+        first, pieces = 0, []
+        for part in parts:
+            missing = self.missing[name][first : first + part.rows]
+            pieces.append(_binary(name, part.ends[name][: part.rows + 1], part.bytes[name], missing))
+            first += part.rows
+        return pl.concat(pieces)
+
+
+def _binary(name: str, ends: Ints, content: NDArray[np.uint8], missing: NDArray[Any]) -> pl.Series:
+    bitmap = pa.py_buffer(np.packbits(missing == 0, bitorder="little")) if missing.any() else None
+    buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(content[: int(ends[-1])])]
+    array = pa.Array.from_buffers(pa.large_binary(), len(missing), buffers, null_count=int(np.count_nonzero(missing)))
+    return scratch.lent(name, array)

@@ -1,0 +1,163 @@
+"""Columns of a table: the pages of the file in pieces, by two threads, through the machine code."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import polars as pl
+
+from xsp_ingest.native import is_kept, native
+from xsp_ingest.sqlite_pages import desk
+from xsp_ingest.sqlite_pages.columns import Part, Room, Values
+from xsp_ingest.sqlite_pages.layout import CannotRead, layout
+from xsp_ingest.sqlite_pages.schema import table
+from xsp_ingest.sqlite_pages.tree import leaves
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from xsp_ingest.native import Native
+    from xsp_ingest.sqlite_pages.layout import Layout
+    from xsp_ingest.sqlite_pages.tree import Leaves
+    from xsp_model.arrays import Ints
+
+__all__ = ["Found", "read"]
+
+MIN_BYTES = 8 << 20
+"""Tables of fewer bytes are read faster by SQLite, since machine code takes time to load."""
+
+_COMPILE_BYTES = 64 << 20  # for less the machine code is not compiled, which is done once per installation
+_PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
+_THREADS = 2
+_TYPES = {Values.WHOLE: pl.Int64(), Values.NUMBER: pl.Float64()}
+_SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`frame` has the rowid and the wanted columns; `asked` are the rows that SQLite must be asked for."""
+
+    frame: pl.DataFrame
+    asked: Ints
+
+
+def read(path: Path, connection: sqlite3.Connection, name: str, wanted: Mapping[str, Values]) -> Found:
+    """The wanted columns, in order of rowid.
+
+    CannotRead where SQLite should read the table: it is small, or there is any doubt.
+    """
+    with path.open("rb", buffering=0) as file:
+        pages = layout(file)
+        where = table(connection, name)
+        if wanted.get(where.rowid or "") == Values.TEXT:
+            raise CannotRead
+        found = leaves(file, pages, where.root)
+        if not len(found.pages) or not _is_worth_it(len(found.pages) * pages.page_bytes):
+            raise CannotRead
+        try:
+            room = Room(where, wanted, int(found.most_rows.sum()))
+            parts = _parts(room, found, pages)
+        except MemoryError as error:
+            raise CannotRead from error
+        with ThreadPoolExecutor(len(parts)) as threads:
+            list(threads.map(partial(_fill, file, pages), *zip(*parts, strict=True)))
+    return _found(room, [part for part, _ in parts], where.rowid)
+
+
+def _is_worth_it(table_bytes: int) -> bool:
+    return table_bytes >= MIN_BYTES and (table_bytes >= _COMPILE_BYTES or is_kept(*_name()))
+
+
+def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
+    """As many parts as there are threads, each with its pages."""
+    before = np.concatenate([[0], np.cumsum(found.most_rows)])
+    threads = min(_THREADS, os.cpu_count() or 1, len(found.pages))
+    cuts = np.linspace(0, len(found.pages), threads + 1).astype(np.int64).tolist()
+    parts = []
+    for start, stop in pairwise(cuts):
+        first, most = int(before[start]), int(before[stop] - before[start])
+        part = Part(room, first, most, (stop - start) * pages.usable_bytes)
+        part.state[desk.USABLE] = pages.usable_bytes
+        part.state[desk.PAGE_BYTES] = pages.page_bytes
+        parts.append((part, found.pages[start:stop]))
+    return parts
+
+
+def _fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
+    read_leaves = _machine_code()
+    for content, slots in _pieces(file, pages, wanted):
+        addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
+        if read_leaves(*addresses, len(slots)) != desk.DONE:
+            raise CannotRead
+
+
+def _pieces(file: BinaryIO, pages: Layout, wanted: Ints) -> Iterator[tuple[np.ndarray, Ints]]:
+    """The wanted pages, some at a time: bytes that hold only until the next are asked for, and which page is where."""
+    at_once = max(_PIECE_BYTES // pages.page_bytes, 1)
+    buffer = np.zeros(at_once * _SPARSE * pages.page_bytes + desk.PAD, dtype=np.uint8)
+    for start in range(0, len(wanted), at_once):
+        some = wanted[start : start + at_once]
+        low, high = int(some.min()), int(some.max())
+        if high - low < at_once * _SPARSE:
+            _read(file, buffer, 0, low, high - low + 1, pages.page_bytes)
+            yield buffer, some - low
+        else:
+            for slot, page in enumerate(some.tolist()):
+                _read(file, buffer, slot, page, 1, pages.page_bytes)
+            yield buffer, np.arange(len(some))
+
+
+def _read(file: BinaryIO, buffer: np.ndarray, slot: int, page: int, count: int, page_bytes: int) -> None:
+    target = buffer[slot * page_bytes : (slot + count) * page_bytes]
+    if os.preadv(file.fileno(), [target.data], (page - 1) * page_bytes) != len(target):
+        raise CannotRead
+
+
+def _found(room: Room, parts: Sequence[Part], rowid: str | None) -> Found:
+    rows = room.close_up(parts)
+    rowids = room.rowids[:rows]
+    firsts = np.cumsum([0, *(part.rows for part in parts)])
+    joints = firsts[1:-1]
+    if (rowids[joints] <= rowids[joints - 1]).any():
+        raise CannotRead
+    columns = [pl.Series("rowid", rowids)]
+    for name in room.wanted:
+        if name == rowid:
+            columns.append(columns[0].alias(name).cast(_TYPES[room.wanted[name]]))
+        else:
+            columns.append(room.text(name, parts) if name in room.texts else room.numbers(name, rows))
+    asked = [part.asked[: int(part.state[desk.ASKED])] + first for part, first in zip(parts, firsts, strict=False)]
+    return Found(pl.DataFrame(columns), np.concatenate(asked))
+
+
+@cache
+def _machine_code() -> Native:
+    name, stamp = _name()
+    return native(name, _to_compile, [""] * 5, stamp)
+
+
+@cache
+def _name() -> tuple[str, str]:
+    """The machine code's name and stamp: it is made anew where any of its sources has changed."""
+    here = Path(__file__).parent
+    sources = [
+        *(here / f"{name}.py" for name in ("cells", "desk", "memory")),
+        here.parent / "torch_profiler" / "scan_bytes.py",
+    ]
+    return "read_leaves", str(zlib.crc32(b"".join(source.read_bytes() for source in sources)))
+
+
+def _to_compile() -> Callable[..., int]:
+    from xsp_ingest.sqlite_pages.cells import read_leaves  # noqa: PLC0415 (it imports numba)
+
+    function: Callable[..., int] = read_leaves.py_func  # type: ignore[attr-defined]
+    return function
