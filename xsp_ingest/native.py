@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xsp_ingest import shipped
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Native", "is_kept", "native"]
+__all__ = ["Native", "bitcode", "is_at_hand", "is_kept", "machine_code", "native"]
 
 _DIGEST_BYTES = 32
 _RESOLVED = re.compile(r"llvm\.|(?:memcpy|memmove|memset|bcmp|memcmp)$")  # what LLVM or the C library brings along
@@ -37,14 +39,19 @@ def native(name: str, function: Callable[[], Callable[..., Any]], kinds: Sequenc
     kept = _Kept(name, stamp)
     found = kept.read()
     if found is None:
-        found = _compile(function(), kinds)
+        found = _of_shipped(name, stamp) or _compile(function(), kinds)
         kept.write(*found)
     return Native(*found, kinds)
 
 
 def is_kept(name: str, stamp: str) -> bool:
-    """Whether code of this stamp is at hand: to make it takes seconds."""
+    """Whether machine code of this stamp is kept: to load it takes 25 ms."""
     return _Kept(name, stamp).read() is not None
+
+
+def is_at_hand(name: str, stamp: str) -> bool:
+    """Whether that is kept, or made from what was shipped in a fraction of a second; to compile it takes seconds."""
+    return shipped.is_shipped(name, stamp) or is_kept(name, stamp)
 
 
 class Native:
@@ -77,21 +84,46 @@ def _flat(values: Sequence[NDArray[Any] | int]) -> Iterator[int]:
             yield value
 
 
+def _of_shipped(name: str, stamp: str) -> tuple[str, bytes] | None:
+    """The symbol and the object file from bitcode that came along; None where there is none that this LLVM reads."""
+    if (found := shipped.read(name, stamp)) is not None:
+        with suppress(RuntimeError):
+            return found[0], machine_code(found[1])
+    return None
+
+
 def _compile(function: Callable[..., Any], kinds: Sequence[str]) -> tuple[str, bytes]:
     """The symbol and the object file."""
+    symbol, code = bitcode(function, kinds)
+    return symbol, machine_code(code)
+
+
+def bitcode(function: Callable[..., Any], kinds: Sequence[str]) -> tuple[str, bytes]:
+    """The function's symbol and what numba makes of it; ValueError where it needs numba to run."""
     from numba import njit, types  # noqa: PLC0415 (the very cost that keeping code avoids)
 
     signature = tuple(types.Array(getattr(types, kind), 1, "C") if kind else types.int64 for kind in kinds)
     bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
     dispatcher = njit(signature, **bare)(function)
     (compiled,) = dispatcher.overloads.values()
-    llvm = _llvm()
-    module = llvm.parse_assembly(compiled.library.get_llvm_str())
+    module = _llvm().parse_assembly(compiled.library.get_llvm_str())
     open_names = [f.name for f in module.functions if f.is_declaration and not _RESOLVED.match(f.name)]
     if open_names:
         message = f"{function.__qualname__} calls {open_names[0]}, which is nowhere without numba"
         raise ValueError(message)
-    return compiled.fndesc.llvm_func_name, _machine(llvm).emit_object(module)
+    symbol = compiled.fndesc.llvm_func_name
+    for each in (*module.functions, *module.global_variables):
+        if each.name != symbol and not each.is_declaration:
+            each.linkage = "internal"
+    return symbol, module.as_bitcode()
+
+
+def machine_code(code: bytes) -> bytes:
+    """The object file of bitcode, for the processor at hand; RuntimeError where LLVM cannot read it."""
+    llvm = _llvm()
+    module, machine = llvm.parse_bitcode(code), _machine(llvm)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    return machine.emit_object(module)  # type: ignore[no-any-return]
 
 
 def _llvm() -> Any:  # noqa: ANN401 (it has no types)

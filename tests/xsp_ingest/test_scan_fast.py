@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from xsp_ingest.torch_profiler import scan_columns, scan_fast, scan_plain, scan_source
+from xsp_ingest.torch_profiler.scan_columns import Ready
 from xsp_ingest.torch_profiler.scan_fast import CannotScan
 from xsp_model import XspError
 
@@ -57,11 +58,15 @@ def _compare(path: Path, data: bytes) -> Document:
 @pytest.fixture(autouse=True)
 def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 0)
+    monkeypatch.setattr(scan_fast, "_FINISH_BYTES", 0)
 
 
-def test_small_files_do_not_wait_for_the_compiler(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 1 << 20)
-    monkeypatch.setattr(scan_columns, "is_compiled", lambda: False)
+@pytest.mark.parametrize(("ready", "least"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
+def test_small_files_do_not_wait_for_the_compiler(
+    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, least: str
+) -> None:
+    monkeypatch.setattr(scan_fast, least, 1 << 20)
+    monkeypatch.setattr(scan_columns, "readiness", lambda: ready)
     file.write_bytes(_SMALL)
     with pytest.raises(CannotScan):
         scan_fast.scan(file)
@@ -446,8 +451,8 @@ class TestEventsLikeEarlierOnes:
 
     @pytest.mark.parametrize(
         "dims",
-        [b"[]", b"[[]]", b"[[8, 256, 3072], []]", b'["a]", "[", "\\\\"]', b"[" + b"[1, 2], " * 20 + b"[]]", b"7", b'"[]"',
-         b'[{"a": "]"}, "' + b"x" * 70 + b'"]', b"null", b"[1,\n2]"],
+        [b"[]", b"[[]]", b"[[8, 256, 3072], []]", b'["a]", "[", "\\\\"]', b"[" + b"[1, 2], " * 20 + b"[]]", b"7",
+         b'"[]"', b'[{"a": "]"}, "' + b"x" * 70 + b'"]', b"null", b"[1,\n2]"],
     )  # fmt: skip
     def test_other_texts(self, file: Path, dims: bytes) -> None:
         other = _like(_OPERATOR, b"[[2,\n3],[]]", dims)

@@ -92,9 +92,9 @@ class Sweep:
     def _is_worth_it(self, rows: int, kinds: tuple[str, ...]) -> bool:
         if rows < _MIN_ROWS or rows >= _COMPILE_ROWS or kinds in self._machine_code:
             return rows >= _MIN_ROWS
-        from xsp_ingest.native import is_kept  # noqa: PLC0415
+        from xsp_ingest.native import is_at_hand  # noqa: PLC0415
 
-        return is_kept(*self._name(kinds))
+        return is_at_hand(*self._name(kinds))
 
     def _name(self, kinds: tuple[str, ...]) -> tuple[str, str]:
         """The name and the stamp under which machine code is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.native import is_kept, native
+from xsp_ingest.shipped import is_shipped
 from xsp_ingest.torch_profiler import scan_desk as desk
 from xsp_ingest.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
 from xsp_ingest.torch_profiler.scan_plain import _parse
@@ -25,7 +27,21 @@ if TYPE_CHECKING:
     from xsp_ingest.native import Native
     from xsp_model.arrays import Ints
 
-__all__ = ["Tables", "is_compiled"]
+__all__ = ["MACHINE_MODULES", "Ready", "Tables", "readiness"]
+
+MACHINE_MODULES = (
+    "events",  # of which the constants
+    "scan_bytes",
+    "scan_desk",
+    "scan_grammar",
+    "scan_known",
+    "scan_machine",
+    "scan_numbers",
+    "scan_row",
+    "scan_seams",
+    "scan_texts",
+)
+"""What the machine code is made of."""
 
 _TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
@@ -255,16 +271,27 @@ def _machine_code() -> Native:
     return native(name, _to_compile, ("",), stamp)
 
 
-def is_compiled() -> bool:
-    """Whether the compiled scanner is at hand; to compile it takes several seconds."""
-    return is_kept(*_name())
+class Ready(IntEnum):
+    """What it takes until the compiled scanner can start."""
+
+    COMPILE = 0  # numba's work, of more than ten seconds
+    FINISH = 1  # LLVM's alone, of a third of a second
+    LOAD = 2
+
+
+def readiness() -> Ready:
+    """How ready the compiled scanner is."""
+    if is_kept(*_name()):
+        return Ready.LOAD
+    return Ready.FINISH if is_shipped(*_name()) else Ready.COMPILE
 
 
 @cache
 def _name() -> tuple[str, str]:
     """The machine code's name and stamp: it is made anew where any of its sources has changed."""
-    sources = sorted(Path(__file__).parent.glob("scan_*.py"))
-    return "scan_events", str(zlib.crc32(b"".join(source.read_bytes() for source in sources)))
+    folder = Path(__file__).parent
+    sources = [(folder / f"{module}.py").read_text(encoding="utf-8") for module in MACHINE_MODULES]
+    return "scan_events", str(zlib.crc32("".join(sources).encode()))
 
 
 def _to_compile() -> Callable[[int], int]:

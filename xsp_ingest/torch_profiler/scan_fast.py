@@ -27,7 +27,8 @@ MIN_BYTES = 1 << 20
 PIECE_ROWS = 1 << 17
 """Events scanned and shaped at once."""
 
-_COMPILE_BYTES = 32 << 20  # for less the scanner is not compiled, which is done once per installation
+# For less content nobody waits, once per installation, until the scanner is made from what came along, or compiled.
+_FINISH_BYTES, _COMPILE_BYTES = 8 << 20, 256 << 20
 _BUFFER_BYTES = 1 << 22
 _MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
 _MOST_REST_BYTES = 1 << 28
@@ -49,10 +50,11 @@ def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
 
     A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
     """
-    from xsp_ingest.torch_profiler.scan_columns import Tables, is_compiled  # noqa: PLC0415 (loads the compiler)
+    from xsp_ingest.torch_profiler.scan_columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
 
     with open_source(path) as source:
-        if source.expected_bytes < _COMPILE_BYTES and not is_compiled():
+        least_bytes = {Ready.LOAD: 0, Ready.FINISH: _FINISH_BYTES, Ready.COMPILE: _COMPILE_BYTES}
+        if source.expected_bytes < least_bytes[readiness()]:
             raise CannotScan
         scanner = _Scanner(path, source, Tables(most_rows))
         try:
