@@ -12,7 +12,7 @@ from xsp_model import Level
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["AXES", "device_activities", "with_shapes"]
+__all__ = ["AXES", "WORK_COLUMNS", "device_activities", "device_work", "with_shapes"]
 
 AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 """The columns that hold a kernel's grid and block."""
@@ -33,6 +33,20 @@ _SPAN_COLUMNS = (
     "layer_id",
     "attribution",
 )
+
+WORK_COLUMNS = ("span_id", "run_id", "process_id", "step", "kind", "name", "duration_ns")
+"""What `device_work` has of each device activity."""
+
+
+def device_work(trace: Trace) -> pl.DataFrame:
+    """One row a device activity in order of start, in WORK_COLUMNS; a duration that is unknown counts as 0."""
+    return (
+        trace.scan("spans")
+        .filter(pl.col("attribution").is_not_null())
+        .select(WORK_COLUMNS)
+        .with_columns(pl.col("duration_ns").fill_null(0))
+        .collect()
+    )
 
 
 def device_activities(trace: Trace) -> pl.DataFrame:

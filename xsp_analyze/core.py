@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -115,12 +115,17 @@ class Result:
     table: pl.DataFrame
     columns: Sequence[Column]
     ledger_of: Callable[[], pl.DataFrame]
-    provenance: Mapping[str, object] = field(default_factory=dict)
+    provenance_of: Callable[[], Mapping[str, object]] = dict
 
     @cached_property
     def ledger(self) -> pl.DataFrame:
         """What the table does not cover: worked out when first asked for, as CSV, say, has no place for it."""
         return self.ledger_of()
+
+    @cached_property
+    def provenance(self) -> Mapping[str, object]:
+        """Where the numbers come from, likewise."""
+        return self.provenance_of()
 
     def to_polars(self) -> pl.DataFrame:
         """The table: times in ns, sizes in bytes, shares in 0..1, unknown is null."""
@@ -169,4 +174,4 @@ def run(wanted: Analysis, view: View) -> Result:
     def ledger() -> pl.DataFrame:
         return view.ledger_beside_layers if beside else view.ledger
 
-    return Result(wanted, table.select(c.name for c in columns), columns, ledger, view.provenance)
+    return Result(wanted, table.select(c.name for c in columns), columns, ledger, lambda: view.provenance)

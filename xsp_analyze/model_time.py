@@ -30,8 +30,8 @@ def run_latencies(trace: Trace, mode: StepMode, steps: pl.DataFrame, activities:
         latency.alias("latency_ns"), pl.col("duration_ns").alias("durations")
     )
     if mode is StepMode.ALL:
-        extent = _extents(trace).join(found, on="run_id", how="anti")
-        found = pl.concat([found, extent])
+        others = sorted(set(trace.frame("runs")["run_id"]) - set(found["run_id"]))
+        found = pl.concat([found, _extents(trace, others)]) if others else found
     processes = activities.group_by("run_id").agg(pl.col("process_id").n_unique().cast(pl.Int64).alias("processes"))
     return (
         found.join(trace.scan("runs").select("run_id", "batch_size").collect(), on="run_id", how="left")
@@ -41,14 +41,18 @@ def run_latencies(trace: Trace, mode: StepMode, steps: pl.DataFrame, activities:
     )
 
 
-def _extents(trace: Trace) -> pl.DataFrame:
+def _extents(trace: Trace, runs: Sequence[int]) -> pl.DataFrame:
     end = pl.col("start_ns") + pl.col("duration_ns").fill_null(0)
-    timed = pl.col("duration_ns").is_not_null()  # a run of which nothing was timed has no extent, not one of 0
     return (
         trace.scan("spans")
-        .filter(timed.any().over("run_id"))
+        .filter(pl.col("run_id").is_in(list(runs)))
         .group_by("run_id")
-        .agg((end.max() - pl.col("start_ns").min()).alias("latency_ns"))
+        .agg(
+            (end.max() - pl.col("start_ns").min()).alias("latency_ns"),
+            pl.col("duration_ns").is_not_null().any().alias("timed"),
+        )
+        .filter("timed")  # a run of which nothing was timed has no extent, not one of 0
+        .drop("timed")
         .with_columns(pl.concat_list("latency_ns").alias("durations"))
         .collect()
     )

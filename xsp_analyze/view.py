@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import coverage, layer_time, model_time
-from xsp_analyze.activities import device_activities, with_shapes
-from xsp_analyze.counters import ideal_intensity
+from xsp_analyze.activities import WORK_COLUMNS, device_activities, device_work, with_shapes
+from xsp_analyze.counters import attach_counters, ideal_intensity
 from xsp_analyze.energy import power_series
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.kernel_means import aligned, executions
@@ -32,7 +32,16 @@ class View:
 
     def __init__(self, trace: Trace, steps: StepChoice | str | None = None) -> None:
         self.trace = trace
-        self.choice = choose_steps(steps, self.all_steps)
+        self._asked = steps
+        if steps is not None:
+            _ = self.choice  # says at once where it cannot be met
+
+    @cached_property
+    def choice(self) -> StepChoice:
+        """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
+        if self._asked == str(StepMode.ALL):
+            return StepChoice(StepMode.ALL)
+        return choose_steps(self._asked, self.all_steps)
 
     @cached_property
     def roles(self) -> Roles:
@@ -105,6 +114,24 @@ class View:
             return mean_over_steps(inside, self.steps, keys, measures)
         known = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
         return inside.group_by(*self.by, *keys, maintain_order=True).agg(known)
+
+    @cached_property
+    def device_work(self) -> pl.DataFrame:
+        """Of `all_activities` what needs nothing but their own rows: run, process, step, kind, name and duration."""
+        if "all_activities" in self.__dict__:
+            return self.all_activities.select(WORK_COLUMNS)
+        return Roles.of(device_work(self.trace), self.roles.kernels)
+
+    @cached_property
+    def named_work(self) -> pl.DataFrame:
+        """What tables over kernel names are summed from: of `executions` the labels of `device_work` and all numbers.
+
+        Of whole steps it takes no links to be known.
+        """
+        if self.averaged or "executions" in self.__dict__:
+            return self.executions
+        rows = self.chosen(self.device_work).with_columns(pl.lit(1, pl.Int64).alias("count"))
+        return attach_counters(self.trace, rows).rename({"name": "kernel_name"})
 
     @cached_property
     def all_activities(self) -> pl.DataFrame:
@@ -189,7 +216,7 @@ class View:
 
     def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
         steps = Roles.of(self.steps, runs)
-        latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.all_activities)
+        latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.device_work)
         return Roles.of(latencies, runs)
 
     @cached_property
@@ -209,7 +236,7 @@ class View:
 
 
 def _communicates(view: View) -> bool:
-    names = view.all_activities["name"].unique().cast(pl.String)
+    names = view.device_work["name"].unique().cast(pl.String)
     return bool(names.str.contains(COMMUNICATION).any())
 
 
@@ -219,7 +246,7 @@ def _has_modules(view: View) -> bool:
 
 
 _HOLDS: Mapping[str, Callable[[View], bool]] = {
-    "kernel": lambda view: not view.all_activities.is_empty(),
+    "kernel": lambda view: not view.device_work.is_empty(),
     "communication": _communicates,
     "power": lambda view: bool(power_series(view.trace.frame("counters"))),
     "leveled": lambda view: view.roles.leveled,

@@ -31,7 +31,7 @@ def _result(
 ) -> Result:
     analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame())
     return Result(
-        analysis, table, columns, lambda: to_frame(findings), {"sources": ["a.json"], "basis": "device_span_ns"}
+        analysis, table, columns, lambda: to_frame(findings), lambda: {"sources": ["a.json"], "basis": "device_span_ns"}
     )
 
 
@@ -346,7 +346,7 @@ def test_provenance_names_files_and_leaves_digests_to_programs() -> None:
         result.table,
         result.columns,
         result.ledger_of,
-        {"sources": [{"file": "a.gz", "sha256": "00ff"}]},
+        lambda: {"sources": [{"file": "a.gz", "sha256": "00ff"}]},
     )
     assert terminal.render(told).endswith("sources: a.gz\n")
 

@@ -32,8 +32,8 @@ __all__ = ["kernel_by_name"]
 def kernel_by_name(view: View) -> pl.LazyFrame:
     """One row a kernel name and kind, longest first, then by name."""
     sums = (
-        view.executions.group_by(*view.by, "kernel_name", "kind", maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(view.executions))
+        view.named_work.group_by(*view.by, "kernel_name", "kind", maintain_order=True)
+        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(view.named_work))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
         .lazy()
     )

@@ -76,7 +76,7 @@ def _with_labels(times: Result | str, labels: Result | str) -> Result | str:
     added = [c for c in labels.columns if c.name in _LAYER_LABELS]
     known = labels.table.select(*LAYER_KEY, *(c.name for c in added))
     table = times.table.join(known, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
-    return Result(times.analysis, table, [*times.columns, *added], times.ledger_of, times.provenance)
+    return Result(times.analysis, table, [*times.columns, *added], times.ledger_of, times.provenance_of)
 
 
 def gpu_by_layer(answers: Answers) -> Section:
@@ -209,7 +209,7 @@ def modules(answers: Answers) -> Section | None:
         Column("backward_ns", rows.schema["backward_ns"], "Device sum of the backward pass.", "ns"),
         Column("host_ns", rows.schema["host_ns"], "Duration of its calls on the host.", "ns"),
     ]
-    result = Result(found.analysis, rows, columns, found.ledger_of, found.provenance)
+    result = Result(found.analysis, rows, columns, found.ledger_of, found.provenance_of)
     weight = "device_sum_ns" if rows["device_sum_ns"].is_not_null().any() else "host_ns"
     kept, left_out = cut(result, weight, _MOST_LAYERS)
     table = blocks.table(kept, bar=weight, tree=True, left_out=left_out)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.sources import api_calls, printed_api_name
+from xsp_analyze.analyses.nsys.sources import call_times, printed_api_name
 from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_columns
 from xsp_analyze.core import Role, analysis
 
@@ -19,7 +19,7 @@ __all__ = ["cuda_api_sum"]
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows; calls are told apart by the name as recorded, of which less is printed."""
-    found = summary(api_calls(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
+    found = summary(call_times(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
     return found.with_columns(printed_api_name())
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.sources import kernels
+from xsp_analyze.analyses.nsys.sources import kernel_times
 from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_columns
 from xsp_analyze.core import analysis
 
@@ -19,7 +19,7 @@ __all__ = ["cuda_gpu_kern_sum"]
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
-    return summary(kernels(trace), ["name"]).sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
+    return summary(kernel_times(trace), ["name"]).sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
 
 
 @analysis(

@@ -15,14 +15,25 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["api_calls", "copies", "kernels", "launches", "printed_api_name", "ranges", "work_spans"]
+__all__ = [
+    "api_calls",
+    "call_times",
+    "copies",
+    "kernel_times",
+    "kernels",
+    "launches",
+    "printed_api_name",
+    "ranges",
+    "work_spans",
+]
 
 _LAUNCH = ("run_id", "process_id", "correlation_id")
+_IS_CALL = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
 
 
-def _spans(trace: Trace) -> pl.LazyFrame:
-    words = ("level", "kind", "name")
-    return work_spans(trace).with_columns(pl.col(words).cast(pl.String))
+def _spans(trace: Trace, wanted: pl.Expr) -> pl.LazyFrame:
+    """Rows that are chosen while words are still codes, which is cheaper; then words are texts."""
+    return work_spans(trace).filter(wanted).with_columns(pl.col("level", "kind", "name").cast(pl.String))
 
 
 def work_spans(trace: Trace) -> pl.LazyFrame:
@@ -32,15 +43,25 @@ def work_spans(trace: Trace) -> pl.LazyFrame:
     return spans.filter(pl.col("run_id").is_in(list(roles.kernels))) if roles.leveled else spans
 
 
+def kernel_times(trace: Trace) -> pl.LazyFrame:
+    """One row a kernel: name, a word, and duration_ns."""
+    return work_spans(trace).filter(pl.col("kind") == str(Kind.KERNEL)).select("name", "duration_ns")
+
+
+def call_times(trace: Trace) -> pl.LazyFrame:
+    """Likewise of the calls of the CUDA runtime or driver."""
+    return work_spans(trace).filter(_IS_CALL).select("name", "duration_ns")
+
+
 def kernels(trace: Trace) -> pl.LazyFrame:
     """One row a kernel, its launch geometry beside it."""
-    spans = _spans(trace).filter(pl.col("kind") == Kind.KERNEL)
+    spans = _spans(trace, pl.col("kind") == str(Kind.KERNEL))
     return spans.join(trace.scan("kernels"), on="span_id", how="left", maintain_order="left")
 
 
 def copies(trace: Trace) -> pl.LazyFrame:
     """One row a copy or fill, named `[CUDA memcpy Host-to-Device]` or `[CUDA memset]`, with its bytes."""
-    spans = _spans(trace).filter(pl.col("kind").is_in([Kind.MEMCPY, Kind.MEMSET]))
+    spans = _spans(trace, (pl.col("kind") == str(Kind.MEMCPY)) | (pl.col("kind") == str(Kind.MEMSET)))
     words = ("copy_kind", "source_kind", "destination_kind")
     details = trace.scan("copies").with_columns(pl.col(words).cast(pl.String))
     operation = (
@@ -54,7 +75,7 @@ def copies(trace: Trace) -> pl.LazyFrame:
 
 def api_calls(trace: Trace) -> pl.LazyFrame:
     """One row a call of the CUDA runtime or driver, `name` as recorded."""
-    return _spans(trace).filter(pl.col("level") == Level.RUNTIME, pl.col("kind") == Kind.CALL)
+    return _spans(trace, _IS_CALL)
 
 
 def printed_api_name(name: str = "name") -> pl.Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
+import polars.selectors as cs
 
 from xsp_analyze.core import Column, Role
 
@@ -54,9 +55,13 @@ def share() -> pl.Expr:
 
 
 def summary(rows: pl.LazyFrame, by: Sequence[str], value: str = "duration_ns") -> pl.LazyFrame:
-    """One row a group: share, total_ns, count and the spread; groups in order of their keys."""
+    """One row a group: share, total_ns, count and the spread; groups in order of their keys, words being texts."""
     grouped = rows.group_by(by).agg(pl.col(value).sum().alias("total_ns"), pl.len().alias("count"), *spread(value))
-    return grouped.sort(by).with_columns(share(), pl.col("count").cast(pl.Int64))
+    return (
+        grouped.with_columns(cs.categorical().cast(pl.String))
+        .sort(by)
+        .with_columns(share(), pl.col("count").cast(pl.Int64))
+    )
 
 
 def spread_columns(what: str, *, heading: str = "", prefix: str = "") -> tuple[Column, ...]:
