@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.analyses.nsys.containment import containing, lanes, tightest
+from xsp_analyze.analyses.nsys.calls import Calls
+from xsp_analyze.analyses.nsys.containment import containing, lanes, nest_of, tightest
+from xsp_analyze.analyses.nsys.envelopes import envelopes
 
 if TYPE_CHECKING:
+    from random import Random
+
     from xsp_model.arrays import Ints
 
+_LAUNCHES = st.lists(st.tuples(*[st.integers(0, 9)] * 5), max_size=12)
 _INTERVALS = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 9)).map(lambda x: (x[0], x[0] + x[1])), max_size=12)
 
 
@@ -57,3 +62,45 @@ def test_there_are_no_more_lanes_than_ranges_open_at_once(ranges: list[tuple[int
     found = lanes(*_bounds(ranges))
     assert len(found) == count
     assert sorted(np.concatenate(found).tolist()) == list(range(len(ranges)))
+
+
+def _halved(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
+    """A nest: the interval, cut in two time and again where the numbers say."""
+    if end - start < 2 or not cuts:
+        return [(start, end)]
+    middle = start + 1 + cuts[0] % (end - start - 1)
+    return [(start, end), *_halved(start, middle, cuts[1::2]), *_halved(middle, end, cuts[2::2])]
+
+
+@given(st.lists(st.integers(0, 99), max_size=12).map(lambda cuts: _halved(0, 40, cuts)) | _INTERVALS, st.randoms())
+def test_a_plain_nest_is_found_without_looking_at_pairs(ranges: list[tuple[int, int]], random: Random) -> None:
+    random.shuffle(ranges)
+    found = nest_of(*_bounds(ranges))
+    together = [(a, b) for i, a in enumerate(ranges) for b in ranges[:i] if max(a[0], b[0]) < min(a[1], b[1])]
+    holds = [a != b and ((a[0] <= b[0] and b[1] <= a[1]) or (b[0] <= a[0] and a[1] <= b[1])) for a, b in together]
+    assert (found is not None) == (all(holds) and all(a < b for a, b in ranges))
+    if found is not None:
+        assert found[0].tolist() == tightest(*_bounds(ranges)).tolist()
+        around = [sum(a[0] <= r[0] and r[1] <= a[1] for a in ranges) - 1 for r in ranges]
+        assert found[1].tolist() == around
+
+
+@given(_INTERVALS, _LAUNCHES, st.booleans())
+def test_an_envelope_is_of_all_calls_inside(
+    ranges: list[tuple[int, int]],
+    launches: list[tuple[int, ...]],
+    in_turn: bool,  # noqa: FBT001 (hypothesis gives it)
+) -> None:
+    calls = sorted((start, start + length, work, work + long, number) for start, length, work, long, number in launches)
+    if in_turn:  # calls that follow one another, each with a number of its own
+        calls = [(i, i, *call[2:4], i) for i, call in enumerate(calls)]
+    found = envelopes(*_bounds(ranges), Calls(*np.array(calls, dtype=np.int64).reshape(-1, 5).T))
+    columns = (found.rows, found.first, found.last, found.operations)
+    inside = [[c for c in calls if r[0] <= c[0] and c[1] <= r[1]] for r in ranges]
+    expected = [
+        (row, min(c[2] for c in held), max(c[3] for c in held), len({c[4] for c in held}))
+        for row, held in enumerate(inside)
+        if held
+    ]
+    assert list(zip(*(each.tolist() for each in columns), strict=True)) == expected
+    assert found.outside.tolist() == [not any(r[0] <= c[0] and c[1] <= r[1] for r in ranges) for c in calls]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["containing", "lanes", "tightest"]
+__all__ = ["containing", "lanes", "nest_of", "tightest"]
 
 
 def lanes(start: Ints, end: Ints) -> list[Ints]:
@@ -75,3 +75,40 @@ def tightest(start: Ints, end: Ints) -> Ints:
         better = (known < 0) | (length < shortest) | ((length == shortest) & (o < known))
         best[i[better]] = o[better]
     return best
+
+
+def nest_of(start: Ints, end: Ints) -> tuple[Ints, Ints] | None:
+    """For each interval the tightest other one that contains it (-1: none) and how many do; None where that is not so.
+
+    Plain nests alone: none is empty, no two are equal, and those that share time contain one another.
+    """
+    if (end <= start).any():
+        return None
+    order = np.argsort(start, kind="stable")
+    if (start[order][1:] == start[order][:-1]).any():
+        order = np.lexsort((-end, start))
+    begun, over = start[order], end[order]
+    depth = np.arange(len(order)) - np.searchsorted(np.sort(over), begun, side="right")  # those still open
+    above = _one_up(depth)
+    inner = np.flatnonzero(depth > 0)
+    outer = above[inner]
+    held = (over[inner] <= over[outer]) & ~((over[inner] == over[outer]) & (begun[inner] == begun[outer]))
+    if (outer < 0).any() or not held.all():
+        return None
+    parent, depths = np.full(len(order), -1, dtype=np.int64), np.empty(len(order), dtype=np.int64)
+    parent[order[inner]], depths[order] = order[outer], depth
+    return parent, depths
+
+
+def _one_up(depth: Ints) -> Ints:
+    """For each place the last one before it that is one less deep, or -1."""
+    deepest = int(depth.max(initial=0))
+    small = depth.astype(np.int16) if deepest < np.iinfo(np.int16).max else depth  # which numpy sorts by counting
+    order = np.argsort(small, kind="stable")
+    cuts = np.searchsorted(depth[order], np.arange(deepest + 2))
+    above = np.full(len(depth), -1, dtype=np.int64)
+    for level in range(1, deepest + 1):
+        outer, inner = order[cuts[level - 1] : cuts[level]], order[cuts[level] : cuts[level + 1]]
+        at = np.searchsorted(outer, inner) - 1
+        above[inner] = np.where(at >= 0, outer[np.maximum(at, 0)], -1) if len(outer) else -1
+    return above

@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.analyses.nsys.containment import tightest
+from xsp_analyze.analyses.nsys.containment import nest_of, tightest
 from xsp_model.tree import ancestors
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["nested"]
+__all__ = ["Nest", "nested"]
 
 
-def nested(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Adds `parent` (row, null: none), `depth` and `stack` (`:2:3:5`, range ids from the outermost down).
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """For each range the row of its parent (-1: none), its depth, and whether that is known.
 
-    A range's parent is the shortest that contains it. Equal ranges contain each other and so have no root: depth and
-    stack are null for them and for all inside them, and nsys prints them like that.
+    A range's parent is the shortest that contains it. Equal ranges contain each other and so have no root: their depth
+    is unknown, and that of all inside them, and nsys prints them like that.
     """
-    parent = tightest(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy())
+
+    parent: Ints
+    depth: Ints
+    rooted: Bools
+
+    def stacks(self, ids: pl.Series) -> pl.Series:
+        """The way down to each, `:2:3:5`, by ids from the outermost to its own; null where it has no root."""
+        stacks = _stacks(ids, np.where(_twins(self.parent), -1, self.parent), self.depth)
+        return stacks.to_frame().select(pl.when(pl.Series(self.rooted)).then("stack")).to_series()
+
+
+def nested(start: Ints, end: Ints, ids: Ints) -> Nest:
+    """The nest of ranges with these bounds; of several that are as short, the one of the least id is the parent."""
+    plain = nest_of(start, end)
+    if plain is not None:
+        return Nest(*plain, np.ones(len(start), dtype=np.bool_))
+    order = np.argsort(ids, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    found = tightest(start[order], end[order])
+    parent = np.where(found >= 0, order[found], -1)[place]
     twin = _twins(parent)
-    rootless, depth, up = twin.copy(), np.zeros(len(parent), dtype=np.int64), np.where(twin, -1, parent)
-    for above in ancestors(up):
+    rootless, depth = twin.copy(), np.zeros(len(parent), dtype=np.int64)
+    for above in ancestors(np.where(twin, -1, parent)):
         rootless |= (above >= 0) & twin[above]
         depth += above >= 0
-    stack = _stacks(ranges["range_id"], up, depth)
-    rooted = pl.Series("rooted", ~rootless)
-    columns = pl.DataFrame({"parent": parent, "depth": depth, "stack": stack}).select(
-        pl.when(pl.col("parent") >= 0).then(pl.col("parent")).alias("parent"),
-        pl.when(rooted).then(pl.col("depth")).alias("depth"),
-        pl.when(rooted).then(pl.col("stack")).alias("stack"),
-    )
-    return ranges.hstack(columns)
+    return Nest(parent, depth, ~rootless)
 
 
 def _twins(parent: Ints) -> Bools:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["nvtx_gpu_proj_sum"]
 
 _KEYS = ["range_name", "style"]
+_TIMES = ("start_ns", "end_ns", "projected_start_ns", "projected_end_ns")
+_COLUMNS = (*_KEYS, *_TIMES, "operation_count", "depth", "child_count")
 
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
-    rows = projected(trace).lazy().filter(pl.col("range_name").is_not_null())
+    rows = projected(trace, _COLUMNS).lazy().filter(pl.col("range_name").is_not_null())
     found = (
         rows.with_columns((pl.col("projected_end_ns") - pl.col("projected_start_ns")).alias("projected"))
         .group_by(_KEYS)

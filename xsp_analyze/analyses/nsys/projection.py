@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from xsp_analyze.analyses.nsys import sources
-from xsp_analyze.analyses.nsys.launched import THREAD, ThreadWork, by_thread
+from xsp_analyze.analyses.nsys.calls import THREAD, launching_calls, parts_of_threads
+from xsp_analyze.analyses.nsys.envelopes import envelopes
 from xsp_analyze.analyses.nsys.nest import nested
-from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from xsp_analyze.analyses.nsys.calls import Calls
+    from xsp_analyze.analyses.nsys.envelopes import Envelopes
+    from xsp_analyze.analyses.nsys.nest import Nest
     from xsp_model import Trace
+    from xsp_model.arrays import Bools, Ints
 
 __all__ = ["PROJECTION", "projected"]
 
@@ -26,68 +31,91 @@ PROJECTION: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("operation_count", "depth", "child_count", "parent_id"), pl.Int64()),
     "stack": pl.String(),
 }
-_KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)  # nsys leaves out graphs replayed as a whole
-_WORK = ["work_start_ns", "work_end_ns", "correlation_id"]
+_Thread = tuple[int | None, ...]
 
 
-def projected(trace: Trace) -> pl.DataFrame:
+def projected(trace: Trace, columns: Collection[str] = tuple(PROJECTION)) -> pl.DataFrame:
     """One row a range that holds a launch, by run and range_id; before them a row for launches in none.
 
-    Columns as in PROJECTION; start_ns and end_ns are the range's own, null in the row for launches in none.
+    Columns as in PROJECTION, those asked for; start_ns and end_ns are the range's own, null in the row for launches in
+    none. A graph's launch is one operation, however many kernels it starts.
     """
-    work = sources.work_spans(trace).filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
-    launches = sources.launches(trace, work).select(
-        *THREAD,
-        "correlation_id",
-        "call_start_ns",
-        "call_end_ns",
-        pl.col("start_ns").alias("work_start_ns"),
-        (pl.col("start_ns") + pl.col("duration_ns")).alias("work_end_ns"),
-    )
-    threads = list(by_thread(trace, launches))
-    parts = [_envelopes(thread) for thread in threads]
-    if threads:
-        parts.append(_outside(pl.concat([thread.outside for thread in threads])))
-    whole = pl.concat([pl.DataFrame(schema=dict(PROJECTION)), *(_complete(part) for part in parts)])
-    return whole.sort("run_id", "range_id", nulls_last=False)
+    calls = launching_calls(trace, sources.WORK_KINDS)
+    ranges = sources.ranges(trace).collect()
+    if ranges["end_thread_id"].null_count() < ranges.height:
+        ranges = ranges.filter(pl.col("end_thread_id").is_null())
+    of_thread = dict(parts_of_threads(ranges.select(THREAD)))
+    bounds = tuple(ranges[name].to_numpy() for name in ("start_ns", "end_ns", "range_id"))
+    parts, free = [], {}
+    for key, launched in calls.items():
+        own = of_thread.get(key, np.empty(0, dtype=np.int64))
+        start, end, ids = (each[own] for each in bounds)
+        found = envelopes(start, end, launched)
+        parts.append(_rows(own, ranges["range_id"], found, nested(start, end, ids), columns))
+        free[key] = found.outside
+    inside = _named(parts, ranges)
+    whole = pl.concat([_complete(part, columns) for part in (inside, _outside(calls, free))])
+    by_number = {"run_id", "range_id"}.issubset(columns)
+    return whole.sort("run_id", "range_id", nulls_last=False) if by_number else whole
 
 
-def _complete(part: pl.DataFrame) -> pl.DataFrame:
+def _complete(part: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
     return part.select(
-        (pl.col(name) if name in part.columns else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in PROJECTION.items()
+        (pl.col(name) if name in part.columns else pl.lit(None)).cast(PROJECTION[name]).alias(name)
+        for name in PROJECTION
+        if name in columns
     )
 
 
-def _envelope() -> tuple[pl.Expr, ...]:
-    return (
-        pl.col("work_start_ns").min().alias("projected_start_ns"),
-        pl.col("work_end_ns").max().alias("projected_end_ns"),
-        # A graph's launch is one operation, however many kernels it starts.
-        pl.col("correlation_id").n_unique().alias("operation_count"),
-    )
+def _rows(own: Ints, ids: pl.Series, found: Envelopes, nest: Nest, columns: Collection[str]) -> pl.DataFrame:
+    """What is worked out of the ranges of one thread that hold launches; `at`: their rows among all ranges."""
+    rows = found.rows
+    parent, rooted = nest.parent[rows], nest.rooted[rows]
+    values = {
+        "at": own[rows],
+        "projected_start_ns": found.first,
+        "projected_end_ns": found.last,
+        "operation_count": found.operations,
+        "child_count": np.bincount(parent[parent >= 0], minlength=len(own))[rows],
+    }
+    depth = pl.Series("depth", nest.depth[rows])
+    further = [depth if rooted.all() else depth.set(pl.Series(~rooted), None)]
+    if "parent_id" in columns:  # where nsys finds no root it names no parent
+        known = np.where(rooted & (parent >= 0), own[parent] if len(own) else parent, -1)
+        further.append(ids.gather(pl.Series(known).replace(-1, None)).alias("parent_id"))
+    if "stack" in columns:
+        further.append(nest.stacks(ids.gather(own)).gather(rows).alias("stack"))
+    return pl.DataFrame(values).with_columns(further)
 
 
-def _envelopes(thread: ThreadWork) -> pl.DataFrame:
-    ranges = nested(thread.ranges).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    found = thread.inside(_WORK, []).group_by("row").agg(_envelope())
-    children = found.join(ranges, on="row").group_by(pl.col("parent").alias("row")).agg(pl.len().alias("child_count"))
-    ids = ranges.select(pl.col("row").alias("parent"), pl.col("range_id").alias("parent_id"))
-    # Where nsys finds no root it names no parent.
-    parent_id = pl.when(pl.col("depth").is_not_null()).then(pl.col("parent_id")).alias("parent_id")
-    return (
-        found.join(ranges, on="row")
-        .join(children, on="row", how="left")
-        .join(ids, on="parent", how="left")
-        .with_columns(pl.col("child_count").fill_null(0), parent_id)
-    )
+def _named(parts: Sequence[pl.DataFrame], ranges: pl.DataFrame) -> pl.DataFrame:
+    """The parts as one, beside what the ranges say of themselves."""
+    if not parts:
+        return ranges.clear()
+    rows = pl.concat(parts)
+    return rows.drop("at").hstack(ranges.drop("end_thread_id")[rows["at"]])
 
 
-def _outside(launches: pl.DataFrame) -> pl.DataFrame:
+def _outside(calls: Mapping[_Thread, Calls], free: Mapping[_Thread, Bools]) -> pl.DataFrame:
     """One row a run for all launches in no range, under the thread of the one whose work ended last."""
-    last = pl.col("work_end_ns").arg_max()
-    return launches.group_by("run_id").agg(
-        *_envelope(),
-        *(pl.col(each).get(last).alias(each) for each in THREAD if each != "run_id"),
-        child_count=pl.lit(0),
+    rows = [_free_calls(key, calls[key], free[key]) for key in calls]
+    if not rows:
+        return pl.DataFrame()
+    last = pl.col("work_end").arg_max()
+    return (
+        pl.concat(rows)
+        .group_by("run_id")
+        .agg(
+            pl.col("work_start").min().alias("projected_start_ns"),
+            pl.col("work_end").max().alias("projected_end_ns"),
+            pl.col("correlation").n_unique().alias("operation_count"),
+            *(pl.col(each).get(last).alias(each) for each in THREAD if each != "run_id"),
+            child_count=pl.lit(0),
+        )
     )
+
+
+def _free_calls(key: _Thread, calls: Calls, free: Bools) -> pl.DataFrame:
+    times = {"work_start": calls.work_start[free], "work_end": calls.work_end[free]}
+    thread = (pl.lit(value, pl.Int64).alias(name) for name, value in zip(THREAD, key, strict=True))
+    return pl.DataFrame({**times, "correlation": calls.correlation[free]}).with_columns(thread)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = [
+    "IS_CALL",
+    "WORK_KINDS",
     "api_calls",
     "call_times",
     "copies",
@@ -28,7 +30,11 @@ __all__ = [
 ]
 
 _LAUNCH = ("run_id", "process_id", "correlation_id")
-_IS_CALL = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
+IS_CALL = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
+"""Which spans are calls of the CUDA runtime or driver."""
+
+WORK_KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+"""Work as nsys reports it, which leaves out graphs replayed as a whole."""
 
 
 def _spans(trace: Trace, wanted: pl.Expr) -> pl.LazyFrame:
@@ -50,7 +56,7 @@ def kernel_times(trace: Trace) -> pl.LazyFrame:
 
 def call_times(trace: Trace) -> pl.LazyFrame:
     """Likewise of the calls of the CUDA runtime or driver."""
-    return work_spans(trace).filter(_IS_CALL).select("name", "duration_ns")
+    return work_spans(trace).filter(IS_CALL).select("name", "duration_ns")
 
 
 def kernels(trace: Trace) -> pl.LazyFrame:
@@ -75,7 +81,7 @@ def copies(trace: Trace) -> pl.LazyFrame:
 
 def api_calls(trace: Trace) -> pl.LazyFrame:
     """One row a call of the CUDA runtime or driver, `name` as recorded."""
-    return _spans(trace, _IS_CALL)
+    return _spans(trace, IS_CALL)
 
 
 def printed_api_name(name: str = "name") -> pl.Expr:
@@ -101,19 +107,28 @@ def launches(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
 
 def ranges(trace: Trace) -> pl.LazyFrame:
     """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last."""
-    details = trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
-    named = pl.when(pl.col("domain").is_null()).then("text").otherwise(pl.col("domain") + ":" + pl.col("text"))
+    details = trace.frame("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
+    columns = ("run_id", "process_id", "thread_id", "start_ns", "duration_ns")
+    is_other = IS_CALL | pl.any_horizontal(pl.col("kind") == str(kind) for kind in WORK_KINDS)  # most of the spans
+    spans = work_spans(trace).filter(~is_other).select("span_id", *columns).collect()
+    if len(details) != len(spans) or not (details["span_id"] == spans["span_id"]).all():
+        spans = details.select("span_id").join(spans, on="span_id", maintain_order="left")
+        details = details.join(spans.select("span_id"), on="span_id", how="semi", maintain_order="left")
+    found = details.drop("span_id").hstack(spans)
     end = pl.col("start_ns") + pl.col("duration_ns")
-    last = pl.max_horizontal(pl.col("start_ns").max(), end.max()).over("run_id")
-    spans = work_spans(trace).select("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
-    return details.join(spans, on="span_id", maintain_order="left").select(
+    if found["duration_ns"].null_count():
+        end = end.fill_null(pl.max_horizontal(pl.col("start_ns").max(), end.max()).over("run_id"))
+    name = pl.col("text")
+    if found["domain"].null_count() < found.height:
+        name = pl.when(pl.col("domain").is_null()).then(name).otherwise(pl.col("domain") + ":" + name)
+    return found.lazy().select(
         "run_id",
         "process_id",
         "thread_id",
         "start_ns",
-        end.fill_null(last).alias("end_ns"),
+        end.alias("end_ns"),
         pl.coalesce("range_id", "span_id").alias("range_id"),
-        named.alias("range_name"),
+        name.alias("range_name"),
         "style",
         "end_thread_id",
     )

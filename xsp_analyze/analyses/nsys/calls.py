@@ -1,0 +1,140 @@
+"""Calls beside the device work that they launched, thread by thread: as arrays, as captures hold millions of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import IS_CALL, work_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xsp_model import Trace
+    from xsp_model.arrays import Ints
+
+__all__ = ["THREAD", "Calls", "launching_calls", "parts_of_threads"]
+
+THREAD = ("run_id", "process_id", "thread_id")
+
+_PROCESS = ("run_id", "process_id")
+_TIMES = ("start_ns", "duration_ns")
+_NEVER = np.iinfo(np.int64).max
+_MOST = 1 << 40  # of processes and runs there are fewer than are left to 63 bits
+_SPARSE = 4
+_SMALL = 1 << 16  # a table of this many entries costs next to nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of one thread that launched work, in order of start: times, the work's extent, correlation ids."""
+
+    start: Ints
+    end: Ints
+    work_start: Ints
+    work_end: Ints
+    correlation: Ints
+
+
+def launching_calls(trace: Trace, kinds: Sequence[str]) -> Mapping[tuple[int | None, ...], Calls]:
+    """Of every thread the calls that launched work of these kinds, by run, process and thread, in that order.
+
+    Work is told by its process and correlation id; where runtime and driver both recorded its launch, both calls hold
+    it.
+    """
+    columns = (*_PROCESS, "correlation_id", *_TIMES)
+    spans = work_spans(trace)
+    is_work = pl.any_horizontal(pl.col("kind") == kind for kind in kinds)
+    work = spans.filter(is_work).select(columns).drop_nulls(columns[:3]).collect()
+    calls = spans.filter(IS_CALL).select(*columns, "thread_id").drop_nulls(columns[:3]).collect()
+    have, want = _keys(calls, work)
+    first, last = _extents(have, want, work)
+    launched = first != _NEVER
+    calls, first, last = calls.filter(pl.Series(launched)), first[launched], last[launched]
+    start = calls["start_ns"].to_numpy()
+    end = start + calls["duration_ns"].fill_null(0).to_numpy()
+    correlation = calls["correlation_id"].to_numpy()
+    return {
+        key: Calls(*(column[rows] for column in (start, end, first, last, correlation)))
+        for key, rows in parts_of_threads(calls)
+    }
+
+
+def parts_of_threads(rows: pl.DataFrame) -> Iterator[tuple[tuple[int | None, ...], Ints]]:
+    """The threads that occur, unknown ones first, each with its rows in the order that they have."""
+    codes, counts, values = np.zeros(rows.height, dtype=np.int64), [], []
+    for name in THREAD:
+        known = rows[name].unique().sort(nulls_last=False)
+        values.append(known.to_list())
+        counts.append(len(known))
+        codes = codes * len(known) + _ranks(rows[name], known)
+    if int(np.prod(counts)) < np.iinfo(np.int16).max:
+        codes = codes.astype(np.int16)  # which numpy sorts by counting
+    order = np.argsort(codes, kind="stable")
+    found = codes[order]
+    cuts = np.flatnonzero(found[1:] != found[:-1]) + 1
+    for part in np.split(order, cuts) if len(order) else ():
+        run, process, thread = np.unravel_index(int(codes[part[0]]), counts)
+        yield (values[0][run], values[1][process], values[2][thread]), part
+
+
+def _ranks(values: pl.Series, known: pl.Series) -> Ints:
+    """For each value its place among the known ones, of which null is the first."""
+    if len(known) == 1:
+        return np.zeros(len(values), dtype=np.int64)
+    absent = known.null_count()
+    found = np.searchsorted(known.drop_nulls().to_numpy(), values.fill_null(0).to_numpy()) + absent
+    return np.where(values.is_null().to_numpy(), 0, found) if absent else found
+
+
+def _keys(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
+    """A number below four times their count for each call and piece of work, alike where what ties them is.
+
+    That is run, process and correlation id; -1 for work with those of no call.
+    """
+    have, want = _spread(calls, work)
+    low, high = int(have.min(initial=0)), int(have.max(initial=0))
+    if high - low < _SPARSE * len(have) + _SMALL:
+        inside = (want >= low) & (want <= high)
+        return have - low, want - low if inside.all() else np.where(inside, want - low, -1)
+    known = np.unique(have)
+    place = np.minimum(np.searchsorted(known, want), len(known) - 1)
+    return np.searchsorted(known, have), np.where(known[place] == want, place, -1)
+
+
+def _spread(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
+    """Likewise, numbers of any size."""
+    both = calls, work
+    have, want = (each["correlation_id"].to_numpy() for each in both)
+    if max(int(np.abs(each).max(initial=0)) for each in (have, want)) >= _MOST:
+        known = np.unique(np.concatenate([have, want]))
+        have, want = (np.searchsorted(known, each) for each in (have, want))
+    width = max(int(each.max(initial=0)) for each in (have, want)) + 1
+    place = 1
+    for name in _PROCESS:
+        known = pl.concat([each[name].unique() for each in both]).unique().sort().to_numpy()
+        if len(known) > 1:
+            codes = (np.searchsorted(known, each[name].to_numpy()) * place * width for each in both)
+            have, want = (each + code for each, code in zip((have, want), codes, strict=True))
+        place *= max(len(known), 1)
+    return have, want
+
+
+def _extents(have: Ints, want: Ints, work: pl.DataFrame) -> tuple[Ints, Ints]:
+    """For each call the first start and last end of the work with its key; `_NEVER` where there is none."""
+    start, duration = work["start_ns"], work["duration_ns"]
+    begun = start.to_numpy()
+    ended = begun + (duration.fill_null(0) if duration.null_count() else duration).to_numpy()
+    known = want >= 0
+    if not known.all():
+        begun, ended, want = begun[known], ended[known], want[known]
+    count = max(int(each.max(initial=-1)) for each in (have, want)) + 1
+    first, last = np.full(count, _NEVER), np.full(count, -_NEVER)
+    first[want], last[want] = begun, ended
+    if not (np.array_equal(first[want], begun) and np.array_equal(last[want], ended)):  # several of one call
+        np.minimum.at(first, want, begun)
+        np.maximum.at(last, want, ended)
+    return first[have], last[have]
