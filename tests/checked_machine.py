@@ -68,7 +68,14 @@ def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     """What `reader._fill` does."""
     room, span = part.room, slice(part.first, part.first + int(part.state[desk.MOST_ROWS]))
     columns: list[NDArray[Any]] = [room.rowids, *room.values.values(), *room.missing.values()]
-    kept: list[NDArray[Any]] = [part.state, part.plan, part.asked, *part.ends.values(), *part.bytes.values()]
+    kept: list[NDArray[Any]] = [
+        part.state,
+        part.plan,
+        part.asked,
+        part.shapes,
+        *part.ends.values(),
+        *part.bytes.values(),
+    ]
     for content, slots in reader._pieces(file, pages, wanted):
         memory = _Memory([content, slots], [*(each[span] for each in columns), *kept])
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.cuda_words import COPY_KINDS, MEMORY_KINDS
 from xsp_ingest.nsys_sqlite.identifiers import process_of
-from xsp_ingest.nsys_sqlite.rows import Part, word
+from xsp_ingest.nsys_sqlite.rows import Part, placed, word
 from xsp_model import Finding, Kind, Level, XspError
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     rows = database.integers(table, (*_COMMON, *columns))
     repeated = _repeated(database, table, rows)
     rows = rows.filter(~pl.col("rowid").is_in(repeated)) if repeated else rows
-    negative = rows.filter(pl.col("end") < pl.col("start")).height
-    unplaced = rows.filter(pl.col("start").is_null() | pl.col("end").is_null()).height
-    rows = rows.filter(pl.col("start").is_not_null()).with_columns(
+    negative = (rows["end"] < rows["start"]).sum()
+    unplaced = (rows["start"].is_null() | rows["end"].is_null()).sum()
+    rows = placed(rows).with_columns(
         pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
     )
     found = (
@@ -122,7 +122,9 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
 def _repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
     """Row ids of activities that equal an earlier one in every column of the file."""
     # Work on one device seldom starts twice in a nanosecond: few rows are left to look at in full.
-    together = rows.filter(pl.col("start").is_duplicated())
+    starts = rows["start"].sort()  # at once where the rows are sorted
+    twice = starts.filter((starts == starts.shift()) | (starts.is_null() & starts.shift().is_null()))
+    together = rows.filter(pl.col("start").is_in(twice.implode(), nulls_equal=True)) if len(twice) else rows.clear()
     suspects = together.filter(pl.struct("start", "end", "deviceId", "streamId", "correlationId").is_duplicated())
     if suspects.is_empty():
         return []

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.cuda_words import SYNC_KINDS
 from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.nsys_sqlite.rows import Part, word
+from xsp_ingest.nsys_sqlite.rows import Part, placed, word
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
         Finding(
             "negative_duration",
             f"Rows of {table} that end before they start; kept, their duration unknown",
-            rows.filter(pl.col("end") < pl.col("start")).height,
+            (rows["end"] < rows["start"]).sum(),
         ),
         Finding("missing_time", f"Rows of {table} without a start, left out", rows["start"].null_count()),
     )
@@ -73,8 +73,7 @@ def _calls(database: Tables, table: str, level: Level) -> Part:
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    placed = rows.filter(pl.col("start").is_not_null())
-    return placed.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    return placed(rows).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
 
 
 def _waits(database: Tables) -> Part:

@@ -13,7 +13,7 @@ from xsp_model import Finding, Level
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Part", "join", "without_absurd", "word"]
+__all__ = ["Part", "join", "placed", "without_absurd", "word"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,11 @@ def word(values: pl.Expr, words: Mapping[int, str], *, otherwise: str | None = N
     return values.replace_strict(
         words, default=pl.when(values.is_not_null()).then(pl.lit(otherwise)), return_dtype=pl.String
     )
+
+
+def placed(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that have a start."""
+    return rows.filter(pl.col("start").is_not_null()) if rows["start"].null_count() else rows
 
 
 def join(parts: Iterable[Part]) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]]:
@@ -48,7 +53,7 @@ def join(parts: Iterable[Part]) -> tuple[dict[str, pl.DataFrame], tuple[Finding,
 
 def without_absurd(spans: pl.DataFrame, session_ns: int | None) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
     """The spans with host durations longer than the whole capture made unknown; the device's are kept; both counted."""
-    if session_ns is None:
+    if session_ns is None or not (spans["duration_ns"] > session_ns).any():
         return spans, ()
     long = (pl.col("duration_ns") > session_ns).fill_null(value=False)
     device = pl.col("level").cast(pl.String) == Level.KERNEL

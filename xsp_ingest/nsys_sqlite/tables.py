@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from xsp_model.arrays import Ints
 
 __all__ = ["LATEST_NS", "Among", "Strings", "Tables", "decoded", "interned", "with_sane_times"]
 
 _TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
+_DENSE, _SMALL = 4, 1 << 16  # numbers of which so large a part, or so few, are looked up in a table
 LATEST_NS = 1 << 62
 """146 years; differences of such times fit into 64 bits."""
 
@@ -46,12 +49,17 @@ class Strings:
         """The strings of these ids as a Categorical; null where the id is null or the file has no such string."""
         if not len(self.ids):
             return pl.Series(ids.name, [None] * len(ids), dtype=pl.Categorical)
-        wanted = ids.fill_null(-1).to_numpy()
-        place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
-        lost = (self.ids[place] != wanted) | ids.is_null().to_numpy()
-        used, codes = np.unique(place, return_inverse=True)
+        place = _places(self.ids, ids.fill_null(0).to_numpy())
+        if ids.null_count():
+            place = np.where(ids.is_null().to_numpy(), np.int32(-1), place)
+        lost = place < 0
+        is_used = np.zeros(len(self.ids) + 1, dtype=np.bool_)
+        is_used[place] = True  # -1, lost, is the last
+        used = np.flatnonzero(is_used[:-1])
+        code = np.full(len(self.ids) + 1, -1, dtype=np.int32)
+        code[used] = np.arange(len(used), dtype=np.int32)
         coded = pa.DictionaryArray.from_arrays(
-            pa.array(codes.astype(np.int32), mask=lost), self.values[used].to_arrow().cast(pa.string())
+            pa.array(code[place], mask=lost if lost.any() else None), self.values[used].to_arrow().cast(pa.string())
         )
         return pl.Series(ids.name, coded).cast(pl.Categorical)
 
@@ -112,6 +120,20 @@ def interned(ids: pl.Series, values: pl.Series) -> Strings:
     return Strings(both["id"].to_numpy(), both["value"].fill_null(""))
 
 
+def _places(keys: Ints, wanted: Ints) -> NDArray[np.int32]:
+    """The place of each wanted number among the keys, which are sorted and no two the same; -1 where it is none."""
+    low, high = int(keys[0]), int(keys[-1])
+    if high - low < _DENSE * len(keys) + _SMALL and abs(low) < LATEST_NS and abs(high) < LATEST_NS:
+        table = np.full(high - low + 3, -1, dtype=np.int32)  # the first and the last stand for what is outside
+        table[keys - (low - 1)] = np.arange(len(keys), dtype=np.int32)
+        inside = np.clip(wanted, low - 1, high + 1)
+        inside -= low - 1
+        found: NDArray[np.int32] = table[inside]
+        return found
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, place, -1).astype(np.int32)
+
+
 def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
     """Bytes as text; foreign bytes show as U+FFFD, and the texts that had any are counted."""
     if raw.dtype != pl.Binary:
@@ -124,9 +146,14 @@ def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
         return pl.Series(raw.name, texts, dtype=pl.String), foreign
 
 
+def _is_sane(times: pl.Series) -> bool:
+    earliest, latest = times.min(), times.max()
+    return earliest is None or (-LATEST_NS < int(str(earliest)) and int(str(latest)) < LATEST_NS)
+
+
 def with_sane_times(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with times that no clock shows made unknown, so that no difference overflows."""
-    found = [name for name in _TIMES if name in rows.columns]
+    found = [name for name in _TIMES if name in rows.columns and not _is_sane(rows[name])]
     return rows.with_columns(
         pl.when(pl.col(name).is_between(-LATEST_NS, LATEST_NS, closed="none")).then(pl.col(name)).alias(name)
         for name in found

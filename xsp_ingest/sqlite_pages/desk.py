@@ -37,8 +37,33 @@ PAD = 64
 DONE, UNSURE = 0, 1
 
 # The state: places of words.
-ROWS, MOST_ROWS, PREVIOUS, USABLE, PAGE_BYTES, COLUMNS, ROWIDS, ASKED, MOST_ASKED, WHERE_ASKED, STATE_WORDS = range(11)
+(
+    ROWS,
+    MOST_ROWS,
+    PREVIOUS,  # the rowid before
+    USABLE,
+    PAGE_BYTES,
+    COLUMNS,  # entries of the plan
+    ROWIDS,
+    ASKED,
+    MOST_ASKED,
+    WHERE_ASKED,
+    SHAPES,  # 0: none are kept
+    SHAPE_BYTES,
+    FIRST_MASK,  # which bytes of a record's first two words tell its shape
+    SECOND_MASK,
+    FULL_WORDS,  # so many words and then the bytes of a mask are compared
+    LAST_MASK,
+    SURPRISES,  # records of no kept shape
+    STATE_WORDS,
+) = range(18)
 
 # The plan has an entry for each column of a record, up to the last that is wanted.
-KIND, VALUES, MISSING, IS_NULL_WHERE_ABSENT, TEXT_BYTES, TEXT_USED, ENTRY_WORDS = range(7)
+KIND, VALUES, MISSING, IS_NULL_WHERE_ABSENT, NULLS, TEXT_BYTES, TEXT_USED, ENTRY_WORDS = range(8)
 SKIPPED, WHOLE, NUMBER, TEXT = range(4)  # kinds
+
+# A shape: what records whose heads begin alike have in common. Behind its head are words to compare, then its steps.
+KNOWN, DATA_END, IS_WHOLE_HEAD, STEPS, SHAPE_HEAD_WORDS = range(5)
+TARGET, OFFSET, SHIFT, EXTRA, STEP_WORDS = range(5)
+KEPT_SHAPES = 16
+CONSTANT, NULL = -1, -2  # instead of a shift

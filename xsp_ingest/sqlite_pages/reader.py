@@ -94,10 +94,12 @@ def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
 
 def _fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     read_leaves = _machine_code()
-    for content, slots in _pieces(file, pages, wanted):
+    for piece, (content, slots) in enumerate(_pieces(file, pages, wanted)):
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
         if read_leaves(*addresses, len(slots)) != desk.DONE:
             raise CannotRead
+        if piece == 0:
+            part.expect(len(slots) / len(wanted))
 
 
 def _pieces(file: BinaryIO, pages: Layout, wanted: Ints) -> Iterator[tuple[np.ndarray, Ints]]:
@@ -134,7 +136,7 @@ def _found(room: Room, parts: Sequence[Part], rowid: str | None) -> Found:
         if name == rowid:
             columns.append(columns[0].alias(name).cast(_TYPES[room.wanted[name]]))
         else:
-            columns.append(room.text(name, parts) if name in room.texts else room.numbers(name, rows))
+            columns.append(room.text(name, parts) if name in room.texts else room.numbers(name, parts, rows))
     asked = [part.asked[: int(part.state[desk.ASKED])] + first for part, first in zip(parts, firsts, strict=False)]
     return Found(pl.DataFrame(columns), np.concatenate(asked))
 
