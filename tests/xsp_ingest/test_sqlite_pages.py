@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import checked_machine
+from xsp_ingest import shipped
 from xsp_ingest.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
 from xsp_ingest.nsys_sqlite.database import Database, table_names
 from xsp_ingest.nsys_sqlite.tables import Among
@@ -274,7 +275,7 @@ def test_small_tables_are_left_to_sqlite(tmp_path: Path, monkeypatch: pytest.Mon
 def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100))
     monkeypatch.setattr(reader, "_COMPILE_BYTES", 1 << 20)
-    monkeypatch.setattr(reader, "is_kept", lambda *_: False)
+    monkeypatch.setattr(reader, "is_at_hand", lambda *_: False)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"i": INTEGER})
 
@@ -391,6 +392,10 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, m
     slow = Database(path, table_names(path))
     assert found == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
+
+
+def test_the_machine_code_that_is_shipped_is_of_the_sources() -> None:
+    assert shipped.is_shipped(*reader._name()), "sources have changed since `python -m benchmarks.ship` was run"
 
 
 def _all_tables(path: Path) -> None:

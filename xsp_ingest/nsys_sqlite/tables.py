@@ -148,7 +148,7 @@ def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
 
 def _is_sane(times: pl.Series) -> bool:
     earliest, latest = times.min(), times.max()
-    return earliest is None or (-LATEST_NS < int(str(earliest)) and int(str(latest)) < LATEST_NS)
+    return earliest is None or (int(str(earliest)) > -LATEST_NS and int(str(latest)) < LATEST_NS)
 
 
 def with_sane_times(rows: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import polars as pl
 
-from xsp_ingest.native import is_kept, native
+from xsp_ingest.native import is_at_hand, native
 from xsp_ingest.sqlite_pages import desk
 from xsp_ingest.sqlite_pages.columns import Part, Room, Values
 from xsp_ingest.sqlite_pages.layout import CannotRead, layout
@@ -35,10 +35,11 @@ __all__ = ["Found", "read"]
 MIN_BYTES = 8 << 20
 """Tables of fewer bytes are read faster by SQLite, since machine code takes time to load."""
 
-_COMPILE_BYTES = 64 << 20  # for less the machine code is not compiled, which is done once per installation
+_COMPILE_BYTES = 64 << 20  # for less nothing is compiled, where no machine code came along with the package
 _PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
 _TYPES = {Values.WHOLE: pl.Int64(), Values.NUMBER: pl.Float64()}
+_MACHINE_MODULES = ("sqlite_pages/cells", "sqlite_pages/desk", "sqlite_pages/memory", "torch_profiler/scan_bytes")
 _SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
 
 
@@ -74,7 +75,7 @@ def read(path: Path, connection: sqlite3.Connection, name: str, wanted: Mapping[
 
 
 def _is_worth_it(table_bytes: int) -> bool:
-    return table_bytes >= MIN_BYTES and (table_bytes >= _COMPILE_BYTES or is_kept(*_name()))
+    return table_bytes >= MIN_BYTES and (table_bytes >= _COMPILE_BYTES or is_at_hand(*_name()))
 
 
 def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
@@ -150,12 +151,9 @@ def _machine_code() -> Native:
 @cache
 def _name() -> tuple[str, str]:
     """The machine code's name and stamp: it is made anew where any of its sources has changed."""
-    here = Path(__file__).parent
-    sources = [
-        *(here / f"{name}.py" for name in ("cells", "desk", "memory")),
-        here.parent / "torch_profiler" / "scan_bytes.py",
-    ]
-    return "read_leaves", str(zlib.crc32(b"".join(source.read_bytes() for source in sources)))
+    packages = Path(__file__).parent.parent
+    sources = [(packages / f"{module}.py").read_text(encoding="utf-8") for module in _MACHINE_MODULES]
+    return "read_leaves", str(zlib.crc32("".join(sources).encode()))
 
 
 def _to_compile() -> Callable[..., int]:
