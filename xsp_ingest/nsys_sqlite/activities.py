@@ -98,8 +98,8 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     rows = database.integers(table, (*_COMMON, *columns))
     repeated = _repeated(database, table, rows)
     rows = rows.filter(~pl.col("rowid").is_in(repeated)) if repeated else rows
-    negative = (rows["end"] < rows["start"]).sum()
-    unplaced = (rows["start"].is_null() | rows["end"].is_null()).sum()
+    negative = int((rows["end"] < rows["start"]).sum())
+    unplaced = int((rows["start"].is_null() | rows["end"].is_null()).sum())
     rows = placed(rows).with_columns(
         pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
     )

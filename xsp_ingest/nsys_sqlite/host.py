@@ -46,7 +46,7 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
         Finding(
             "negative_duration",
             f"Rows of {table} that end before they start; kept, their duration unknown",
-            (rows["end"] < rows["start"]).sum(),
+            int((rows["end"] < rows["start"]).sum()),
         ),
         Finding("missing_time", f"Rows of {table} without a start, left out", rows["start"].null_count()),
     )
