@@ -27,11 +27,26 @@ if TYPE_CHECKING:
 __all__ = ["View"]
 
 
+if TYPE_CHECKING:
+    _of_trace = cached_property
+else:
+
+    class _of_trace(cached_property):  # noqa: N801 (used as cached_property is)
+        """What is the same whatever the steps chosen: a view takes it from the view that it was made beside."""
+
+        def __get__(self, view: View | None, owner: type[View] | None = None) -> object:
+            if view is None or view.beside is None:
+                return super().__get__(view, owner)
+            return view.__dict__.setdefault(self.attrname, getattr(view.beside, self.attrname))
+
+
 class View:
     """A trace over the steps chosen: `mean` (default where there are steps), `all`, `each` or one step's number."""
 
-    def __init__(self, trace: Trace, steps: StepChoice | str | None = None) -> None:
+    def __init__(self, trace: Trace, steps: StepChoice | str | None = None, *, beside: View | None = None) -> None:
+        """`beside`: another view of the same trace, which shares with this one what does not depend on steps."""
         self.trace = trace
+        self.beside = beside
         self._asked = steps
         if steps is not None:
             _ = self.choice  # says at once where it cannot be met
@@ -43,7 +58,7 @@ class View:
             return StepChoice(StepMode.ALL)
         return choose_steps(self._asked, self.all_steps)
 
-    @cached_property
+    @_of_trace
     def roles(self) -> Roles:
         """Which runs model latency, layer latency and kernels are taken from."""
         return roles_of(self.trace)
@@ -86,7 +101,7 @@ class View:
         """Where the numbers come from: sources, levels, steps, and what latencies are measured by."""
         return coverage.provenance(self)
 
-    @cached_property
+    @_of_trace
     def all_steps(self) -> pl.DataFrame:
         """Every step of every run that a number is taken from: run_id, step, start_ns, duration_ns."""
         return all_steps(self.trace, timed_first=self.roles.model if self.roles.leveled else ())
@@ -115,7 +130,7 @@ class View:
         known = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
         return inside.group_by(*self.by, *keys, maintain_order=True).agg(known)
 
-    @cached_property
+    @_of_trace
     def device_work(self) -> pl.DataFrame:
         """Of `all_activities` what needs nothing but their own rows: run, process, step, kind, name and duration."""
         if "all_activities" in self.__dict__:
@@ -133,7 +148,7 @@ class View:
         rows = self.chosen(self.device_work).with_columns(pl.lit(1, pl.Int64).alias("count"))
         return attach_counters(self.trace, rows).rename({"name": "kernel_name"})
 
-    @cached_property
+    @_of_trace
     def all_activities(self) -> pl.DataFrame:
         """Every device activity of the runs that kernels are taken from; see `device_activities`."""
         return Roles.of(device_activities(self.trace), self.roles.kernels)
@@ -160,19 +175,19 @@ class View:
         """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from."""
         return executions(self.activities, averaged=self.averaged)
 
-    @cached_property
+    @_of_trace
     def layer_calls(self) -> pl.DataFrame:
         """Every call of a layer with own work, in the runs that layers are taken from; see `layer_time.layer_calls`."""
         return Roles.of(layer_time.layer_calls(self.trace), self.roles.layers)
 
-    @cached_property
+    @_of_trace
     def layer_bases(self) -> pl.DataFrame:
         """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
         if not self.roles.leveled:
             return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
         return layer_time.latency_bases(self.trace, layer_time.layer_calls(self.trace), device_activities(self.trace))
 
-    @cached_property
+    @_of_trace
     def layer_steps(self) -> pl.DataFrame:
         """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
         return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases)
@@ -187,7 +202,7 @@ class View:
             .sort(*self.by, *LAYER_KEY, nulls_last=True)
         )
 
-    @cached_property
+    @_of_trace
     def _described_calls(self) -> pl.DataFrame:
         """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
         return layer_time.layer_calls(self.trace) if self.roles.leveled else self.layer_calls

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,17 @@ from xsp_analyze.catalog import find
 from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
+from xsp_analyze.core import run
 from xsp_analyze.view import View
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from xsp_analyze.core import Result
     from xsp_model import Trace
 
-__all__ = ["CONVOLUTION", "Facts", "Speed", "facts_of", "from_json"]
+__all__ = ["CONVOLUTION", "Facts", "Speed", "facts_of", "facts_seen", "from_json"]
 
 CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
 """Layer types that are convolutions, in every framework's words: Conv2d, Convolution, depthwise_conv2d, ..."""
@@ -79,7 +80,15 @@ class Facts:
 
 def facts_of(trace: Trace, name: str) -> Facts:
     """The facts of a trace; `name` stands for the model where no file names it."""
-    view = View(trace)
+    return facts_seen(View(trace), name)
+
+
+def facts_seen(view: View, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
+    """The facts of a trace that is seen over its default steps already.
+
+    `of` answers analyses by id over this view, where the caller keeps results; else each is run here.
+    """
+    trace, ask = view.trace, of or (lambda identity: _run(identity, view))
     runs = trace.frame("runs")
     return Facts(
         model=_one(runs["model"]) or name,
@@ -89,10 +98,10 @@ def facts_of(trace: Trace, name: str) -> Facts:
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
-        speeds=_speeds(view),
-        **_kernels(view),
-        **_layers(view),
-        **_roof(view),
+        speeds=_speeds(_table("A01", ask), averaged=view.averaged),
+        **_kernels(_table("A15", ask)),
+        **_layers(_table("A06", ask), view),
+        **_roof(_table("A14", ask)),
         **_memory(trace, on_device=not view.all_activities.is_empty()),
         attributed_share=_attributed(view),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
@@ -133,28 +142,29 @@ def _system(trace: Trace) -> str | None:
     return ", ".join(words) or None
 
 
-def _answer(identity: str, view: View) -> pl.DataFrame | None:
-    """The analysis's table; None where the trace lacks what it needs. Its ledger, which costs most, is not wanted."""
-    wanted = find(identity)
-    if not all(view.has(need) for need in wanted.needs):
-        return None
-    with suppress(XspError):
-        return wanted.function(view).collect()
-    return None
+def _run(identity: str, view: View) -> Result | str:
+    try:
+        return run(find(identity), view)
+    except XspError as error:
+        return error.what
 
 
-def _speeds(view: View) -> list[Speed]:
-    found = _answer("A01", view)
+def _table(identity: str, ask: Callable[[str], Result | str]) -> pl.DataFrame | None:
+    """The analysis's table; None where the trace lacks what it needs."""
+    found = ask(identity)
+    return None if isinstance(found, str) else found.table
+
+
+def _speeds(found: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
     if found is None:
         return []
-    timed = pl.col("durations").list.len() if view.averaged else pl.lit(0)  # else they are the trace's extent
+    timed = pl.col("durations").list.len() if averaged else pl.lit(0)  # else they are the trace's extent
     columns = ("batch_size", "latency_ns", "low_ns", "high_ns", "throughput_per_s")
     rows = found.filter(pl.col("latency_ns").is_not_null()).select(*columns, timed.cast(pl.Int64).alias("steps"))
     return [Speed(**row) for row in rows.iter_rows(named=True)]
 
 
-def _kernels(view: View) -> dict[str, Any]:
-    found = _answer("A15", view)
+def _kernels(found: pl.DataFrame | None) -> dict[str, Any]:
     if found is None:
         return {}
     first = found.row(0, named=True)
@@ -166,8 +176,7 @@ def _kernels(view: View) -> dict[str, Any]:
     }
 
 
-def _layers(view: View) -> dict[str, Any]:
-    by_type = _answer("A06", view)
+def _layers(by_type: pl.DataFrame | None, view: View) -> dict[str, Any]:
     if by_type is None or by_type.is_empty():
         return {}
     top = by_type.row(0, named=True)
@@ -182,8 +191,7 @@ def _layers(view: View) -> dict[str, Any]:
     }
 
 
-def _roof(view: View) -> dict[str, Any]:
-    found = _answer("A14", view)
+def _roof(found: pl.DataFrame | None) -> dict[str, Any]:
     if found is None:
         return {}
     layers = found.drop_nulls(["bound", "layer_index"]).unique("layer_index", keep="first", maintain_order=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.report.blocks import Section
     from xsp_model import Trace
 
-__all__ = ["render"]
+__all__ = ["render", "render_answers"]
 
 _FOOTER = (
     "Numbers are shown rounded; rest the pointer on one to read it exactly. This page holds all it needs and loads"
@@ -34,7 +34,11 @@ _FOOTER = (
 
 def render(trace: Trace) -> str:
     """The page as HTML; sections that the trace has nothing for say so in a sentence."""
-    answers = Answers(trace)
+    return render_answers(Answers(trace))
+
+
+def render_answers(answers: Answers) -> str:
+    """The page of what is being asked of a trace; the answers stay known to whoever asks more."""
     sections = (
         next_steps.next_steps(answers),
         attribution.ledger(answers),

@@ -26,7 +26,7 @@ class Answers:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.per_step = View(trace)
-        self.whole = View(trace, "all")
+        self.whole = View(trace, "all", beside=self.per_step)
         self._found: dict[tuple[str, bool], Result | str] = {}
 
     @cached_property

@@ -30,6 +30,7 @@ __all__ = ["BUNDLE", "FACTS", "REPORT", "place_of", "process"]
 
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
 _KIB = 1024
+_SMALL_SPANS = 200_000
 _DISK_FULL = 28  # ENOSPC
 
 
@@ -153,22 +154,37 @@ def _here(name: str, folder: Path, inputs: Inputs) -> Path:
 
 def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
     """Writes bundle and report into the folder; the unit's facts."""
-    from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415 (imports polars)
-    from xsp_cli.inputs import load  # noqa: PLC0415
+    from xsp_cli.inputs import load  # noqa: PLC0415 (imports polars)
     from xsp_model import bundle  # noqa: PLC0415
 
     if unit.found and settings.reading.format is None:
         _check_known(paths[0])
     trace = load([str(path) for path in paths], settings.reading, lambda _: None)
     bundle.write(trace, result / BUNDLE)
-    trace = bundle.read(result / BUNDLE)
+    if not _is_small(trace):
+        trace = bundle.read(result / BUNDLE)
     if unit.kind is Kind.RANK:
         return _rank(unit, trace, result)
-    if settings.reports:
-        from xsp_analyze.report import render  # noqa: PLC0415
+    return _reported(trace, unit, settings, result)
 
-        (result / REPORT).write_text(render(trace), encoding="utf-8")
-    return facts_of(trace, unit.name).to_json()
+
+def _is_small(trace: Trace) -> bool:
+    """Whether the trace is cheaper to use as it lies in memory than to read from its bundle column by column."""
+    return trace.row_count <= _SMALL_SPANS and not any(isinstance(part, Path) for part in trace.parts.values())
+
+
+def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dict[str, Any]:
+    """Writes the report, where one is wanted; the facts of what it asked already."""
+    from xsp_analyze.cohort.facts import facts_of, facts_seen  # noqa: PLC0415 (imports polars)
+
+    if not settings.reports:
+        return facts_of(trace, unit.name).to_json()
+    from xsp_analyze.report import render_answers  # noqa: PLC0415
+    from xsp_analyze.report.answers import Answers  # noqa: PLC0415
+
+    answers = Answers(trace)
+    (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
+    return facts_seen(answers.per_step, unit.name, answers.of).to_json()
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:
