@@ -167,7 +167,8 @@ def run(wanted: Analysis, view: View) -> Result:
         raise XspError(f"{wanted.id} ({wanted.title}) needs {what}, which this trace does not hold", advice=advice)
     table = wanted.function(view).collect()
     # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
-    columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
+    types = table.schema
+    columns = [replace(c, dtype=types[c.name]) for c in wanted.columns if c.name in types]
     # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
     beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
 

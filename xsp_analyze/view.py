@@ -83,8 +83,7 @@ class View:
         special = _HOLDS.get(need)
         if special is not None:
             return special(self)
-        rows = self.trace.scan(need).head(1).collect() if need in TABLES else None
-        return need in self.trace.levels if rows is None else not rows.is_empty()
+        return self.trace.height(need) > 0 if need in TABLES else need in self.trace.levels
 
     @cached_property
     def ledger(self) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -65,4 +66,10 @@ ENTRY_POINTS = "xsp.ingesters"
 
 def all_ingesters() -> tuple[Ingester, ...]:
     """The project's own ingesters and those that installed distributions add."""
-    return INGESTERS + tuple(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name))
+    return INGESTERS + _added()
+
+
+@cache
+def _added() -> tuple[Ingester, ...]:
+    """Those of other distributions, looked up once: to look costs as much as to read a small trace."""
+    return tuple(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name))

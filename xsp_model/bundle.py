@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +93,7 @@ def _manifest(trace: Trace) -> dict[str, object]:
     }
 
 
+@cache
 def _installed(name: str) -> str | None:
     try:
         return version(name)

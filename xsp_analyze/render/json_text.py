@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "plain", "render", "render_many"]
 
+_AS_THEY_ARE = frozenset({str, int, bool, type(None)})  # most values of a page: asked first, and without a call
+
 
 def render(result: Result) -> str:
     """`{"analysis", "title", "columns", "rows", "ledger", "provenance"}`; null is unknown, and no number is NaN."""
@@ -56,8 +58,8 @@ def _dumped(value: object) -> str:
 
 def plain(value: object) -> object:
     """The value in JSON's own types: NaN and infinities are null, sets are sorted, anything else is its text."""
-    if value is None or isinstance(value, str | int):
-        return str(value) if isinstance(value, str) else value
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -65,5 +67,5 @@ def plain(value: object) -> object:
     if isinstance(value, set | frozenset):
         return sorted(str(item) for item in value)
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value)
+        return [item if type(item) in _AS_THEY_ARE else plain(item) for item in value]
+    return value if isinstance(value, int) else str(value)

@@ -105,7 +105,8 @@ def table(
 
 def _columns(shown: Sequence[Column], result: Result) -> list[dict[str, Any]]:
     """What the page needs to draw each column; those of a unit are shown in one scale."""
-    numbers = [c for c in shown if result.table.schema[c.name].is_numeric()]
+    types = result.table.schema
+    numbers = [c for c in shown if types[c.name].is_numeric()]
     scales = scales_of([(c, result.table[c.name].to_list()) for c in numbers])
     drawn = {
         c.name: {"grouped": str(c.role) == "measure", **in_scale(c, s)} for c, s in zip(numbers, scales, strict=True)

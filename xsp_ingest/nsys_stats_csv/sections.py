@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ _SUMS = (
     {"Count", "Mean", "Sum"},  # all_stats.parquet, rank_stats.parquet, stats.parquet of recipes
 )
 
+_MAY_BE_HEADINGS = re.compile(rb"Start|Time|Count|Kern Inst")  # one of these is in every set above
+
 
 @dataclass(frozen=True)
 class Section:
@@ -81,7 +84,8 @@ def report_of(headings: Sequence[str]) -> Report | None:
 
 def known_in(head: bytes) -> bool:
     """Whether one of the lines that a file begins with is the headings of a report."""
-    return any(report_of(_cells(line)) for line in head.splitlines()[:-1] or [head] if b"," in line)
+    lines_of_it = head.splitlines()[:-1] or [head]
+    return any(report_of(_cells(line)) for line in lines_of_it if b"," in line and _MAY_BE_HEADINGS.search(line))
 
 
 def sections(path: Path) -> Iterator[Section]:
