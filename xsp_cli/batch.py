@@ -116,6 +116,7 @@ def batch(
     """
     from xsp_cli.batching import summary  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_cli.batching.discover import discover  # noqa: PLC0415
+    from xsp_cli.batching.forked import begin, end  # noqa: PLC0415
     from xsp_cli.batching.unit import Settings  # noqa: PLC0415
     from xsp_cli.batching.version import own_version  # noqa: PLC0415
 
@@ -132,6 +133,9 @@ def batch(
     began = time.perf_counter()
     with ExitStack() as stack:
         place, scratch = stack.enter_context(_opened(output))
+        if scheduler is None:
+            begin(_jobs(jobs))
+            stack.callback(end)
         settings = Settings(place, reading, reports, redo, scratch, own_version())
         found = discover(inputs, place, ranks=ranks, wanted=format)
         outcomes = summary.ordered(_all(found, settings, scheduler, jobs, memory))
@@ -164,7 +168,7 @@ def _check_exclusive(scheduler: str | None, jobs: int | None, memory: str | None
 
 
 def _jobs(jobs: int | None) -> int:
-    from xsp_cli.batching.pool import cores  # noqa: PLC0415
+    from xsp_cli.batching.forked import cores  # noqa: PLC0415
 
     return jobs or cores()
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import multiprocessing
 import os
 import queue
 import signal
 import threading
-import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp_cli.batching.forked import THREADS, begin, context, threads
 from xsp_cli.batching.unit import Outcome, Status
 from xsp_cli.batching.work import process
 
@@ -22,17 +24,11 @@ if TYPE_CHECKING:
 
     from xsp_cli.batching.unit import Settings, Unit
 
-__all__ = ["cores", "default_limit_bytes", "run_here"]
+__all__ = ["default_limit_bytes", "run_here"]
 
 _WATCH_S = 0.1
 _RENEW_SHARE = 0.5  # a worker that keeps more than this part of its limit after a unit is replaced by a fresh one
 _SYSTEM_SHARE = 0.85  # of the machine's memory, that all workers together may use
-_THREADS = ("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_limit_bytes(jobs: int) -> int:
@@ -46,8 +42,9 @@ def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_byte
 
     Raises nothing of a unit's own: a worker that was killed, or that took more memory, is a failed unit.
     """
+    begin(jobs)
     waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
-    for unit in units:
+    for unit in sorted(units, key=_size, reverse=True):  # the largest first, so that no worker is left with it alone
         waiting.put(unit)
     done: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     crew = [_Worker(waiting, done, settings, limit_bytes, jobs) for _ in range(min(jobs, len(units)))]
@@ -64,6 +61,14 @@ def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_byte
             worker.end()
         for worker in crew:
             worker.join()
+
+
+def _size(unit: Unit) -> float:
+    """Bytes of the unit's files that lie here; folders come before all files."""
+    try:
+        return sum(math.inf if os.path.isdir(name) else os.path.getsize(name) for name in unit.inputs)  # noqa: PTH112, PTH202 (may be URLs)
+    except OSError:
+        return 0
 
 
 class _Worker(threading.Thread):
@@ -135,9 +140,7 @@ class _Worker(threading.Thread):
 
     def _one_process(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # a fork of a program with threads may hang
-            share = max(1, cores() // self._jobs)
-            self._pool = ProcessPoolExecutor(1, context, initializer=_prepare, initargs=(share, os.getpid()))
+            self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare, initargs=(threads(self._jobs),))
             self._pid = self._pool.submit(os.getpid).result()
         return self._pool
 
@@ -164,18 +167,20 @@ class _Worker(threading.Thread):
         self._pool, self._pid = None, 0
 
 
-def _prepare(threads: int, parent: int) -> None:
+def _prepare(threads: int) -> None:
     """In a fresh worker: its part of the processors, no interrupts from the keyboard, and an end with its parent's."""
-    for name in _THREADS:
+    for name in THREADS:
         os.environ.setdefault(name, str(threads))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    gc.freeze()  # what was imported stays: it need not be looked through again and again
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _resident_bytes(pid: int) -> int:

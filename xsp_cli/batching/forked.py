@@ -1,0 +1,107 @@
+"""Where a batch's processes come from: they are forked off one that has imported what every trace needs.
+
+To import it takes longer than a small trace. The one that they are forked off does nothing else: it computes nothing,
+so that no pool of threads and no lock of one is copied, and it begins while the batch still looks for its inputs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from multiprocessing.context import BaseContext
+
+__all__ = ["THREADS", "begin", "context", "cores", "end", "threads"]
+
+THREADS = ("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
+"""What says how many threads a process's libraries may use."""
+
+_NEEDED = (
+    "xsp_cli.main",
+    "xsp_cli.batching.pool",
+    "xsp_ingest.convert",
+    "xsp_ingest.run_set.run_set",
+    "xsp_ingest.torch_profiler.shape",
+    "xsp_ingest.torch_profiler.scan_columns",
+    "xsp_analyze.cohort.facts",
+    "xsp_analyze.report",
+    "llvmlite.binding",
+    "pyarrow.compute",
+)
+_QUIET = {  # libraries whose threads would be there before any work is
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+_OF_POLARS = "_RJEM_MALLOC_CONF"  # as `memory.before_polars` has it, to which is added:
+_NO_THREAD = "background_thread:false"
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads(jobs: int) -> int:
+    """How many threads each of so many workers may use of every library, unless the user has said it."""
+    return max(1, cores() // jobs)
+
+
+def context() -> BaseContext:
+    """How processes are started on this system."""
+    # Elsewhere a process may not be forked once libraries of the system are loaded, or not at all.
+    return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+
+
+def begin(jobs: int) -> None:
+    """Starts the process that so many others will be forked off, without waiting for it; one is enough."""
+    if sys.platform != "linux":
+        return
+    from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 (there is none on Windows)
+
+    multiprocessing.set_forkserver_preload(list(_NEEDED))
+    resource_tracker.ensure_running()  # by itself, as it lets interrupts through again
+    malloc = ",".join(filter(None, (os.environ.get(_OF_POLARS), _NO_THREAD)))
+    with (
+        _without_interrupts(),
+        _environment({**dict.fromkeys(THREADS, str(threads(jobs))), **_QUIET}, {_OF_POLARS: malloc}),
+    ):
+        forkserver.ensure_running()
+
+
+def end() -> None:
+    """Ends it and waits for it, so that what it and all workers took counts as this process's."""
+    if sys.platform == "linux":
+        from multiprocessing import forkserver  # noqa: PLC0415 (likewise)
+
+        forkserver._forkserver._stop()  # type: ignore[attr-defined] # noqa: SLF001 (else it ends some time after us)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes started within `with` never see Ctrl-C: who started them ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _environment(unless_said: Mapping[str, str], said: Mapping[str, str]) -> Iterator[None]:
+    """Within `with`, the environment has these besides; it is for processes started there."""
+    before = {name: os.environ.get(name) for name in (*unless_said, *said)}
+    os.environ.update({name: value for name, value in unless_said.items() if before[name] is None}, **said)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
