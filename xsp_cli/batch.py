@@ -134,7 +134,7 @@ def batch(
     with ExitStack() as stack:
         place, scratch = stack.enter_context(_opened(output))
         if scheduler is None:
-            begin(_jobs(jobs))
+            begin()
             stack.callback(end)
         settings = Settings(place, reading, reports, redo, scratch, own_version())
         found = discover(inputs, place, ranks=ranks, wanted=format)

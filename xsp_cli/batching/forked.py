@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.context import BaseContext
 
-__all__ = ["THREADS", "begin", "context", "cores", "end", "threads"]
+__all__ = ["ONE_THREAD", "begin", "context", "cores", "end"]
 
-THREADS = ("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
-"""What says how many threads a process's libraries may use."""
+ONE_THREAD = dict.fromkeys(("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+"""What has a process's libraries compute in one thread, unless the user has said it otherwise.
+
+More would get in each other's way, and polars' sums of fractions depend on their number in the last digit, so that
+results would differ with the number of processes.
+"""
 
 _NEEDED = (
     "xsp_cli.main",
@@ -47,19 +51,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def threads(jobs: int) -> int:
-    """How many threads each of so many workers may use of every library, unless the user has said it."""
-    return max(1, cores() // jobs)
-
-
 def context() -> BaseContext:
     """How processes are started on this system."""
     # Elsewhere a process may not be forked once libraries of the system are loaded, or not at all.
     return multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 
 
-def begin(jobs: int) -> None:
-    """Starts the process that so many others will be forked off, without waiting for it; one is enough."""
+def begin() -> None:
+    """Starts the process that others will be forked off, without waiting for it; nothing where it runs already."""
     if sys.platform != "linux":
         return
     from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 (there is none on Windows)
@@ -69,7 +68,7 @@ def begin(jobs: int) -> None:
     malloc = ",".join(filter(None, (os.environ.get(_OF_POLARS), _NO_THREAD)))
     with (
         _without_interrupts(),
-        _environment({**dict.fromkeys(THREADS, str(threads(jobs))), **_QUIET}, {_OF_POLARS: malloc}),
+        _environment({**ONE_THREAD, **_QUIET}, {_OF_POLARS: malloc}),
     ):
         forkserver.ensure_running()
 

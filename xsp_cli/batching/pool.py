@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.batching.forked import THREADS, begin, context, threads
+from xsp_cli.batching.forked import ONE_THREAD, begin, context
 from xsp_cli.batching.unit import Outcome, Status
 from xsp_cli.batching.work import process
 
@@ -42,12 +42,12 @@ def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_byte
 
     Raises nothing of a unit's own: a worker that was killed, or that took more memory, is a failed unit.
     """
-    begin(jobs)
+    begin()
     waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
     for unit in sorted(units, key=_size, reverse=True):  # the largest first, so that no worker is left with it alone
         waiting.put(unit)
     done: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
-    crew = [_Worker(waiting, done, settings, limit_bytes, jobs) for _ in range(min(jobs, len(units)))]
+    crew = [_Worker(waiting, done, settings, limit_bytes) for _ in range(min(jobs, len(units)))]
     for worker in crew:
         worker.start()
     try:
@@ -80,11 +80,10 @@ class _Worker(threading.Thread):
         done: queue.SimpleQueue[Outcome | BaseException],
         settings: Settings,
         limit_bytes: int,
-        jobs: int,
     ) -> None:
         super().__init__(daemon=True)
         self._waiting, self._done, self._settings = waiting, done, settings
-        self._limit_bytes, self._jobs = limit_bytes, jobs
+        self._limit_bytes = limit_bytes
         self._ended = False
         self._pool: ProcessPoolExecutor | None = None
         self._pid = 0
@@ -140,7 +139,7 @@ class _Worker(threading.Thread):
 
     def _one_process(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare, initargs=(threads(self._jobs),))
+            self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare)
             self._pid = self._pool.submit(os.getpid).result()
         return self._pool
 
@@ -167,10 +166,10 @@ class _Worker(threading.Thread):
         self._pool, self._pid = None, 0
 
 
-def _prepare(threads: int) -> None:
-    """In a fresh worker: its part of the processors, no interrupts from the keyboard, and an end with its parent's."""
-    for name in THREADS:
-        os.environ.setdefault(name, str(threads))
+def _prepare() -> None:
+    """In a fresh worker: one processor, no interrupts from the keyboard, and an end with its parent's."""
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # what was imported stays: it need not be looked through again and again
     threading.Thread(target=_end_with_parent, daemon=True).start()
