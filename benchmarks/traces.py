@@ -44,7 +44,7 @@ def kineto(inputs: Inputs, size_mb: int) -> Experiment:
         Way("xsp, the second time", "the same command again: what it keeps is used", lambda _: [analyze],
             prepare=lambda _: [analyze]),
         Way("xsp, load", "in process: read, link and build", lambda _: [program("xsp_load", path)]),
-        Way("xsp, load by the plain path", "likewise, with the standard library's JSON reader",
+        Way("xsp, load by the plain path", "likewise, with the JSON decoded by msgspec",
             lambda _: [program("xsp_load", path, "--plain")]),
         *_peers(inputs, trace.path),
     )  # fmt: skip

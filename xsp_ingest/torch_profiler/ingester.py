@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.torch_profiler import scan_fast, scan_plain
+from xsp_ingest.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.torch_profiler.scan_source import content_bytes
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options, Probe
     from xsp_ingest.raw import RawTrace
 
-__all__ = ["TORCH_PROFILER"]
+__all__ = ["STREAM_BYTES", "TORCH_PROFILER"]
+
+STREAM_BYTES = 1 << 18
+"""Content smaller than this is read by the standard library's `json`: to get msgspec ready would take longer."""
 
 _OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|traceEvents|deviceProperties)"\s*:', re.DOTALL)
 _KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
@@ -50,10 +54,16 @@ class _TorchProfiler:
         """The file's rows."""
         from xsp_ingest.torch_profiler.shape import shape
 
-        # The scanner that is faster on a file of this size reads it; both give the same.
-        if content_bytes(path) >= scan_fast.MIN_BYTES:
-            with suppress(scan_fast.CannotScan):
+        # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
+        size = content_bytes(path)
+        if size >= scan_fast.MIN_BYTES:
+            with suppress(CannotScan):
                 return shape(scan_fast.documents(path, scan_fast.PIECE_ROWS), path, options)
+        if size >= STREAM_BYTES:
+            from xsp_ingest.torch_profiler import scan_stream
+
+            with suppress(CannotScan):
+                return shape(scan_stream.documents(path, scan_fast.PIECE_ROWS), path, options)
         return shape([scan_plain.scan(path)], path, options)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_ingest.torch_profiler import refusal
+from xsp_ingest.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.torch_profiler.events import Document
 from xsp_ingest.torch_profiler.scan_desk import DONE, FULL, PAD, UNSURE
 from xsp_ingest.torch_profiler.scan_plain import _parse
@@ -33,10 +34,6 @@ _BUFFER_BYTES = 1 << 22
 _MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
 _MOST_REST_BYTES = 1 << 28
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
-
-
-class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
-    """The file is no JSON, or such as the plain scanner should judge."""
 
 
 def scan(path: Path) -> Document:

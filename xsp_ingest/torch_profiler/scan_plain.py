@@ -25,7 +25,7 @@ from xsp_ingest.torch_profiler.scan_source import whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["microseconds_to_ns", "scan"]
+__all__ = ["microseconds_to_ns", "scan", "whole_number"]
 
 _PYTHON = "python_function"
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -114,8 +114,8 @@ def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
     numbers = {
         "ts_ns": [microseconds_to_ns(e.get("ts")) for e in events],
         "dur_ns": [microseconds_to_ns(e.get("dur")) for e in events],
-        **{key: [_whole(e.get(key)) for e in events] for key in ("pid", "tid")},
-        "flow_id": [_whole(e.get("id")) for e in events],
+        **{key: [whole_number(e.get(key)) for e in events] for key in ("pid", "tid")},
+        "flow_id": [whole_number(e.get("id")) for e in events],
     }
     dense = words | numbers
     columns = [
@@ -132,12 +132,12 @@ def _is_frame(event: dict[str, Any]) -> bool:
 def _take_arguments(sparse: _Sparse, place: int, args: dict[str, Any]) -> None:
     for key, value in args.items():
         if (found := _COLUMN_OF_KEY.get(key)) is not None:
-            if (number := _whole(value)) is not None:
+            if (number := whole_number(value)) is not None:
                 sparse.put(found[0], found[1], place, number)
         elif (axes := _AXES.get(key)) is not None:
             if isinstance(value, list):
                 for axis, size in zip(axes, value, strict=False):
-                    sparse.put(axis, 0, place, _whole(size))
+                    sparse.put(axis, 0, place, whole_number(size))
         elif (column := _JSON_KEYS.get(key)) is not None:
             sparse.put(column, 0 if key != "Input dims" else 1, place, json.dumps(value))
 
@@ -156,7 +156,8 @@ def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", errors="replace").decode()
 
 
-def _whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
+    """The whole number that it is, or whose digits it is (`7`, `stream 7`); None where int64 holds none such."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str) and not isinstance(value, _Fraction):

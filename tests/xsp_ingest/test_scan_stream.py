@@ -1,0 +1,217 @@
+"""The plain path reads what the standard library's `json` reads, or leaves the file to it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.xsp_ingest.test_scan_fast import _EVENT, _EVENTS, _OPERATOR, _SETTINGS, _SMALL, _STYLES, _assert_same, _list
+from xsp_ingest.torch_profiler import scan_plain, scan_stream
+from xsp_ingest.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.torch_profiler.events import Document
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+def _scan(path: Path, most_rows: int = 1 << 17) -> Document:
+    """The documents as one."""
+    events, details, rows = [], [], 0
+    for document in scan_stream.documents(path, most_rows):
+        events.append(document.events.clone())
+        details.append(document.details.with_columns(pl.col("event") + rows))
+        rows += document.events.height
+    counts = document.not_objects, document.python_frames
+    return Document(pl.concat(events), pl.concat(details), document.head, *counts)
+
+
+def _compare(path: Path, data: bytes) -> Document:
+    path.write_bytes(data)
+    found = _scan(path)
+    _assert_same(found, scan_plain.scan(path))
+    return found
+
+
+def _agree(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    try:
+        found = _scan(path)
+    except CannotScan:
+        return
+    _assert_same(found, scan_plain.scan(path))
+
+
+@pytest.mark.real
+def test_real_files(real_dir: Path) -> None:
+    files = sorted((real_dir / "kineto").rglob("*.json.gz"))
+    assert files
+    left = []
+    for path in files:
+        try:
+            found = _scan(path, 20_000)
+        except CannotScan:
+            left.append(path.name)
+            continue
+        _assert_same(found, scan_plain.scan(path))
+    assert not left
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _SMALL,
+        b"[]",
+        b" [ ] ",
+        b'{"traceEvents":[]}',
+        b'{"a": {"traceEvents": [{"name": "not here"}]}, "traceEvents": [{"name": "here"}]}',
+        b'{"a": "traceEvents\\": [", "traceEvents": [{"name": "x"}], "b": "}", "c": [{}, {"d": [1, 2]}, {}]}',
+        b'{"traceEvents" : [ {"name": "a"} , {"name": "b"} ] , "a" : [ 1 , { "b" : null } ] , "c" : -1.50e+3}',
+        _list(b'{"args": {"stream": 1}, "args": {"device": 2}}', b'{"args": null, "pid": null, "ts": null}'),
+        _list(b'{"args": {"External id": 1, "external id": 2}}', b'{"args": {"external id": 2, "External id": null}}'),
+        _list(b'{"args": {"Input dims": [[1]], "Input Dims": [[2]]}}', b'{"args": {"Input dims": null}}'),
+        _list(b'{"args": {"grid": [1, 2, 3], "block": [4]}}', b'{"args": {"grid": [1, "2", 3.0, 4], "block": 5}}'),
+        _list(b'{"args": {"a": {"stream": 3}, "stream": 4}, "stream": 5, "correlation": 6}'),
+        _list(
+            b'{"cat": "python_function", "ph": "X", "name": "f.py(1): f"}',
+            b'{"cat": "python_function", "ph": "X", "name": "nn.Module: A_0"}',
+            b'{"cat": "python_function", "ph": "M", "name": "nn.Module:"}',
+            b'{"cat": "python_function", "ph": "X"}',
+            b'{"cat": "ac2g", "ph": "s", "id": 1}',
+            b'{"cat": "fwdbwd", "ph": "s", "id": 1, "args": {"stream": 2}}',
+        ),
+        _list(
+            b'{"name": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00 \xe2\x82\xac"}',
+            b'{"unknown": [{"a": "}, {"}, {}]}',
+        ),
+        _list(*[_EVENT, _OPERATOR] * 40),
+    ],
+)
+def test_documents_of_every_shape(file: Path, data: bytes) -> None:
+    _compare(file, data)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
+def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(scan_stream, "_PIECE_BYTES", size)
+    monkeypatch.setattr(scan_stream, "_NEAR_BYTES", 10)
+    _compare(file, _list(*[_EVENT, _OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
+    if size < 20:
+        return
+    found = _compare(file, b'{"traceEvents": ' + _list(*[_EVENT] * 20) + b', "after": ' + _list(*[b"{}"] * 900) + b"}")
+    assert found.events.height == 20
+
+
+def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_stream, "_PIECE_BYTES", 4000)
+    file.write_bytes(_list(*[_EVENT, _OPERATOR] * 500))
+    assert len(list(scan_stream.documents(file, 100))) > 5
+    _assert_same(_scan(file, 100), scan_plain.scan(file))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["5", "0.5", "1712195495519689.047", "1712195495519689.0475", "-5", "-0.0005", "1e3", "2.5e-3",
+     "9223372036854774.999", "9223372036854775", "9223372036854776", "99999999999999999999", '"1.25"', "null", "[1]", "{}", "1.50", "0"],
+)  # fmt: skip
+def test_microseconds(file: Path, text: str) -> None:
+    for others in ([], [b'{"ts": 5, "dur": 7}'], [b'{"ts": 5.125, "dur": 7.000}'], [b"{}"]):
+        _compare(file, _list(*others, f'{{"ts": {text}, "dur": {text}}}'.encode()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["7", "-7", '"7"', '"-7"', '"007"', '"stream 7"', '"stream x7"', '"7 "', '" 7"', '"1_0"', '""', '"\\u0663"', "null",
+     "9223372036854775807", "18446744073709551615", '"9223372036854775808"'],
+)  # fmt: skip
+def test_whole_numbers(file: Path, text: str) -> None:
+    for others in ([], [b'{"pid": 5, "args": {"stream": 3}}'], [b"{}"]):
+        _agree(file, _list(*others, f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
+        _agree(file, _list(f'{{"pid": {text}}}'.encode(), *others))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'[{"pid": -9223372036854775808}]',
+        b'[{"name": 5}]',
+        b'[{"name": "\xff"}]',
+        b'[{"pid": 7.5}]',
+        b'[{"a": NaN}]',
+        b"[1]",
+        b'{"traceEvents": [], "traceEvents": [{}]}',
+        b"\xef\xbb\xbf[]",
+    ],
+)
+def test_the_rare_is_left_to_the_standard_library(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+    scan_plain.scan(file)
+    with pytest.raises(CannotScan):
+        _scan(file)
+
+
+def test_truncation_at_every_byte(file: Path) -> None:
+    for length in range(len(_SMALL) - 1):
+        file.write_bytes(_SMALL[:length])
+        with pytest.raises((XspError, CannotScan)):
+            _scan(file)
+
+
+@_SETTINGS
+@given(_EVENTS, st.sampled_from(_STYLES), st.booleans())
+def test_any_document(file: Path, events: list[Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001
+    document = events if bare else {"before": 1, "traceEvents": events, "after": 1}
+    _agree(file, json.dumps(document, **style).encode("utf-8", "surrogatepass"))
+
+
+_PLAIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "ph": st.sampled_from(["X", "i", None]),
+        "cat": st.sampled_from(["kernel", "cpu_op", "ac2g", "python_function"]),
+        "name": st.sampled_from(["a", "nn.Module: A_0", "caf\u00e9"]),
+        "ts": st.integers(0, 1 << 53) | st.decimals(0, 1 << 40, places=3).map(float),
+        "pid": st.integers(-5, 5) | st.sampled_from(["7", "stream 7", "x"]),
+        "args": st.none()
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "External id": st.integers() | st.none(),
+                "external id": st.integers(),
+                "device": st.integers(0, 8),
+                "grid": st.lists(st.integers(0, 9), max_size=4),
+                "Input Dims": st.lists(st.lists(st.integers(0, 9), max_size=2), max_size=2),
+                "other": st.floats(0, 1),
+            },
+        ),
+    },
+)
+
+
+@_SETTINGS
+@given(st.lists(_PLAIN, max_size=9), st.sampled_from(_STYLES))
+def test_any_list_of_events(file: Path, events: list[Any], style: dict[str, Any]) -> None:
+    _agree(file, json.dumps(events, **style).encode())
+
+
+@_SETTINGS
+@given(st.data())
+def test_any_damage(file: Path, data: st.DataObject) -> None:
+    text = bytearray(data.draw(st.sampled_from([_SMALL, _list(_EVENT, _OPERATOR, _EVENT)])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        piece = data.draw(
+            st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"9", b"e"])
+        )
+        text[at : at + data.draw(st.integers(0, 3))] = piece
+    _agree(file, bytes(text))

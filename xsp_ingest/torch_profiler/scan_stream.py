@@ -1,0 +1,206 @@
+"""The plain path: events decoded by msgspec some megabytes at a time, where nothing compiled is at hand or worth it.
+
+What msgspec does not read as Python's `json` does (NaN, text that is no UTF-8, names that are numbers) is left to that.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from xsp_ingest.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.torch_profiler.events import Document
+from xsp_ingest.torch_profiler.scan_plain import _parse
+from xsp_ingest.torch_profiler.scan_source import open_source
+from xsp_ingest.torch_profiler.stream_columns import LEAST, Columns, Event
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.torch_profiler.scan_source import Source
+
+__all__ = ["documents"]
+
+_PIECE_BYTES = 1 << 21
+_MOST_ENTRY_BYTES = 1 << 26
+_MOST_REST_BYTES = 1 << 28
+_MOST_TRIES = 8  # places that look like the end of an event, or of the list
+_NEAR_BYTES = 1 << 16
+_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
+_BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
+_BLANKS = " \t\r\n"
+_LIST = "the list of events\ue000"  # stands in the top-level object for the list itself
+_EVENTS = msgspec.json.Decoder(list[Event])
+
+
+def documents(path: Path, most_rows: int) -> Iterator[Document]:
+    """The file's events in documents of about so many; the last one has the head and the counts.
+
+    CannotScan where `scan_plain` should read the file.
+    """
+    with open_source(path) as source:
+        try:
+            yield from _documents(_Window(source, path), most_rows)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise CannotScan from error
+
+
+def _documents(window: _Window, most_rows: int) -> Iterator[Document]:
+    before = _start(window)
+    columns = Columns()
+    while True:
+        with _uncollected():
+            events, is_last = _events(window)
+            columns.add(events)
+            del events
+        if is_last:
+            yield Document(*columns.frames(), _head(before, window), 0, columns.python_frames)
+            return
+        if columns.rows >= most_rows:
+            yield Document(*columns.frames())
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without looking for circles of objects, of which decoding makes none: that took a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Window:
+    """The part of the content that is looked at."""
+
+    def __init__(self, source: Source, path: Path) -> None:
+        self._source = source
+        self.path = path
+        self.text = b""
+        self.ended = False
+
+    def more(self) -> None:
+        """Adds to the text, unless the content has ended."""
+        if len(self.text) > _MOST_ENTRY_BYTES:
+            raise CannotScan
+        piece = bytearray(_PIECE_BYTES)
+        read = self._source.fill(memoryview(piece))
+        if LEAST in piece:
+            raise CannotScan
+        self.ended = read == 0
+        self.text += memoryview(piece)[:read]
+
+
+def _start(window: _Window) -> bytes:
+    """Leaves the window at the list's first entry; the text before, up to the opening bracket."""
+    window.more()
+    text = window.text.decode("latin-1")  # a character a byte: only ASCII matters here
+    place = _behind_blanks(text, 0)
+    if text[place : place + 1] == "{":
+        place = _list_of(text, place + 1)
+    if text[place : place + 1] != "[":
+        raise CannotScan
+    before, window.text = window.text[:place], window.text[place + 1 :]
+    return before
+
+
+def _list_of(text: str, place: int) -> int:
+    """Where the value of `traceEvents` starts; the place is behind the bracket that opens the object."""
+    decoder = json.JSONDecoder()
+    while True:
+        key, place = decoder.raw_decode(text, _behind_blanks(text, place))
+        place = _behind_blanks(text, place)
+        if not isinstance(key, str) or text[place : place + 1] != ":":
+            raise CannotScan
+        place = _behind_blanks(text, place + 1)
+        if key == "traceEvents":
+            return place
+        _, place = decoder.raw_decode(text, place)
+        place = _behind_blanks(text, place)
+        if text[place : place + 1] != ",":
+            raise CannotScan
+        place += 1
+
+
+def _behind_blanks(text: str, place: int) -> int:
+    while text[place : place + 1] and text[place] in _BLANKS:
+        place += 1
+    return place
+
+
+def _events(window: _Window) -> tuple[Sequence[Event], bool]:
+    """Events from the window on, and whether they are the list's last ones.
+
+    What decodes as a list between brackets of our own are whole entries: wherever it is cut, that is between two.
+    """
+    if len(window.text) < _PIECE_BYTES:
+        window.more()
+    while True:
+        for stop, start in _cuts(window.text):
+            events, end = _decoded(window.text[:stop])
+            if end is not None:
+                return _last_events(window, end), True
+            if events is not None and stop < start:
+                window.text = window.text[start:]
+                return events, False
+        if window.ended:
+            raise CannotScan
+        window.more()
+
+
+def _last_events(window: _Window, end: int) -> Sequence[Event]:
+    """Events before the list's own bracket, which is the last before the end; leaves the window behind it."""
+    bracket = window.text.rfind(b"]", 0, end)
+    events, _ = _decoded(window.text[:bracket])
+    if events is None:
+        raise CannotScan
+    window.text = window.text[bracket + 1 :]
+    return events
+
+
+def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
+    """Where whole entries may end and where the next starts, the last ones first; then twice the end of the text."""
+    for first in (max(len(text) - _NEAR_BYTES, 0), 0):
+        if found := list(_BETWEEN.finditer(text, first)):
+            yield from ((match.start() + 1, match.end()) for match in reversed(found[-_MOST_TRIES:]))
+            break
+    yield len(text), len(text)
+
+
+def _decoded(entries: bytes) -> tuple[Sequence[Event] | None, int | None]:
+    """The events, or None; then just behind which byte the list ended, where it did before the entries."""
+    try:
+        return _EVENTS.decode(b"[" + entries + b"]"), None
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError as error:
+        behind = _BEHIND.search(str(error))
+        return None, int(behind[1]) - 1 if behind else None
+
+
+def _head(before: bytes, window: _Window) -> dict[str, Any]:
+    """The top-level object without the list; the window stands behind that."""
+    while not window.ended:
+        window.more()
+        if len(window.text) > _MOST_REST_BYTES:
+            raise CannotScan
+    if not before.strip():
+        if window.text.strip():
+            raise CannotScan
+        return {}
+    try:
+        head = _parse(before + json.dumps(_LIST).encode() + window.text, window.path)
+    except XspError as error:
+        raise CannotScan from error
+    if head.pop("traceEvents", None) != _LIST:  # another one came later
+        raise CannotScan
+    return head  # type: ignore[no-any-return]
