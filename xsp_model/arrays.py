@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xsp_model import scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "places"]
 
@@ -31,18 +34,35 @@ def places(keys: Ints, wanted: Ints) -> Ints:
 
     A wanted -1 may stand for none: it is looked up like any other key.
     """
-    out = scratch.full(len(wanted), -1, np.int64)
     if not len(keys) or not len(wanted):
-        return out
+        return scratch.full(len(wanted), -1, np.int64)
     low, high = int(keys.min()), int(keys.max())
-    inside = np.flatnonzero((wanted >= low) & (wanted <= high))
-    if high - low < 4 * len(keys) + _SMALL:
-        table = scratch.full(high - low + 1, -1, np.int32 if len(keys) < _MOST_INT32 else np.int64)
-        table[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)  # of equal keys the first stays
-        out[inside] = table[wanted[inside] - low]
-        return out
-    order = np.argsort(keys, kind="stable")
-    at = np.searchsorted(keys, wanted[inside], sorter=order)  # of equal keys the first
-    found = order[np.minimum(at, len(keys) - 1)]
-    out[inside] = np.where(keys[found] == wanted[inside], found, -1)
+    dense = high - low < 4 * len(keys) + _SMALL
+    find = _by_table(keys, low, high) if dense else _by_order(keys)
+    out: Ints = scratch.empty(len(wanted), np.int64)
+    for piece in scratch.pieces(len(wanted)):
+        out[piece] = find(wanted[piece])
     return out
+
+
+def _by_table(keys: Ints, low: int, high: int) -> Callable[[Ints], Ints]:
+    table = scratch.full(high - low + 1, -1, np.int32 if len(keys) <= _MOST_INT32 else np.int64)
+    for piece in reversed(list(scratch.pieces(len(keys)))):
+        table[keys[piece][::-1] - low] = np.arange(piece.stop - 1, piece.start - 1, -1)  # of equal keys the first stays
+
+    def find(some: Ints) -> Ints:
+        inside = (some >= low) & (some <= high)
+        return np.where(inside, table.take(some - low, mode="clip"), -1)  # beyond all bounds differences come around
+
+    return find
+
+
+def _by_order(keys: Ints) -> Callable[[Ints], Ints]:
+    order = np.argsort(keys, kind="stable")
+
+    def find(some: Ints) -> Ints:
+        at = np.searchsorted(keys, some, sorter=order)  # of equal keys the first
+        found = order[np.minimum(at, len(keys) - 1)]
+        return np.where(keys[found] == some, found, -1)
+
+    return find

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +13,14 @@ from xsp_model.arrays import nowhere
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["tied", "total_order"]
 
-_LEVEL_ENUM = pl.Enum([str(level) for level in LEVELS])
+_RANK = {str(level): place for place, level in enumerate(LEVELS)}
 _TIES = (
-    "rank",
-    "longest_first",
     "run_id",
     "process_id",
     "thread_id",
@@ -30,9 +31,9 @@ _TIES = (
     "kind",
     "span_id",
 )
-
-_PIECE = 1 << 20
 _WORDS = ("name", "kind")  # compared as texts, however they are held
+_TOGETHER = 1 << 16  # tied spans looked at together, and what is left of the last moment
+_LAST = (1 << 63) - 1  # null goes last
 
 
 def total_order(spans: pl.DataFrame) -> Positions | None:
@@ -42,48 +43,116 @@ def total_order(spans: pl.DataFrame) -> Positions | None:
     alike in every column keep the order they have (or that of their `span_id`).
     """
     start = spans["start_ns"].to_numpy()
-    is_sorted = bool((start[1:] >= start[:-1]).all())
-    order = None if is_sorted else _by_start(start)
+    order = None if _is_sorted(start) else _by_start(start)
     together = np.flatnonzero(tied(start) if order is None else _tied_in(start, order))
-    places = together if order is None else order[together]
-    given = [name for name in _TIES[2:] if name in spans.columns]
-    keys = spans[places].select(
-        pl.Series("place", places),
-        "start_ns",
-        pl.col("level").cast(pl.String).cast(_LEVEL_ENUM).to_physical().alias("rank"),
-        (-pl.col("duration_ns")).alias("longest_first"),
-        *(pl.col(name).cast(pl.String) if name in _WORDS else name for name in given),
-    )
-    by = ["start_ns", *_TIES[:2], *given]
-    sorted_places = keys.sort(by, nulls_last=True, maintain_order=True)["place"].to_numpy()
-    if order is None:
-        if (sorted_places == places).all():
-            return None
-        order = _counted(len(start))
-    order[together] = sorted_places
+    ties = _Ties(spans)
+    for few in _moments(start, order, together):
+        places = few if order is None else order[few]
+        sorted_places = ties.sorted(places)
+        if order is None and (sorted_places == places).all():
+            continue
+        order = _counted(len(start)) if order is None else order
+        order[few] = sorted_places
     return order
 
 
+def _is_sorted(values: Ints) -> bool:
+    return all((values[p][1:] >= values[p][:-1]).all() for p in scratch.pieces(len(values))) and all(
+        values[first] >= values[first - 1] for first in range(scratch.PIECE, len(values), scratch.PIECE)
+    )
+
+
+def _moments(start: Ints, order: Positions | None, together: Ints) -> Iterator[Ints]:
+    """The tied places some at a time, those that start together never apart."""
+
+    def start_of(nth: int) -> int:
+        place = together[nth]
+        return int(start[place if order is None else order[place]])
+
+    first = 0
+    while first < len(together):
+        end = min(first + _TOGETHER, len(together))
+        end = bisect_right(range(len(together)), start_of(end - 1), lo=end, key=start_of)
+        yield together[first:end]
+        first = end
+        scratch.release()
+
+
+class _Ties:
+    """Compares spans by what tells them apart, words by their place among all words of the column."""
+
+    def __init__(self, spans: pl.DataFrame) -> None:
+        self._spans = spans
+        self._given = [name for name in _TIES if name in spans.columns]
+        self._words = {name: _alphabet(spans[name]) for name in self._given if name in _WORDS}
+        self._words["level"] = _outermost_first(spans["level"])
+
+    def sorted(self, places: Positions) -> Positions:
+        """These rows in order. Nearly all differ in start, level and length already."""
+        start = self._spans["start_ns"].to_numpy()[places]
+        length = self._numbers("duration_ns", places)
+        keys = (start, self._numbers("level", places), np.where(length == _LAST, _LAST, -length))
+        by = np.lexsort(keys[::-1])
+        alike = np.ones(max(len(by) - 1, 0), dtype=np.bool_)  # a row and the next
+        for key in keys:
+            alike &= key[by][1:] == key[by][:-1]
+        if alike.any():
+            left = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
+            group = np.append(0, np.cumsum(~alike))[left]
+            by[left] = by[left][self._compared(places[by[left]], group)]
+        return places[by]
+
+    def _compared(self, places: Positions, group: Ints) -> Ints:
+        """The order of rows by the other columns, within their groups, which are in order."""
+        keys = [group, *(self._numbers(name, places) for name in self._given)]
+        return np.lexsort([key for key in reversed(keys) if (key != key[0]).any()] or [group])
+
+    def _numbers(self, name: str, places: Positions) -> Ints:
+        if name not in self._words:
+            return self._spans[name].gather(places).fill_null(_LAST).to_numpy()
+        column, table = self._words[name]
+        codes = column.to_physical().gather(places)
+        return table[codes.fill_null(len(table) - 1).to_numpy()]
+
+
+def _alphabet(column: pl.Series) -> tuple[pl.Series, Ints]:
+    """The column, and the places of its words in the order of the alphabet by what stands for the words."""
+    return _numbered(column, lambda texts: texts.rank("dense").to_list())
+
+
+def _outermost_first(column: pl.Series) -> tuple[pl.Series, Ints]:
+    return _numbered(column, lambda texts: [_RANK[text] for text in texts])
+
+
+def _numbered(column: pl.Series, number: Callable[[pl.Series], Sequence[int]]) -> tuple[pl.Series, Ints]:
+    """The column of words, and a number for each of them by what stands for it; the last is that of null."""
+    column = column if column.dtype in (pl.Categorical, pl.Enum) else column.cast(pl.Categorical)
+    distinct = column.unique().drop_nulls()
+    codes = distinct.to_physical().to_numpy()
+    table = np.full(int(codes.max(initial=0)) + 2, _LAST, dtype=np.int64)
+    table[codes] = number(distinct.cast(pl.String))
+    return column, table
+
+
 def _by_start(start: Ints) -> Positions:
-    order = np.argsort(start, kind="stable")
-    out = nowhere(len(order))
-    out[:] = order
+    out = nowhere(len(start))
+    out[:] = np.argsort(start, kind="stable")
     return out
 
 
 def _counted(count: int) -> Positions:
     out = nowhere(count)
-    out[:] = np.arange(count)
+    for piece in scratch.pieces(count):
+        out[piece] = np.arange(piece.start, piece.stop)
     return out
 
 
 def _tied_in(values: Ints, order: Positions) -> Bools:
     """As `tied` of `values[order]`, a part of them at a time."""
     out = np.zeros(len(order), dtype=np.bool_)
-    for first in range(0, len(order), _PIECE):
-        last = min(first + _PIECE + 1, len(order))  # one more, to be compared with
-        out[first:last] |= tied(values[order[first:last]])
-        scratch.release()
+    for piece in scratch.pieces(len(order)):
+        last = min(piece.stop + 1, len(order))  # one more, to be compared with
+        out[piece.start : last] |= tied(values[order[piece.start : last]])
     return out
 
 

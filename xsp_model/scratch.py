@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MIN_BYTES",
+    "PIECE",
     "Growing",
     "empty",
     "folder",
@@ -39,6 +40,7 @@ __all__ = [
     "in_folder",
     "lent",
     "no_room",
+    "pieces",
     "release",
     "series",
 ]
@@ -46,7 +48,10 @@ __all__ = [
 MIN_BYTES = 1 << 20
 """Columns from this size on are on disk."""
 
-_PIECE = 1 << 20
+PIECE = 1 << 16
+"""Rows that passes take at a time: what they need besides then stays in the processor's cache, and is used again."""
+
+_RELEASED = 1 << 20  # rows after which a pass lets go of its pages: to fetch them again is not free
 _FOLDER: ContextVar[Path | None] = ContextVar("scratch folder", default=None)
 
 
@@ -79,6 +84,19 @@ def release() -> None:
             each.madvise(mmap.MADV_DONTNEED)
 
 
+def pieces(count: int) -> Iterator[slice]:
+    """Slices that cover so many rows, a few at a time; pages of those done with are let go now and then."""
+    since = 0
+    for first in range(0, count, PIECE):
+        yield slice(first, min(first + PIECE, count))
+        since += PIECE
+        if since >= _RELEASED:
+            release()
+            since = 0
+    if count >= _RELEASED:
+        release()
+
+
 def empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
     """A column whose content is whatever it is."""
     size = count * np.dtype(dtype).itemsize
@@ -92,8 +110,8 @@ def empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
 def full(count: int, fill: int, dtype: DTypeLike) -> NDArray[Any]:
     """A column with the same number everywhere."""
     out = empty(count, dtype)
-    for first in range(0, count, _PIECE):
-        out[first : first + _PIECE] = fill
+    for piece in pieces(count):
+        out[piece] = fill
     return out
 
 
@@ -165,11 +183,14 @@ class Growing:
 
 def series(name: str, values: NDArray[Any], valid: Bools | None = None) -> pl.Series:
     """The same memory as a Series; null where not `valid`."""
-    bitmap, absent = None, 0
-    if valid is not None:
-        absent = len(values) - int(np.count_nonzero(valid))
-        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if absent else None
-    buffers = [bitmap, pa.py_buffer(values)]
+    if valid is None:
+        return _of_parts(name, values, None, 0)
+    absent = len(values) - int(np.count_nonzero(valid))
+    return _of_parts(name, values, np.packbits(valid, bitorder="little") if absent else None, absent)
+
+
+def _of_parts(name: str, values: NDArray[Any], bitmap: NDArray[np.uint8] | None, absent: int) -> pl.Series:
+    buffers = [None if bitmap is None else pa.py_buffer(bitmap), pa.py_buffer(values)]
     kind = pa.from_numpy_dtype(values.dtype)
     return lent(name, pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))
 
@@ -191,7 +212,7 @@ class _Lent:
 
 
 def gathered(frame: pl.DataFrame, rows: Ints | Positions | None) -> pl.DataFrame:
-    """These rows of the frame; None: all. Large whole-number columns of the result are on disk."""
+    """These rows of the frame; None: all. Large whole-number and word columns of the result are on disk."""
     if rows is None:
         return frame
     if len(rows) * 8 < MIN_BYTES:
@@ -200,15 +221,39 @@ def gathered(frame: pl.DataFrame, rows: Ints | Positions | None) -> pl.DataFrame
 
 
 def _gathered(column: pl.Series, rows: Ints | Positions) -> pl.Series:
-    pieces = (column.gather(rows[first : first + _PIECE]) for first in range(0, len(rows), _PIECE))
-    if column.dtype != pl.Int64:
-        return pl.concat(list(pieces), rechunk=True)
-    values, valid = empty(len(rows), np.int64), np.ones(len(rows), dtype=np.bool_)
-    first = 0
-    for piece in pieces:
-        values[first : first + len(piece)] = piece.fill_null(0).to_numpy()
-        if piece.null_count():
-            valid[first : first + len(piece)] = piece.is_not_null().to_numpy()
-        first += len(piece)
-    release()
-    return series(column.name, values, valid)
+    if column.null_count() == len(column):
+        return pl.repeat(None, len(rows), dtype=column.dtype, eager=True).alias(column.name)
+    if column.dtype == pl.Int64:
+        return _gathered_numbers(column, rows)
+    if column.dtype in (pl.Categorical, pl.Enum):
+        return _gathered_numbers(column.to_physical(), rows).cat.to(column.dtype)
+    found = [column.gather(rows[piece]) for piece in pieces(len(rows))]
+    return pl.concat(found, rechunk=True)
+
+
+def _gathered_numbers(column: pl.Series, rows: Ints | Positions) -> pl.Series:
+    """The numbers where they are and whether they are there, taken apart: polars would put them together each time."""
+    source = _values(column)
+    valid = column.is_not_null().to_numpy() if column.null_count() else None
+    values, bitmap = empty(len(rows), source.dtype), None
+    if valid is not None:
+        bitmap = empty(-(-len(rows) // 8), np.uint8)
+    present = 0
+    for piece in pieces(len(rows)):
+        wanted = rows[piece]
+        source.take(wanted, out=values[piece], mode="clip")  # the only mode that does not buffer the output
+        if valid is not None and bitmap is not None:
+            known = valid.take(wanted, mode="clip")
+            present += int(np.count_nonzero(known))
+            bitmap[piece.start // 8 : -(-piece.stop // 8)] = np.packbits(known, bitorder="little")
+    absent = 0 if valid is None else len(rows) - present
+    return _of_parts(column.name, values, bitmap if absent else None, absent)
+
+
+def _values(column: pl.Series) -> NDArray[Any]:
+    """The numbers of a column as they lie in memory: anything where it is null."""
+    if not column.null_count():
+        return column.to_numpy()
+    array = column.to_arrow()
+    found = np.frombuffer(array.buffers()[1], dtype=array.type.to_pandas_dtype())
+    return found[array.offset : array.offset + len(array)]
