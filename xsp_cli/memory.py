@@ -7,8 +7,10 @@ import sys
 
 __all__ = ["be_frugal", "before_polars"]
 
+_M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_MAPPED_BYTES = 1 << 20
+_MAPPED_BYTES = 1 << 22
+_KEPT_BYTES = 1 << 25  # pieces of columns come and go: to ask the system for their pages each time takes longer
 _OF_POLARS = "_RJEM_MALLOC_CONF"  # read when polars is first imported
 _OF_C = "MALLOC_MMAP_THRESHOLD_"
 
@@ -27,3 +29,4 @@ def be_frugal() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

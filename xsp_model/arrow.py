@@ -28,6 +28,8 @@ _RISING = (
     "correlation_id",
     "external_id",
     "sequence_number",
+    "range_id",
+    "forward_id",
 )
 _SIMPLE = {pa.int64(): pl.Int64(), pa.float64(): pl.Float64(), pa.bool_(): pl.Boolean(), pa.string(): pl.String()}
 
@@ -53,7 +55,12 @@ def write_parquet(pieces: Iterable[pa.Table], spec: TableSpec, path: Path) -> No
     others = [c.name for c in spec.columns if c.name not in rising]
     encoding = dict.fromkeys(rising, "DELTA_BINARY_PACKED")
     with pq.ParquetWriter(
-        path, spec.schema, compression="zstd", use_dictionary=others, column_encoding=encoding or None
+        path,
+        spec.schema,
+        compression="zstd",
+        use_dictionary=others,
+        column_encoding=encoding or None,
+        write_statistics=[c.name for c in spec.columns if not pa.types.is_dictionary(c.type)],  # no one asks for words'
     ) as out:
         for piece in pieces:
             out.write_table(piece)

@@ -112,7 +112,8 @@ class _Ties:
             return self._spans[name].gather(places).fill_null(_LAST).to_numpy()
         column, table = self._words[name]
         codes = column.to_physical().gather(places)
-        return table[codes.fill_null(len(table) - 1).to_numpy()]
+        found: Ints = table[codes.fill_null(len(table) - 1).to_numpy()]
+        return found
 
 
 def _alphabet(column: pl.Series) -> tuple[pl.Series, Ints]:

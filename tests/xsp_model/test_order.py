@@ -14,15 +14,15 @@ _NUMBERS = ("run_id", "process_id", "thread_id", "device_id", "stream_id", "corr
 
 def _spans(seed: int, count: int, moments: int) -> pl.DataFrame:
     random = np.random.default_rng(seed)
-    columns = {
+    names = _some(random, ["b", "a", "B", "é", ""][: random.integers(1, 6)])
+    columns: dict[str, object] = {
         "start_ns": random.integers(0, moments, count),
         "duration_ns": _some(random, random.integers(0, 3, count)),
         **{name: _some(random, random.integers(0, 2, count)) for name in _NUMBERS},
         "level": [str(LEVELS[i]) for i in random.integers(0, len(LEVELS), count)],
-        "name": _some(random, ["b", "a", "B", "é", ""][: random.integers(1, 6)]),
+        "name": [names[i] for i in random.integers(0, len(names), count)],
         "kind": ["kernel"] * count,
     }
-    columns["name"] = [columns["name"][i] for i in random.integers(0, len(columns["name"]), count)]
     words = dict.fromkeys(("level", "name", "kind"), pl.Categorical)
     numbers = dict.fromkeys(("duration_ns", *_NUMBERS), pl.Int64)
     return pl.DataFrame(columns, schema_overrides={**words, **numbers})

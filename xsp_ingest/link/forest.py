@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Forest", "Sorts", "at_spans", "grow", "sorts"]
 
 _KINDS = tuple(Kind)
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +178,11 @@ def _ends(spans: pl.DataFrame) -> Ints:
     """When each span ended; what was never closed is open to the end."""
     out: Ints = scratch.empty(spans.height, np.int64)
     never = []
-    for first in range(0, spans.height, _PIECE):
-        part = spans.slice(first, _PIECE)
-        out[first : first + _PIECE] = (part["start_ns"] + part["duration_ns"].fill_null(0)).to_numpy()
-        scratch.release()
-        if part["duration_ns"].null_count():
-            never.append(first + np.flatnonzero(part["duration_ns"].is_null().to_numpy()))
+    for piece in scratch.pieces(spans.height):
+        start, length = spans["start_ns"][piece], spans["duration_ns"][piece]
+        out[piece] = (start + length.fill_null(0)).to_numpy()
+        if length.null_count():
+            never.append(piece.start + np.flatnonzero(length.is_null().to_numpy()))
     if never:
         out[np.concatenate(never)] = out.max()
     return out

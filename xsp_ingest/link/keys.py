@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsp_model import scratch
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -32,6 +34,13 @@ def pair_keys(have: pl.DataFrame, want: pl.DataFrame) -> tuple[Ints, Ints]:
 
 
 def _numbers(rows: pl.DataFrame, known: Ints, distinct: Ints | None, low: int, width: int, none: int) -> Ints:
+    out: Ints = scratch.empty(rows.height, np.int64)
+    for piece in scratch.pieces(rows.height):
+        out[piece] = _some_numbers(rows[piece], known, distinct, low, width, none)
+    return out
+
+
+def _some_numbers(rows: pl.DataFrame, known: Ints, distinct: Ints | None, low: int, width: int, none: int) -> Ints:
     first, second = (rows[column] for column in rows.columns)
     a, b = first.fill_null(0).to_numpy(), second.fill_null(0).to_numpy()
     place, is_known = _looked_up(known, a)

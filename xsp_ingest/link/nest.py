@@ -13,7 +13,7 @@ from xsp_model.arrays import nowhere
 from xsp_model.order import tied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,7 +24,8 @@ __all__ = ["SLACK_NS", "Moments", "Nesting", "nest"]
 SLACK_NS = 1_000
 """Profilers round: an end may overhang its parent's by this much and still count as nested."""
 
-_PIECE = 1 << 20
+_PIECE = 1 << 16
+_RELEASED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,48 +70,47 @@ def nest(
     """
     order = np.argsort(moments.time, kind="stable")
     on, times = moments.thread[order], moments.time[order]
-    visit = _visits(start, end, rank, ties)
     parent, below = nowhere(len(start)), nowhere(len(start))
+    overhangs, ambiguous = (np.zeros(len(start), dtype=np.uint8) for _ in range(2))
     owned, top = np.full(len(order), -1, dtype=parent.dtype), np.full(threads, -1, dtype=parent.dtype)
     done = 0
-    for first in range(0, max(len(start), 1), _PIECE):
-        later = first + _PIECE
-        stop = np.searchsorted(times, start[visit[later]]) if later < len(start) else len(times)
+    for piece in _moments_apart(start):
+        stop = np.searchsorted(times, start[piece.stop]) if piece.stop < len(start) else len(times)
         points = slice(done, int(stop))  # those before the first span of the next part
-        results = (parent, below, owned[points], top)
-        _sweep.into(results, thread, start, end, rank, visit[first:later], on[points], times[points])
+        results = (parent, below, overhangs, ambiguous, owned[points], top)
+        visit = _visits(piece, start, end, rank, ties)
+        _sweep.into(results, thread, start, end, rank, visit, on[points], times[points])
         done = int(stop)
-        scratch.release()
     owner = np.empty_like(owned)
     owner[order] = owned
-    return Nesting(parent, *_doubtful(parent, start, end), owner)
+    return Nesting(parent, overhangs.view(np.bool_), ambiguous.view(np.bool_), owner)
 
 
-def _visits(start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Positions:
-    """Rows from the outermost in: their own order but where several start together."""
-    visit = nowhere(len(start))
-    for first in range(0, len(visit), _PIECE):
-        visit[first : first + _PIECE] = np.arange(first, min(first + _PIECE, len(visit)))
-        scratch.release()
-    together = np.flatnonzero(tied(start))
-    last = [each[together] for each in reversed(ties)]
-    visit[together] = together[np.lexsort((together, *last, -end[together], rank[together], start[together]))]
+def _moments_apart(start: Ints) -> Iterator[slice]:
+    """Slices that cover all spans, those that start together in one; one slice where there are none."""
+    first = since = 0
+    while first < max(len(start), 1):
+        stop = min(first + _PIECE, len(start))
+        if stop < len(start):
+            stop = first + int(np.searchsorted(start[first:], start[stop - 1], side="right"))
+        yield slice(first, stop)
+        since += _PIECE
+        if since >= _RELEASED:
+            scratch.release()
+            since = 0
+        first = max(stop, 1)
+    scratch.release()
+
+
+def _visits(piece: slice, start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Ints:
+    """Rows of the piece from the outermost in: their own order but where several start together."""
+    visit = np.arange(piece.start, piece.stop)
+    together = piece.start + np.flatnonzero(tied(start[piece]))
+    if len(together):
+        last = [each[together] for each in reversed(ties)]
+        by = np.lexsort((together, *last, -end[together], rank[together], start[together]))
+        visit[together - piece.start] = together[by]
     return visit
-
-
-def _doubtful(parent: Positions, start: Ints, end: Ints) -> tuple[Bools, Bools]:
-    """Which spans overhang their parent, and which began in a parent that overhangs its own, where that still ran."""
-    overhangs, ambiguous = np.zeros(len(parent), dtype=np.bool_), np.zeros(len(parent), dtype=np.bool_)
-    for first in range(0, len(parent), _PIECE):
-        at = first + np.flatnonzero(parent[first : first + _PIECE] >= 0)
-        overhangs[at] = end[at] > end[parent[at]] + SLACK_NS
-        scratch.release()
-    for first in range(0, len(parent), _PIECE):
-        at = first + np.flatnonzero(parent[first : first + _PIECE] >= 0)
-        at = at[overhangs[parent[at]]]
-        ambiguous[at] = end[parent[parent[at]]] > start[at]
-        scratch.release()
-    return overhangs, ambiguous
 
 
 @dual
@@ -124,10 +124,15 @@ def _sweep(
     moment_time: Ints,
     parent: Ints,
     below: Ints,
+    overhangs: Ints,
+    ambiguous: Ints,
     owner: Ints,
     top: Ints,
 ) -> None:
-    """A stack of open spans a thread: a closed one below an open one is passed over, not yet dropped."""
+    """A stack of open spans a thread: a closed one below an open one is passed over, not yet dropped.
+
+    A span overhangs its parent where it ends later, and is in doubt where its parent overhangs one that still runs.
+    """
     m = 0
     for v in range(len(visit) + 1):
         i = visit[v] if v < len(visit) else -1
@@ -148,3 +153,5 @@ def _sweep(
         while j >= 0 and (end[j] <= start[i] or rank[j] > rank[i]):
             j = below[j]
         parent[i] = j
+        overhangs[i] = j >= 0 and end[i] > end[j] + SLACK_NS
+        ambiguous[i] = j >= 0 and overhangs[j] != 0 and end[parent[j]] > start[i]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Threads"]
 
-_PIECE = 1 << 20
 _UNKNOWN = -(1 << 63)  # a process or thread that the file does not name is one of its own
 
 
@@ -41,13 +40,12 @@ class Threads:
     def numbers(self, rows: pl.DataFrame) -> NDArray[np.int32]:
         """For each row the number of its thread."""
         out: NDArray[np.int32] = scratch.empty(rows.height, np.int32)
-        for first in range(0, rows.height, _PIECE):
-            part = rows.slice(first, _PIECE)
+        for piece in scratch.pieces(rows.height):
+            part = rows[piece]
             process, known = _places(self.processes, part["process_id"])
             thread, also = _places(self.threads, part["thread_id"])
             number = process * len(self.threads) + thread
-            out[first : first + part.height] = np.where(known & also, number, self.count - 1)
-            scratch.release()
+            out[piece] = np.where(known & also, number, self.count - 1)
         return out
 
 
@@ -59,5 +57,7 @@ def _places(known: Ints, values: pl.Series) -> tuple[Ints, NDArray[np.bool_]]:
     wanted = values.fill_null(_UNKNOWN).to_numpy()
     if not len(known):
         return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=np.bool_)
+    if len(known) == 1:
+        return np.zeros(len(wanted), dtype=np.int64), wanted == known[0]
     places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return places, known[places] == wanted

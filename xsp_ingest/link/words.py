@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from xsp_model import scratch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -36,8 +38,11 @@ def _looked_up(column: pl.Series, answer: Callable[[pl.Series], Any], kind: Any,
     physical = distinct.to_physical().to_numpy()
     table = np.full(int(physical.max(initial=0)) + 2, fill, dtype=kind)  # its last entry is for null
     table[physical] = np.asarray(answer(distinct.cast(pl.String)), dtype=kind)
-    rows = column.to_physical()
-    return table[(rows.fill_null(len(table) - 1) if rows.null_count() else rows).to_numpy()]
+    rows, out = column.to_physical(), np.empty(len(column), dtype=kind)
+    for piece in scratch.pieces(len(column)):
+        some = rows[piece]
+        out[piece] = table[(some.fill_null(len(table) - 1) if some.null_count() else some).to_numpy()]
+    return out
 
 
 def worded(places: NDArray[np.int8], words: Sequence[str]) -> pl.Series:
