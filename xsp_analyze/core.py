@@ -82,6 +82,11 @@ class Analysis:
     figure: FigureSpec | None = None
     by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
     read: str = ""  # how to read its figure and table, in one sentence; empty: the columns say all
+    reads: Mapping[str, Sequence[str]] | None = None
+    """What of a capture its table is made from, links, layers and steps not being among it; None: anything.
+
+    Sorts of rows (kernels, copies, calls, ranges) with columns of `spans` beside their times.
+    """
 
     @property
     def doc(self) -> str:
@@ -98,11 +103,12 @@ def analysis(
     figure: FigureSpec | None = None,
     by_step: bool = True,
     read: str = "",
+    reads: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[[View], pl.LazyFrame]], Analysis]:
     """Turns `name(view) -> LazyFrame` into an Analysis."""
 
     def wrap(function: Callable[[View], pl.LazyFrame]) -> Analysis:
-        return Analysis(id, title, needs, columns, function, figure, by_step, read)
+        return Analysis(id, title, needs, columns, function, figure, by_step, read, reads)
 
     return wrap
 

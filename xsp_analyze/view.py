@@ -17,6 +17,7 @@ from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.roles import Roles, roles_of
 from xsp_analyze.steps import StepChoice, StepMode, all_steps, choose_steps, mean_over_steps, without_stubs
 from xsp_analyze.timeline import COMMUNICATION
+from xsp_model import Level
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class View:
         special = _HOLDS.get(need)
         if special is not None:
             return special(self)
-        return self.trace.height(need) > 0 if need in TABLES else need in self.trace.levels
+        return self.trace.height(need) > 0 if need in TABLES else self.trace.has_level(need)
 
     @cached_property
     def ledger(self) -> pl.DataFrame:
@@ -249,6 +250,13 @@ class View:
         return ideal_intensity(self.trace)
 
 
+def _works(view: View) -> bool:
+    """Whether a device did anything in the runs that kernels are taken from."""
+    of_runs = pl.col("run_id").is_in(list(view.roles.kernels))
+    rows = view.trace.scan("spans").filter(pl.col("level") == str(Level.KERNEL), of_runs)
+    return not rows.select("run_id").head(1).collect().is_empty()
+
+
 def _communicates(view: View) -> bool:
     names = view.device_work["name"].unique().cast(pl.String)
     return bool(names.str.contains(COMMUNICATION).any())
@@ -260,7 +268,7 @@ def _has_modules(view: View) -> bool:
 
 
 _HOLDS: Mapping[str, Callable[[View], bool]] = {
-    "kernel": lambda view: not view.device_work.is_empty(),
+    "kernel": _works,
     "communication": _communicates,
     "power": lambda view: bool(power_series(view.trace.frame("counters"))),
     "leveled": lambda view: view.roles.leveled,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,7 +97,8 @@ def analyze(
     if output is not None:
         check_writable(output / "any")
     with Progress() as progress:
-        view = View(load(inputs, reading, progress.note), steps=steps)
+        asked = replace(reading, only=_reads(wanted, steps) if output_format is Formats.CSV else None)
+        view = View(load(inputs, asked, progress.note), steps=steps)
         results = _run(wanted, view, progress) if wanted else _run_all(view, progress)
         if output is not None:
             _write_files(results, output_format, output)
@@ -108,6 +110,19 @@ def _find(ids: Sequence[str]) -> list[Analysis]:
     from xsp_analyze.catalog import find  # noqa: PLC0415
 
     return [find(identity) for identity in dict.fromkeys(ids)]
+
+
+def _reads(wanted: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequence[str]] | None:
+    """What of a capture these answers are made from, nothing being said beside them of what they cover."""
+    if not wanted or steps is not None:
+        return None
+    found: dict[str, dict[str, None]] = {}
+    for one in wanted:
+        if one.reads is None:
+            return None
+        for sort, columns in one.reads.items():
+            found.setdefault(sort, {}).update(dict.fromkeys(columns))
+    return {sort: tuple(columns) for sort, columns in found.items()}
 
 
 def _run(wanted: Sequence[Analysis], view: View, progress: Progress) -> list[Result]:

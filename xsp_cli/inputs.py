@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import glob
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_cli.caching.cache import Cache
     from xsp_ingest.ingester import Options
@@ -22,6 +22,8 @@ class Reading:
     """How the user wants inputs read: a format forced, what the layers are, which ranges count.
 
     `time_range` (`10s..20s`), `process_ids` and `device_ids` choose a part of each run; None, (): all of it.
+    `only`: the sorts of rows, with their columns, that answers will be made from (see `Analysis.reads`); None: all that
+    a trace holds. A reader may give more.
     `cache`: where converted traces are kept from one command to the next; None: they are not.
     """
 
@@ -37,6 +39,7 @@ class Reading:
     time_range: str | None = None
     process_ids: Sequence[int] = ()
     device_ids: Sequence[int] = ()
+    only: Mapping[str, Sequence[str]] | None = None
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -82,6 +85,8 @@ def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], Non
     if not any(bundle.is_bundle(p) for p in paths):
         from xsp_cli.caching.cache import kept_or  # noqa: PLC0415
 
+        if reading.only is not None and (part := _excerpt(paths, reading)) is not None:
+            return part
         return kept_or(paths, reading, progress, lambda: _convert(paths, reading, progress))
     if len(paths) > 1:
         raise XspError(
@@ -90,6 +95,15 @@ def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], Non
             advice="Give one bundle, or convert the source files together",
         )
     return _read_bundle(paths[0], reading)
+
+
+def _excerpt(paths: Sequence[Path], reading: Reading) -> Trace | None:
+    """What answers will be made from, read of the file and never kept; None where it takes the whole trace."""
+    if replace(reading, format=None, cache=None, only=None) != Reading():
+        return None
+    from xsp_ingest.excerpt import excerpt  # noqa: PLC0415 (imports a reader)
+
+    return excerpt(paths, reading.only or {}, format=reading.format)
 
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:

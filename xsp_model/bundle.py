@@ -65,7 +65,8 @@ def _write_table(trace: Trace, name: str, target: Path) -> None:
                 return
         shutil.copyfile(part, target)
         return
-    pieces = (part.slice(first, PIECE_ROWS) for first in range(0, max(part.num_rows, 1), PIECE_ROWS))
+    table = trace.table(name)
+    pieces = (table.slice(first, PIECE_ROWS) for first in range(0, max(table.num_rows, 1), PIECE_ROWS))
     write_parquet(pieces, TABLES[name], target)
 
 

@@ -27,10 +27,11 @@ __all__ = ["Trace"]
 class Trace:
     """Every table of `TABLES`, in memory or in the Parquet files of a bundle, read when asked for.
 
-    Made by `TraceBuilder.build` and `bundle.read`; nothing else should construct one.
+    Made by `TraceBuilder.build` and `bundle.read`, and of a few rows and columns, as frames, by `xsp_ingest.excerpt`;
+    nothing else should construct one.
     """
 
-    parts: Mapping[str, pa.Table | Path]
+    parts: Mapping[str, pa.Table | pl.DataFrame | Path]
     origin: Path | None = field(default=None, compare=False)
     kept: object = field(default=None, compare=False, repr=False)  # what keeps the files of parts in being
 
@@ -40,6 +41,8 @@ class Trace:
     def table(self, name: str) -> pa.Table:
         """The whole table in memory, with exactly the declared schema."""
         part = self.parts[name]
+        if isinstance(part, pl.DataFrame):
+            return part.to_arrow()
         return pq.read_table(part).cast(TABLES[name].schema) if isinstance(part, Path) else part
 
     def scan(self, name: str) -> pl.LazyFrame:
@@ -47,6 +50,8 @@ class Trace:
         part = self.parts[name]
         if isinstance(part, Path):
             return pl.scan_parquet(part)
+        if isinstance(part, pl.DataFrame):
+            return part.lazy()
         if name not in self._frames:
             self._frames[name] = pl.DataFrame(part)
         return self._frames[name].lazy()
@@ -65,9 +70,18 @@ class Trace:
         found = set(self.scan("spans").select(pl.col("level").unique().cast(pl.String)).collect()["level"])
         return tuple(str(level) for level in LEVELS if level in found)
 
+    def has_level(self, level: str) -> bool:
+        """Whether it is one of `levels`, which takes less to find out."""
+        if "levels" in self.__dict__:
+            return level in self.levels
+        rows = self.scan("spans").filter(pl.col("level") == level).select("level").head(1)
+        return not rows.collect().is_empty()
+
     def height(self, name: str) -> int:
         """Number of rows of a table."""
         part = self.parts[name]
+        if isinstance(part, pl.DataFrame):
+            return part.height
         return int(pq.read_metadata(part).num_rows) if isinstance(part, Path) else int(part.num_rows)
 
     @property

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
     from xsp_ingest.nsys_sqlite.tables import Tables
 
-__all__ = ["activities"]
+__all__ = ["NAMES", "activities", "graph_traces", "memcpy", "memset", "repeated"]
 
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-_NAMES = ("demangledName", "shortName", "mangledName")  # the first that is there
+_TOLD_BY = ("start", "end", "deviceId", "streamId", "correlationId")
+NAMES = ("demangledName", "shortName", "mangledName")
+"""A kernel's name is the first of these that is there."""
+
 _LAUNCH = {
     "gridX": "grid_x",
     "gridY": "grid_y",
@@ -37,14 +40,14 @@ _GRAPH = ("graphId", "graphNodeId")
 def activities(database: Tables) -> Iterator[Part]:
     """One part for each table of device work that the file has."""
     yield _kernels(database)
-    yield _memcpy(database)
-    yield _memset(database)
-    yield _graph_traces(database)
+    yield memcpy(database)
+    yield memset(database)
+    yield graph_traces(database)
 
 
 def _kernels(database: Tables) -> Part:
-    rows, findings = _read(database, "KERNEL", (*_NAMES, *_LAUNCH, *_GRAPH))
-    ids = rows.select(pl.coalesce(_NAMES).alias("name"))["name"]
+    rows, findings = _read(database, "KERNEL", (*NAMES, *_LAUNCH, *_GRAPH))
+    ids = rows.select(pl.coalesce(NAMES).alias("name"))["name"]
     names = database.strings.of(ids).fill_null("[unnamed kernel]")
     shared = pl.col("staticSharedMemory") + pl.col("dynamicSharedMemory")
     details = rows.select(
@@ -62,7 +65,8 @@ def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
     return known["graphId"].alias("graph_id"), known["graphNodeId"].alias("graph_node_id")
 
 
-def _memcpy(database: Tables) -> Part:
+def memcpy(database: Tables) -> Part:
+    """Copies."""
     rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"))
     kind = word(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
     details = rows.select(
@@ -76,7 +80,8 @@ def _memcpy(database: Tables) -> Part:
     return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
 
 
-def _memset(database: Tables) -> Part:
+def memset(database: Tables) -> Part:
+    """Fills."""
     rows, findings = _read(database, "MEMSET", ("bytes", "memKind"))
     where = word(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
     details = rows.select("row", "bytes", where.alias("destination_kind"))
@@ -84,7 +89,7 @@ def _memset(database: Tables) -> Part:
     return Part({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
 
 
-def _graph_traces(database: Tables) -> Part:
+def graph_traces(database: Tables) -> Part:
     """Replays that were recorded whole: the kernels inside them are not in the file."""
     rows, findings = _read(database, "GRAPH_TRACE", ("graphId",))
     name = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
@@ -96,8 +101,8 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     """The activities of one table, each once, `row` numbering them, with `duration_ns` that is never negative."""
     table = f"CUPTI_ACTIVITY_KIND_{which}"
     rows = database.integers(table, (*_COMMON, *columns))
-    repeated = _repeated(database, table, rows)
-    rows = rows.filter(~pl.col("rowid").is_in(repeated)) if repeated else rows
+    again = repeated(database, table, rows)
+    rows = rows.filter(~pl.col("rowid").is_in(again)) if again else rows
     negative = int((rows["end"] < rows["start"]).sum())
     unplaced = int((rows["start"].is_null() | rows["end"].is_null()).sum())
     rows = placed(rows).with_columns(
@@ -107,7 +112,7 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
         Finding(
             "duplicate_event",
             f"Rows of {table} that repeat another one in every column; each activity was kept once",
-            len(repeated),
+            len(again),
         ),
         Finding(
             "negative_duration", f"Activities of {table} that end before they start; kept with duration 0", negative
@@ -119,26 +124,41 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in found if f.count)
 
 
-def _repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
-    """Row ids of activities that equal an earlier one in every column of the file."""
+def repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
+    """Row ids of activities (with `start` and `end`) that equal an earlier one in every column of the file."""
+    if _rises(rows["start"]):
+        return []
     # Work on one device seldom starts twice in a nanosecond: few rows are left to look at in full.
     starts = rows["start"].sort()  # at once where the rows are sorted
     twice = starts.filter((starts == starts.shift()) | (starts.is_null() & starts.shift().is_null()))
     together = rows.filter(pl.col("start").is_in(twice.implode(), nulls_equal=True)) if len(twice) else rows.clear()
-    suspects = together.filter(pl.struct("start", "end", "deviceId", "streamId", "correlationId").is_duplicated())
+    if not together.select(pl.struct("start", "end").is_duplicated().any()).item():
+        return []
+    if not set(_TOLD_BY).issubset(rows.columns):
+        rows = database.integers(table, _TOLD_BY)
+        together = rows.filter(pl.col("rowid").is_in(together["rowid"].implode()))
+    suspects = together.filter(pl.struct(_TOLD_BY).is_duplicated())
     if suspects.is_empty():
         return []
     seen: set[tuple[object, ...]] = set()
-    repeated: list[int] = []
+    found: list[int] = []
     rowids = suspects["rowid"].to_list()
     whole = database.whole_rows(table, rowids)
     if len(whole) != len(rowids):  # in a damaged file a row may be found by its place and not by its number
         raise XspError(f"the rows of {table} are not where the file's index has them", advice="Export it again")
     for suspect, values in zip(rowids, whole, strict=True):
         if values in seen:
-            repeated.append(suspect)
+            found.append(suspect)
         seen.add(values)
-    return repeated
+    return found
+
+
+def _rises(start: pl.Series) -> bool:
+    """Whether each one is greater than the one before, so that no two are the same."""
+    if start.null_count():
+        return False
+    times = start.to_numpy()
+    return bool((times[1:] > times[:-1]).all())
 
 
 def _spans(rows: pl.DataFrame, kind: Kind) -> pl.DataFrame:

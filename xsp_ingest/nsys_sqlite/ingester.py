@@ -10,7 +10,10 @@ from xsp_ingest.nsys_sqlite.facts import META_TABLES
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
+
+    import polars as pl
 
     from xsp_ingest.ingester import Options, Probe
     from xsp_ingest.raw import RawTrace
@@ -40,6 +43,12 @@ class NsysSqlite:
         from xsp_ingest.nsys_sqlite.read import read_tables
 
         return read_tables(Database(path, _nsight_tables(path)), options)
+
+    def read_excerpt(self, path: Path, wanted: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
+        """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
+        from xsp_ingest.nsys_sqlite.excerpt import read_excerpt
+
+        return read_excerpt(Database(path, _nsight_tables(path)), wanted)
 
     def read_part(self, path: Path, options: Options) -> RawTrace:
         """The part that the options select; large tables are not read whole for it."""

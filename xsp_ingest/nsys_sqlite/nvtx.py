@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
     from xsp_ingest.nsys_sqlite.tables import Tables
 
-__all__ = ["nvtx_ranges"]
+__all__ = ["described", "nvtx_ranges", "recorded"]
 
 _TABLE = "NVTX_EVENTS"
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
@@ -29,22 +29,27 @@ _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass
 
 def nvtx_ranges(database: Tables, options: Options) -> Part:
     """All ranges of the file, nothing where it has none."""
+    found, findings = recorded(database)
+    found = found.with_columns(ranges.plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
+        (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
+    )
+    found = found.hstack(ranges.classify(found, options))
+    tables = {"spans": _spans(found), "ranges": described(found), "operators": _operators(found)}
+    return Part(tables, (*findings, *_marks(database)))
+
+
+def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+    """The rows of ranges in the columns of the file, with row, text, domain, process_id and thread_id."""
     which = Among("eventType", tuple(RANGE_STYLES)) if "eventType" in database.columns(_TABLE) else None
     found = database.integers(_TABLE, _COLUMNS, where=which)
-    findings = (*host_findings(found, _TABLE), *_marks(database), _unclosed(found))
+    findings = (*host_findings(found, _TABLE), _unclosed(found))
     found = found.with_columns(_texts(database, found, which)).filter(pl.col("start").is_not_null())
     found = found.with_row_index("row").with_columns(
         pl.col("row").cast(pl.Int64),
         process_of(pl.col("globalTid")).alias("process_id"),
         thread_of(pl.col("globalTid")).alias("thread_id"),
-        ranges.plain_name(pl.col("text").fill_null("")).alias("name"),
     )
-    found = _with_domains(database, found).with_columns(
-        (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
-    )
-    found = found.hstack(ranges.classify(found, options))
-    tables = {"spans": _spans(found), "ranges": _details(found), "operators": _operators(found)}
-    return Part(tables, tuple(f for f in findings if f.count))
+    return _with_domains(database, found), tuple(f for f in findings if f.count)
 
 
 def _texts(database: Tables, found: pl.DataFrame, which: Among | None) -> pl.Series:
@@ -85,7 +90,8 @@ def _spans(found: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _details(found: pl.DataFrame) -> pl.DataFrame:
+def described(found: pl.DataFrame) -> pl.DataFrame:
+    """What `ranges` says of the rows of `recorded`."""
     return found.select(
         "row",
         pl.col("rowid").alias("range_id"),
@@ -106,7 +112,8 @@ def _marks(database: Tables) -> tuple[Finding, ...]:
     if "eventType" not in database.columns(_TABLE):
         return ()
     count = database.count(_TABLE, Among("eventType", (_MARK,)))
-    return (Finding("nvtx_marks_skipped", "NVTX marks, which have no duration, are not spans", count, Severity.INFO),)
+    what = "NVTX marks, which have no duration, are not spans"
+    return (Finding("nvtx_marks_skipped", what, count, Severity.INFO),) if count else ()
 
 
 def _unclosed(found: pl.DataFrame) -> Finding:

@@ -55,6 +55,9 @@ def launching_calls(trace: Trace, kinds: Sequence[str]) -> Mapping[tuple[int | N
     launched = first != _NEVER
     calls, first, last = calls.filter(pl.Series(launched)), first[launched], last[launched]
     start = calls["start_ns"].to_numpy()
+    if not (start[1:] >= start[:-1]).all():
+        order = np.argsort(start, kind="stable")
+        calls, first, last, start = calls[order], first[order], last[order], start[order]
     end = start + calls["duration_ns"].fill_null(0).to_numpy()
     correlation = calls["correlation_id"].to_numpy()
     return {

@@ -27,6 +27,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_api_sum",
     "CUDA API summary",
     needs=("runtime",),
+    reads={"calls": ("name",)},
     columns=(
         *time_columns("the durations of the calls", "Num Calls"),
         name_column("name", "Name of the function; versions of it are rows of their own.", "Name", role=Role.LABEL),

@@ -26,6 +26,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_gpu_kern_sum",
     "CUDA GPU kernel summary",
     needs=("kernels",),
+    reads={"kernels": ("name",)},
     columns=(
         *time_columns("the durations of the kernels", "Instances"),
         name_column("name", "Name of the kernel.", "Name"),

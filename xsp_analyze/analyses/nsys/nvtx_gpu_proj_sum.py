@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.projection import projected
+from xsp_analyze.analyses.nsys.projection import PROJECTION_READS, projected
 from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, spread_columns
 from xsp_analyze.core import Column, analysis
 
@@ -49,6 +49,7 @@ def _mean(name: str, doc: str, header: str) -> Column:
     "nvtx_gpu_proj_sum",
     "NVTX GPU projection summary",
     needs=("ranges", "runtime", "kernel"),
+    reads=PROJECTION_READS,
     columns=(
         name_column("range_name", "Name of the range, after its domain if it has one.", "Range"),
         name_column("style", "PushPop, StartEnd or Annotation.", "Style"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.projection import projected
+from xsp_analyze.analyses.nsys.projection import PROJECTION_READS, projected
 from xsp_analyze.analyses.nsys.statistics import integer, name_column
 from xsp_analyze.core import Role, analysis
 
@@ -38,6 +38,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "nvtx_gpu_proj_trace",
     "NVTX GPU projection trace",
     needs=("ranges", "runtime", "kernel"),
+    reads=PROJECTION_READS,
     columns=(
         name_column("range_name", "Name of the range, after its domain; null: launched in no range.", "Name"),
         integer("projected_start_ns", "First start of the work launched inside.", "Projected Start (ns)", unit="ns"),

@@ -27,6 +27,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "nvtx_sum",
     "NVTX range summary",
     needs=("ranges",),
+    reads={"ranges": ("process_id", "thread_id")},
     columns=(
         *time_columns("the durations of the ranges", "Instances"),
         name_column("style", "PushPop, StartEnd or Annotation.", "Style"),

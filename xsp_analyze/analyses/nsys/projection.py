@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["PROJECTION", "projected"]
+__all__ = ["PROJECTION", "PROJECTION_READS", "projected"]
 
 PROJECTION: Mapping[str, pl.DataType] = {
     **dict.fromkeys((*THREAD, "range_id"), pl.Int64()),
@@ -31,6 +31,15 @@ PROJECTION: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("operation_count", "depth", "child_count", "parent_id"), pl.Int64()),
     "stack": pl.String(),
 }
+_LAUNCH = ("process_id", "correlation_id")
+PROJECTION_READS: Mapping[str, Sequence[str]] = {
+    "kernels": _LAUNCH,
+    "copies": _LAUNCH,
+    "calls": (*_LAUNCH, "thread_id"),
+    "ranges": ("process_id", "thread_id"),
+}
+"""What of a capture a projection is made from; see `Analysis.reads`."""
+
 _Thread = tuple[int | None, ...]
 
 
