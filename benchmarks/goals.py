@@ -40,7 +40,8 @@ def verdicts(store: Mapping[str, Measured]) -> list[Verdict]:
 
 def _traces(store: Mapping[str, Measured]) -> Iterator[Verdict]:
     path = "Kineto load, links and steps, in process, CPU against HTA's load"
-    for way, least, title in (("xsp, load", 30, "files over 100 MB"), ("xsp, load by the plain path", 6, "plain path")):
+    ours = "xsp, links and steps"
+    for way, least, title in ((ours, 30, "files over 100 MB"), (f"{ours} by the plain path", 6, "plain path")):
         yield _times(store, "kineto", "HTA", way, least, _part("load"), path, f"{least} times less ({title})")
     path = "the same with the answers, whole process from the shell"
     yield _times(store, "kineto", "HTA", "xsp", 10, _wall, path, "10 times less wall time")

@@ -43,9 +43,12 @@ def kineto(inputs: Inputs, size_mb: int) -> Experiment:
         Way("xsp, through a bundle", "`xsp convert`, then `xsp analyze` of the bundle", through_bundle),
         Way("xsp, the second time", "the same command again: what it keeps is used", lambda _: [analyze],
             prepare=lambda _: [analyze]),
-        Way("xsp, load", "in process: read, link and build", lambda _: [program("xsp_load", path)]),
-        Way("xsp, load by the plain path", "likewise, with the JSON decoded by msgspec",
-            lambda _: [program("xsp_load", path, "--plain")]),
+        Way("xsp, links and steps", "in process, what HTA's load gives: columns, links, steps (and each span's parent)",
+            lambda _: [program("xsp_links", path)]),
+        Way("xsp, links and steps by the plain path", "likewise, with the JSON decoded by msgspec",
+            lambda _: [program("xsp_links", path, "--plain")]),
+        Way("xsp, load", "in process: the whole of `xsp convert` but its files: layers, phases and tables too",
+            lambda _: [program("xsp_load", path)]),
         *_peers(inputs, trace.path),
     )  # fmt: skip
     what = f"{trace.path.stat().st_size / 1e6:.0f} MB of JSON, {trace.events} events"

@@ -28,7 +28,7 @@ def _sample(cpu_s: float, peak_mb: float = 100, load_s: float = 1.0) -> Sample:
 
 
 def _kineto(theirs: Sequence[Sample], ours: Sequence[Sample]) -> Measured:
-    samples = {"HTA": theirs, "xsp": ours, "xsp, load": ours}
+    samples = {"HTA": theirs, "xsp": ours, "xsp, links and steps": ours}
     ways = dict.fromkeys(samples, "a title")
     return Measured("kineto", "Traces", "a file", "a command", "abc", "a day", ways, samples, {})
 

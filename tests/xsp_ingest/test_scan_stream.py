@@ -122,7 +122,8 @@ def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "text",
     ["5", "0.5", "1712195495519689.047", "1712195495519689.0475", "-5", "-0.0005", "1e3", "2.5e-3",
-     "9223372036854774.999", "9223372036854775", "9223372036854776", "99999999999999999999", '"1.25"', "null", "[1]", "{}", "1.50", "0"],
+     "9223372036854774.999", "9223372036854775", "9223372036854776", "99999999999999999999",
+     '"1.25"', "null", "[1]", "{}", "1.50", "0"],
 )  # fmt: skip
 def test_microseconds(file: Path, text: str) -> None:
     for others in ([], [b'{"ts": 5, "dur": 7}'], [b'{"ts": 5.125, "dur": 7.000}'], [b"{}"]):
@@ -138,6 +139,13 @@ def test_whole_numbers(file: Path, text: str) -> None:
     for others in ([], [b'{"pid": 5, "args": {"stream": 3}}'], [b"{}"]):
         _agree(file, _list(*others, f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
         _agree(file, _list(f'{{"pid": {text}}}'.encode(), *others))
+
+
+def test_the_least_number_across_pieces(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_stream, "_PIECE_BYTES", 20)
+    file.write_bytes(_list(b'{"pid": 1}', b'{"pid": -9223372036854775808}', b'{"pid": 2}'))
+    with pytest.raises(CannotScan):
+        _scan(file)
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["documents"]
 
-_PIECE_BYTES = 1 << 21
+_PIECE_BYTES = 1 << 19
 _MOST_ENTRY_BYTES = 1 << 26
 _MOST_REST_BYTES = 1 << 28
 _MOST_TRIES = 8  # places that look like the end of an event, or of the list
-_NEAR_BYTES = 1 << 16
+_NEAR_BYTES = 1 << 12
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
 _BLANKS = " \t\r\n"
@@ -94,8 +94,6 @@ class _Window:
             raise CannotScan
         piece = bytearray(_PIECE_BYTES)
         read = self._source.fill(memoryview(piece))
-        if LEAST in piece:
-            raise CannotScan
         self.ended = read == 0
         self.text += memoryview(piece)[:read]
 
@@ -178,6 +176,8 @@ def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
 
 def _decoded(entries: bytes) -> tuple[Sequence[Event] | None, int | None]:
     """The events, or None; then just behind which byte the list ended, where it did before the entries."""
+    if LEAST in entries:
+        raise CannotScan
     try:
         return _EVENTS.decode(b"[" + entries + b"]"), None
     except msgspec.ValidationError:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
 from array import array
 from collections import defaultdict
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from itertools import compress
+from operator import not_
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from xsp_ingest.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX, UNREAD_FLOWS
-from xsp_ingest.torch_profiler.scan_plain import _parse, microseconds_to_ns, whole_number
-from xsp_model import scratch
+from xsp_ingest.torch_profiler.stream_values import NULL, Moments, Sizes, Words, numbers, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST", "Columns", "Event"]
 
-_NULL = -(1 << 63)
 LEAST = b"9223372036854775808"
 """Where it stands in a file, a number may be what the columns have for null."""
 
@@ -38,14 +34,11 @@ _TEXTS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": 
 _KEYS = {**{key: column for column, keys in ARGS.items() for key in keys}, **_TEXTS, **dict.fromkeys(_AXES, "")}
 _NUMBERS = tuple(name for name, kind in EVENT_COLUMNS.items() if kind == pl.Int64)
 _WORDS = tuple(name for name in EVENT_COLUMNS if name not in _NUMBERS)
-_AXIS_NAMES = tuple(name for names in _AXES.values() for name in names)
-_MOST_MICROSECONDS = (1 << 63) // 1000
-_POINT, _LINE_END = b".\n"
-_WITHOUT_POINT = re.compile(rb"^(\d+)$", re.MULTILINE)
+_DETAILS = tuple(name for name in DETAIL_COLUMNS if name != "event")
 
 
 def _field(key: str, number: int) -> tuple[str, Any, Any]:
-    kind, default = (_Number, _NULL) if key not in _TEXTS and key not in _AXES else (msgspec.Raw, None)
+    kind, default = (_Number, NULL) if key not in _TEXTS and key not in _AXES else (msgspec.Raw, None)
     return f"f{number}", kind, msgspec.field(default=default, name=key)
 
 
@@ -53,6 +46,7 @@ if TYPE_CHECKING:
     _Args = Any
 else:
     _Args = msgspec.defstruct("_Args", [_field(key, number) for number, key in enumerate(_KEYS)], gc=False)
+_NO_ARGS = _Args()
 
 
 class Event(msgspec.Struct, gc=False):
@@ -66,9 +60,9 @@ class Event(msgspec.Struct, gc=False):
     name: str = ""
     ts: msgspec.Raw = None  # type: ignore[assignment]
     dur: msgspec.Raw = None  # type: ignore[assignment]
-    pid: _Number = _NULL
-    tid: _Number = _NULL
-    id: _Number = _NULL
+    pid: _Number = NULL
+    tid: _Number = NULL
+    id: _Number = NULL
     args: _Args | None = None
 
 
@@ -78,184 +72,119 @@ class Columns:
     def __init__(self) -> None:
         self.rows = 0
         self.python_frames = 0
-        self._parts: list[dict[str, NDArray[Any]]] = []
-        self._words = {name: _Words(name) for name in _WORDS}
-        self._sizes = _Sizes()
+        self._passed = 0  # events, of use or not, since the last frames
+        self._words = {name: Words(name) for name in _WORDS}
+        self._sizes = Sizes()
+        self._groups: dict[str | None, _Group] = {}
 
     def add(self, events: Sequence[Event]) -> None:
         """Adds events; CannotScan or an error of msgspec's where another scanner should read them.
 
         Those of one category have the same keys: column by column there is little to ask of them.
         """
+        found: dict[str | None, list[Event]] = defaultdict(list)
         places: dict[str | None, list[int]] = defaultdict(list)
-        for place, event in enumerate(events):
+        for place, event in enumerate(events, self._passed):
+            found[event.cat].append(event)
             places[event.cat].append(place)
-        if _PYTHON in places:
-            places[_PYTHON] = self._modules(events, places[_PYTHON])
-        groups = [np.array(each, dtype=np.int64) for cat, each in places.items() if each and cat not in UNREAD_FLOWS]
-        kept = np.zeros(len(events) + 1, dtype=np.int64)
-        for group in groups:
-            kept[group + 1] = 1
-        rows = np.cumsum(kept)
-        part = _empty(int(rows[-1]))
-        for group in groups:
-            self._fill(part, rows[group], [events[place] for place in group.tolist()])
-        self._parts.append(part)
-        self.rows += int(rows[-1])
+        self._passed += len(events)
+        for category, some in found.items():
+            if category == _PYTHON:
+                self._add(category, *self._modules(some, places[category]))
+            elif category not in UNREAD_FLOWS:
+                self._add(category, some, places[category])
 
-    def _modules(self, events: Sequence[Event], places: Sequence[int]) -> list[int]:
+    def _add(self, category: str | None, events: Sequence[Event], places: Sequence[int]) -> None:
+        if events:
+            if category not in self._groups:
+                self._groups[category] = _Group(self._words, self._sizes)
+            self._groups[category].add(events, places)
+            self.rows += len(events)
+
+    def _modules(self, events: Sequence[Event], places: Sequence[int]) -> tuple[list[Event], list[int]]:
         """Of Python's frames those that are modules'; the others are counted."""
-        modules = [place for place in places if events[place].name.startswith(MODULE_PREFIX)]
-        if len(modules) < len(places):
-            known = set(modules)
-            self.python_frames += sum(events[place].ph == "X" for place in places if place not in known)
-        return modules
+        is_module = [event.name.startswith(MODULE_PREFIX) for event in events]
+        self.python_frames += sum(event.ph == "X" for event in compress(events, map(not_, is_module)))
+        return list(compress(events, is_module)), list(compress(places, is_module))
 
-    def _fill(self, part: dict[str, NDArray[Any]], rows: Ints, events: Sequence[Event]) -> None:
-        """Puts the events' values into these rows."""
+    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Frames of EVENT_COLUMNS and DETAIL_COLUMNS of the events since the last ones."""
+        kept = np.zeros(self._passed + 1, dtype=np.int64)
+        for group in self._groups.values():
+            kept[np.array(group.places) + 1] = 1
+        rows = np.cumsum(kept)
+        columns = {name: np.full(self.rows, NULL) for name in (*_NUMBERS, *_DETAILS)}
+        columns |= {name: np.full(self.rows, -1, dtype=np.int32) for name in _WORDS}
+        for group in self._groups.values():
+            group.fill(columns, rows[group.places])
+        self._groups, self._passed, self.rows = {}, 0, 0
+        events = [
+            self._words[name].series(columns[name]) if name in _WORDS else numbers(name, columns[name])
+            for name in EVENT_COLUMNS
+        ]
+        detailed = np.flatnonzero(np.logical_or.reduce([columns[name] != NULL for name in _DETAILS]))
+        details = [numbers("event", detailed), *(numbers(name, columns[name][detailed]) for name in _DETAILS)]
+        return pl.DataFrame(events), pl.DataFrame(details)
+
+
+class _Group:
+    """Events of one category: their places among all, and columns, which may lack values at the end."""
+
+    def __init__(self, words: Mapping[str, Words], sizes: Sizes) -> None:
+        self.places = array("q")
+        self._words = words
+        self._sizes = sizes
+        self._columns: dict[tuple[str, str], array[int]] = {}
+        self._moments = {"ts_ns": Moments(), "dur_ns": Moments()}
+
+    def add(self, events: Sequence[Event], places: Sequence[int]) -> None:
+        """Adds events."""
         ph, cat, name, ts, dur, pid, tid, flow, args = zip(*map(msgspec.structs.astuple, events), strict=True)
-        for column, values in (("ph", ph), ("cat", cat), ("name", name)):
-            part[column][rows] = self._words[column].codes(values)
-        for column, texts in (("ts_ns", ts), ("dur_ns", dur)):
-            part[column][rows] = _nanoseconds(texts)
-        for column, numbers in (("pid", pid), ("tid", tid), ("flow_id", flow)):
-            part[column][rows] = _whole(numbers)
-        having = [place for place, each in enumerate(args) if each is not None]
-        if having:
-            columns = zip(*map(msgspec.structs.astuple, (args[place] for place in having)), strict=True)
-            for (key, column), values in zip(_KEYS.items(), columns, strict=True):
-                self._fill_argument(part, rows[having], key, column, values)
+        for column, texts in (("ph", ph), ("cat", cat), ("name", name)):
+            self._extend("", column, self._words[column].codes(texts))
+        for column, moments in (("ts_ns", ts), ("dur_ns", dur)):
+            self._moments[column].add(moments)
+        for column, values in (("pid", pid), ("tid", tid), ("flow_id", flow)):
+            self._extend("", column, whole(values))
+        if args.count(None) < len(args):
+            having = (_NO_ARGS if each is None else each for each in args)
+            for key, values in zip(_KEYS, zip(*map(msgspec.structs.astuple, having), strict=True), strict=True):
+                self._add_argument(key, values)
+        self.places.extend(places)
 
-    def _fill_argument(
-        self, part: dict[str, NDArray[Any]], rows: Ints, key: str, column: str, values: Sequence[Any]
-    ) -> None:
-        """Likewise of a key of `args`; of several spellings the preferred one, which comes first, wins."""
-        absent = None if key in _TEXTS or key in _AXES else _NULL
+    def _add_argument(self, key: str, values: Sequence[Any]) -> None:
+        absent = None if key in _TEXTS or key in _AXES else NULL
         if values[0] is absent and values.count(absent) == len(values):
             return
         if key in _AXES:
             for axis, sizes in zip(_AXES[key], self._sizes.columns(values), strict=True):
-                part[axis][rows] = sizes
-            return
-        found = self._words[column].codes(map(_bytes, values)) if key in _TEXTS else _whole(values)
-        open_rows = part[column][rows] == (-1 if key in _TEXTS else _NULL)
-        if open_rows.all():
-            part[column][rows] = found
+                self._extend(key, axis, sizes)
+        elif key in _TEXTS:
+            self._extend(key, _KEYS[key], self._words[_KEYS[key]].codes(map(_bytes, values)))
         else:
-            part[column][rows[open_rows]] = found[open_rows]
+            self._extend(key, _KEYS[key], whole(values))
 
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Frames of EVENT_COLUMNS and DETAIL_COLUMNS of the events since the last ones."""
-        parts = self._parts or [_empty(0)]
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        self._parts, self.rows = [], 0
-        events = [
-            self._words[name].series(columns[name]) if name in self._words else _numbers(name, columns[name])
-            for name in EVENT_COLUMNS
-        ]
-        names = [name for name in DETAIL_COLUMNS if name != "event"]
-        detailed = np.flatnonzero(np.logical_or.reduce([columns[name] != _NULL for name in names]))
-        details = [_numbers("event", detailed), *(_numbers(name, columns[name][detailed]) for name in names)]
-        return pl.DataFrame(events), pl.DataFrame(details)
+    def _extend(self, key: str, column: str, values: array[int]) -> None:
+        """Adds values to the column of a key, after those that earlier events lack."""
+        found = self._columns.setdefault((key, column), array(values.typecode))
+        if lacking := len(self.places) - len(found):
+            found.extend(array(values.typecode, [NULL if values.typecode == "q" else -1]) * lacking)
+        found.extend(values)
+
+    def fill(self, columns: Mapping[str, NDArray[Any]], rows: Ints) -> None:
+        """Puts the values into these rows; of several spellings of a key the preferred one, which comes first, wins."""
+        for name, moments in self._moments.items():
+            columns[name][rows] = moments.nanoseconds()
+        for key in ("", *_KEYS):
+            for (its, name), values in self._columns.items():
+                if its == key:
+                    _fill(columns[name], rows[: len(values)], np.frombuffer(values, dtype=columns[name].dtype))
 
 
-def _empty(count: int) -> dict[str, NDArray[Any]]:
-    numbers = {name: np.full(count, _NULL) for name in (*_NUMBERS, *DETAIL_COLUMNS) if name != "event"}
-    return numbers | {name: np.full(count, -1, dtype=np.int32) for name in _WORDS}
+def _fill(column: NDArray[Any], rows: Ints, values: NDArray[Any]) -> None:
+    is_open = column[rows] == (NULL if column.dtype == np.int64 else -1)
+    column[rows[is_open]] = values[is_open]
 
 
 def _bytes(text: Any) -> bytes | None:  # noqa: ANN401 (msgspec.Raw or None)
     return None if text is None else bytes(text)
-
-
-class _Words(dict[Any, int]):
-    """Distinct texts by number, as they come: `str`, or for JSON its bytes."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._words: dict[str, int] = {}
-
-    def __missing__(self, text: Any) -> int:  # noqa: ANN401 (str, bytes or None)
-        if text is None:
-            return -1
-        word = json.dumps(_parse(text, Path())) if isinstance(text, bytes) else text
-        self[text] = code = self._words.setdefault(word, len(self._words))
-        return code
-
-    def codes(self, texts: Iterable[Any]) -> NDArray[np.int32]:
-        """Their numbers; -1 for None."""
-        return np.fromiter(map(self.__getitem__, texts), dtype=np.int32)
-
-    def series(self, codes: NDArray[np.int32]) -> pl.Series:
-        """The texts of these numbers."""
-        known = pl.Series(self._name, list(self._words), dtype=pl.Categorical)
-        return known.gather(scratch.series(self._name, codes, codes >= 0))
-
-
-class _Sizes(dict[bytes, tuple[int, int, int]]):
-    """Three numbers of a list's text; few differ."""
-
-    def __missing__(self, text: bytes) -> tuple[int, int, int]:
-        value = _parse(text, Path())
-        sizes = [whole_number(each) for each in value[:3]] if isinstance(value, list) else []
-        x, y, z = (_NULL if each is None else each for each in (*sizes, *[None] * (3 - len(sizes))))
-        self[text] = x, y, z
-        return x, y, z
-
-    def columns(self, texts: Sequence[Any]) -> Ints:
-        """Three rows, a column a text; null where it is None or has fewer."""
-        found = [(_NULL, _NULL, _NULL) if text is None else self[bytes(text)] for text in texts]
-        return np.array(found, dtype=np.int64).T
-
-
-def _numbers(name: str, values: Ints) -> pl.Series:
-    return scratch.series(name, values, values != _NULL)
-
-
-def _whole(values: Sequence[int | str | None]) -> Ints:
-    """Whole numbers; text of digits counts as its number, other text and what int64 does not hold are null."""
-    try:
-        return np.frombuffer(array("q", cast("Sequence[int]", values)), dtype=np.int64)
-    except (TypeError, OverflowError):
-        found = (_of_text(value) if isinstance(value, str) else whole_number(value) for value in values)
-        return _filled(found, len(values))
-
-
-_of_text = lru_cache(1 << 12)(whole_number)
-
-
-def _filled(values: Iterable[int | None], count: int) -> Ints:
-    return np.fromiter((_NULL if value is None else value for value in values), np.int64, count)
-
-
-def _nanoseconds(texts: Sequence[Any]) -> Ints:
-    """Of microseconds as written the ns; null where there is no such number."""
-    try:
-        return _moments(texts)
-    except TypeError:  # not all are there
-        there = [place for place, text in enumerate(texts) if text is not None]
-        found = np.full(len(texts), _NULL)
-        if there:
-            found[there] = _moments([texts[place] for place in there])
-        return found
-
-
-def _moments(texts: Sequence[Any]) -> Ints:
-    """Likewise where all are there, else TypeError: plain numbers all together, where others are each by itself."""
-    lines = b"\n".join(texts)
-    points = lines.count(b".")
-    if points not in {0, len(texts)}:
-        lines = _WITHOUT_POINT.sub(rb"\1.000", lines)
-    digits = lines.replace(b".", b"")
-    if digits.replace(b"\n", b"").isdigit() and (not points or _have_three_decimals(lines, len(texts))):
-        numbers = pl.Series([digits.decode()]).str.split("\n").explode().cast(pl.Int64, strict=False)
-        if not numbers.null_count() and (points or numbers.max() < _MOST_MICROSECONDS):  # type: ignore[operator]
-            return numbers.to_numpy() if points else numbers.to_numpy() * 1000
-    return _filled((microseconds_to_ns(_parse(bytes(text), Path())) for text in texts), len(texts))
-
-
-def _have_three_decimals(lines: bytes, count: int) -> bool:
-    letters = np.frombuffer(lines + b"\n", dtype=np.uint8)
-    ends = np.flatnonzero(letters == _LINE_END)
-    is_so: bool = lines.count(b".") == count and bool((letters[np.maximum(ends - 4, 0)] == _POINT).all())
-    return is_so

@@ -1,0 +1,22 @@
+"""XSP in process: what a load of HTA's gives: events in columns, the launch of each activity, the step of each event.
+
+Beyond that it is the parent of each span; not made are layers, phases, the tables of a bundle, the file's digest.
+`--plain`: with the JSON decoded by msgspec, nothing compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.programs.stopwatch import measured
+from xsp_ingest.ingester import Options
+from xsp_ingest.link.forest import grow
+from xsp_ingest.torch_profiler import scan_fast
+from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
+
+if "--plain" in sys.argv:
+    scan_fast.MIN_BYTES = 1 << 62
+with measured("load"):
+    forest, _ = grow(TORCH_PROFILER.read(Path(sys.argv[1]), Options()))
+print(forest.spans.height, "spans,", forest.spans["step"].n_unique(), "steps,", (forest.parent >= 0).sum(), "links")
