@@ -9,10 +9,9 @@ import polars as pl
 from xsp_ingest.nsys_sqlite.facts import session_ns
 from xsp_ingest.nsys_sqlite.identifiers import process_of
 from xsp_ingest.nsys_sqlite.rows import Part
-from xsp_model import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from xsp_ingest.nsys_sqlite.tables import Tables
 
@@ -22,10 +21,11 @@ _OVERHEADS = ("CUDA profiling data flush overhead", "CUDA profiling stop overhea
 _NS = pl.lit("ns").alias("unit")
 
 
-def capture(export: Tables, parts: Sequence[Part]) -> Iterator[Part]:
-    """`capture_duration_ns` once, and `cuda_profiling_overhead_ns` for each stretch and device of its process."""
-    spans = [part.tables["spans"] for part in parts if "spans" in part.tables]
-    first = min((start for frame in spans if (start := frame["start_ns"].min()) is not None), default=None)
+def capture(export: Tables, first: int | None, used: pl.DataFrame) -> Iterator[Part]:
+    """`capture_duration_ns` once, and `cuda_profiling_overhead_ns` for each stretch and device of its process.
+
+    `first`: when the first span began, null: there is none; `used`: the devices that each process used.
+    """
     duration = session_ns(export)
     if first is None:
         return
@@ -33,16 +33,16 @@ def capture(export: Tables, parts: Sequence[Part]) -> Iterator[Part]:
         # At the first span: the trace's time begins there.
         values = {"time_ns": [first], "value": [float(duration)], "counter": ["capture_duration_ns"]}
         yield Part({"counters": pl.DataFrame(values).with_columns(_NS)})
-    yield _overheads(export, spans)
+    yield _overheads(export, used)
 
 
-def _overheads(export: Tables, spans: Sequence[pl.DataFrame]) -> Part:
+def _overheads(export: Tables, used: pl.DataFrame) -> Part:
     rows = export.integers("PROFILER_OVERHEAD", ("start", "end", "globalTid", "nameId"))
     ids = [found for name in _OVERHEADS if (found := export.strings.id_of(name)) is not None]
     rows = rows.filter(pl.col("nameId").is_in(ids), pl.col("end") >= pl.col("start"))
     rows = rows.with_columns(process_of(pl.col("globalTid")).alias("process_id"))
     # One thread's overhead holds up every device of its process.
-    counted = rows.join(_used(spans), on="process_id", maintain_order="left_right").select(
+    counted = rows.join(used, on="process_id", maintain_order="left_right").select(
         pl.col("start").alias("time_ns"),
         pl.lit("cuda_profiling_overhead_ns").alias("counter"),
         "device_id",
@@ -50,14 +50,3 @@ def _overheads(export: Tables, spans: Sequence[pl.DataFrame]) -> Part:
         _NS,
     )
     return Part({"counters": counted})
-
-
-def _used(spans: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The devices that each process used."""
-    nothing = pl.DataFrame(schema={"process_id": pl.Int64, "device_id": pl.Int64})
-    work = [
-        frame.filter(pl.col("level").cast(pl.String) == Level.KERNEL).select("process_id", "device_id")
-        for frame in spans
-        if "device_id" in frame.columns
-    ]
-    return pl.concat([nothing, *work]).drop_nulls().unique().sort("process_id", "device_id")

@@ -13,7 +13,7 @@ from xsp_ingest.nsys_sqlite.messages import messages
 from xsp_ingest.nsys_sqlite.nvtx import nvtx_ranges
 from xsp_ingest.nsys_sqlite.os_runtime import os_runtime
 from xsp_ingest.nsys_sqlite.overhead import capture
-from xsp_ingest.nsys_sqlite.rows import join, without_absurd
+from xsp_ingest.nsys_sqlite.rows import Joined
 from xsp_ingest.nsys_sqlite.sensors import sensors
 from xsp_ingest.raw import RawTrace
 from xsp_model import Finding, Severity
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_ingest.ingester import Options
+    from xsp_ingest.nsys_sqlite.rows import Part
     from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["read_tables"]
@@ -29,20 +30,25 @@ __all__ = ["read_tables"]
 
 def read_tables(export: Tables, options: Options) -> RawTrace:
     """The export's rows."""
-    parts = (
-        *activities(export),
-        *host_calls(export),
-        *messages(export),
-        os_runtime(export, options),
-        nvtx_ranges(export, options),
-        devices(export),
-        *counters(export),
-        sensors(export),
-    )
-    tables, findings = join((*parts, *capture(export, parts)))
-    tables["spans"], absurd = without_absurd(tables["spans"], session_ns(export))
-    findings = (*findings, *absurd, *complaints(export), *_left_out(export))
-    return RawTrace(tables, run_facts(export), findings)
+    joined = Joined(session_ns(export))
+    for part in _parts(export, options):
+        joined.add(part)
+        del part  # while the next one is read
+    for part in capture(export, joined.first_ns, joined.used):
+        joined.add(part)
+    findings = (*joined.findings(), *complaints(export), *_left_out(export))
+    return RawTrace(joined.tables(), run_facts(export), findings)
+
+
+def _parts(export: Tables, options: Options) -> Iterator[Part]:
+    yield from activities(export)
+    yield from host_calls(export)
+    yield from messages(export)
+    yield os_runtime(export, options)
+    yield nvtx_ranges(export, options)
+    yield devices(export)
+    yield from counters(export)
+    yield sensors(export)
 
 
 def _left_out(export: Tables) -> Iterator[Finding]:

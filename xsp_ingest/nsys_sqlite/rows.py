@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.raw import RAW_TABLES, frame_of
+from xsp_ingest.stage import Stage
 from xsp_model import Finding, Level
+from xsp_model.ledger import summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Part", "join", "placed", "without_absurd", "word"]
+__all__ = ["Joined", "Part", "join", "placed", "word"]
+
+_MANY = 1 << 18
+"""Tables of so many rows are on disk."""
+_PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -36,19 +42,74 @@ def placed(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("start").is_not_null()) if rows["start"].null_count() else rows
 
 
-def join(parts: Iterable[Part]) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]]:
-    """All parts as one set of raw tables, `row` made unique over them."""
-    gathered: dict[str, list[pl.DataFrame]] = {name: [] for name in RAW_TABLES}
-    findings: list[Finding] = []
-    offset = 0
-    for part in parts:
+class Joined:
+    """All parts as one set of raw tables, `row` made unique over them; large tables are on disk, part by part."""
+
+    def __init__(self, session_ns: int | None) -> None:
+        """`session_ns`: how long the capture was, where that is known."""
+        self._session_ns = session_ns
+        self._held: dict[str, list[pl.DataFrame]] = {name: [] for name in RAW_TABLES}
+        self._staged: dict[str, Stage] = {}
+        self._findings: list[Finding] = []
+        self._absurd: list[Finding] = []
+        self._rows = 0
+        self.first_ns: int | None = None
+        """When the first span began."""
+        self.used = pl.DataFrame(schema={"process_id": pl.Int64, "device_id": pl.Int64})
+        """The devices that each process used."""
+
+    def add(self, part: Part) -> None:
+        """Adds the part; it is needed no longer then."""
+        self._findings += part.findings
         for name, frame in part.tables.items():
-            whole = frame_of(name, frame)
-            gathered[name].append(whole.with_columns(pl.col("row") + offset) if "row" in whole.columns else whole)
-        offset += part.tables["spans"].height if "spans" in part.tables else 0
-        findings += part.findings
-    tables = {name: pl.concat(frames) if frames else frame_of(name) for name, frames in gathered.items()}
-    return tables, tuple(findings)
+            self._put(name, self._looked_at(frame) if name == "spans" else frame)
+        self._rows += part.tables["spans"].height if "spans" in part.tables else 0
+
+    def _looked_at(self, spans: pl.DataFrame) -> pl.DataFrame:
+        spans, absurd = without_absurd(spans, self._session_ns)
+        self._absurd += absurd
+        starts = [ns for ns in (self.first_ns, spans["start_ns"].min()) if isinstance(ns, int)]
+        self.first_ns = min(starts, default=None)
+        if "device_id" in spans.columns:
+            work = spans.filter(pl.col("level").cast(pl.String) == Level.KERNEL).select(self.used.columns).drop_nulls()
+            self.used = pl.concat([self.used, work.unique()]).unique().sort(self.used.columns)
+        return spans
+
+    def _put(self, name: str, frame: pl.DataFrame) -> None:
+        held = self._held[name]
+        if name not in self._staged and sum(each.height for each in (*held, frame)) < _MANY:
+            held.append(self._whole(name, frame))
+            return
+        stage = self._staged.setdefault(name, Stage(RAW_TABLES[name]))
+        while held:
+            stage.add(held.pop(0))
+        for first in range(0, frame.height, _PIECE):
+            stage.add(self._whole(name, frame.slice(first, _PIECE)))
+
+    def _whole(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        whole = frame_of(name, frame)
+        return whole.with_columns(pl.col("row") + self._rows) if "row" in whole.columns else whole
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The tables; nothing can be added afterwards."""
+        return {name: self._table(name) for name in RAW_TABLES}
+
+    def _table(self, name: str) -> pl.DataFrame:
+        if name in self._staged:
+            return self._staged.pop(name).frame()
+        return pl.concat(self._held[name]) if self._held[name] else frame_of(name)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found odd."""
+        return (*self._findings, *summed(self._absurd))
+
+
+def join(parts: Iterable[Part]) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]]:
+    """All parts as one set of raw tables, and what was found odd in them."""
+    joined = Joined(None)
+    for part in parts:
+        joined.add(part)
+    return joined.tables(), joined.findings()
 
 
 def without_absurd(spans: pl.DataFrame, session_ns: int | None) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
