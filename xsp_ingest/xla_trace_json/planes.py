@@ -22,7 +22,9 @@ __all__ = ["MOST_EVENTS", "Found", "read_planes"]
 MOST_EVENTS = 1_000_000
 """How many events the profiler puts in one file at most."""
 _NS_PER_US = 1000
-_COLUMNS = ("line", "metadata_id", "start_ns", "duration_ns", *NUMBERS, *AMOUNTS, *TEXTS)
+_MOST_AT_ONCE = 1 << 14
+_ALWAYS = ("line", "metadata_id", "start_ns", "duration_ns")
+_COLUMNS = (*_ALWAYS, *NUMBERS, *AMOUNTS, *TEXTS)
 _TYPES = {
     name: pl.Float64() if name in AMOUNTS else pl.Categorical() if name in TEXTS else pl.Int64() for name in _COLUMNS
 }
@@ -39,10 +41,11 @@ class Found:
 
 @dataclass(slots=True)
 class _Collected:
-    """Events of one plane in columns, and what they are called."""
+    """Events of one plane in columns, those read last as Python's values, and what they are called."""
 
     name: str = ""
     columns: dict[str, list[object]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+    packed: list[pl.DataFrame] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
     lines: dict[int, str] = field(default_factory=dict)
     frames: int = 0
@@ -63,6 +66,15 @@ class _Collected:
         row |= {key: _stat(key, value) for key, value in args.items() if key in WANTED}
         for column, values in self.columns.items():
             values.append(row.get(column))
+        if len(self.columns["line"]) >= _MOST_AT_ONCE:
+            self.pack()
+
+    def pack(self) -> None:
+        """Puts what was read last into compact columns, those that hold something: Python's values take much room."""
+        rows = pl.DataFrame(self.columns, schema=_TYPES)
+        self.packed.append(rows.select(c for c in rows if c.name in _ALWAYS or c.null_count() < rows.height))
+        for values in self.columns.values():
+            values.clear()
 
 
 def _stat(name: str, value: object) -> object:
@@ -106,7 +118,8 @@ def _name(plane: _Collected, event: TraceEvent) -> None:
 
 
 def _plane(collected: _Collected) -> Plane:
-    events = pl.DataFrame(collected.columns, schema=_TYPES)
+    collected.pack()
+    events = pl.concat(collected.packed, how="diagonal")
     lines = collected.lines | {line: "" for line in events["line"].unique().sort() if line not in collected.lines}
     names = list(collected.names)
     return Plane(
