@@ -29,6 +29,7 @@ def convert(inputs: Inputs, kernels: int) -> Experiment:
         Way("sqlite3 kernel rows", "`fetchmany` of the kernel table",
             lambda _: [program("nsys_rows", "sqlite3", str(path))]),
         Way("xsp kernel rows", "our reader of the kernel table", lambda _: [program("nsys_rows", "xsp", str(path))]),
+        Way("xsp rows", "our reader of the three tables", lambda _: [program("nsys_rows", "xsp-all", str(path))]),
         Way("xsp convert", "`xsp convert FILE.sqlite -o OUT.xsp`",
             lambda scratch: [(*XSP, "convert", str(path), "-o", str(scratch / "capture.xsp"))]),
     )  # fmt: skip

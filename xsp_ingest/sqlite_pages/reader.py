@@ -81,7 +81,7 @@ def _is_worth_it(table_bytes: int) -> bool:
 def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
     """As many parts as there are threads, each with its pages."""
     before = np.concatenate([[0], np.cumsum(found.most_rows)])
-    threads = min(_THREADS, os.cpu_count() or 1, len(found.pages))
+    threads = min(_THREADS, pl.thread_pool_size(), len(found.pages))
     cuts = np.linspace(0, len(found.pages), threads + 1).astype(np.int64).tolist()
     parts = []
     for start, stop in pairwise(cuts):
