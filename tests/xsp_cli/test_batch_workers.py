@@ -1,0 +1,116 @@
+"""The processes of `xsp batch`: they leave with who started them, and what they make does not depend on them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.generate import grow
+from tests.xsp_cli.test_batch import trace_of
+from xsp_cli.batching import work
+from xsp_cli.batching.pool import run_here
+from xsp_cli.batching.unit import Settings, Status, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_REPO = Path(__file__).parents[2]
+_MAIN = "import sys; from xsp_cli.main import main; sys.exit(main())"
+
+
+@pytest.fixture(name="many")
+def fixture_many(tmp_path: Path) -> Path:
+    """More traces than are done at once."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(40):
+        (folder / f"{n}.json").write_bytes(trace_of(100 + n).to_bytes())
+    return folder
+
+
+def _begun(many: Path, out: Path) -> subprocess.Popen[str]:
+    """A batch in a session of its own, some traces of which are done, so that it takes interrupts and all run."""
+    command = [sys.executable, "-c", _MAIN, "batch", str(many), "-o", str(out), "--jobs", "2", "--no-ranks"]
+    batch = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": str(_REPO)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509 (the test's process has no threads that could hold a lock then)
+    )
+    _wait(lambda: len(list(out.glob("traces/*/done.json"))) >= 2)
+    return batch
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have switched it off
+
+
+def _wait(until: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _nobody_in(group: int) -> bool:
+    """Whether no process of the group runs; one that has ended and waits to be taken note of does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(of) == group and state != "Z":
+            return False
+    return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_no_worker_outlives_a_batch_that_is_killed(many: Path, tmp_path: Path) -> None:
+    batch = _begun(many, tmp_path / "out")
+    assert not _nobody_in(batch.pid)
+    batch.kill()
+    batch.communicate()
+    _wait(lambda: _nobody_in(batch.pid), 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_an_interrupt_from_the_keyboard_is_one_line(many: Path, tmp_path: Path) -> None:
+    batch = _begun(many, tmp_path / "out")
+    os.killpg(batch.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, said = batch.communicate(timeout=60)
+    assert batch.returncode == 130
+    assert said.startswith("interrupted: ")
+    assert said.count("\n") == 1
+    _wait(lambda: _nobody_in(batch.pid), 20)
+
+
+def test_results_are_the_same_from_memory_and_from_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json"
+    grow(path, 500_000, steps=2)
+    unit = Unit("trace", (str(path),))
+    assert work.process(unit, Settings(str(tmp_path / "memory"))).status is Status.DONE
+    monkeypatch.setattr(work, "_SMALL_SPANS", -1)
+    assert work.process(unit, Settings(str(tmp_path / "bundle"))).status is Status.DONE
+    one, other = (sorted((tmp_path / name).rglob("*.*")) for name in ("memory", "bundle"))
+    files = [path.name for path in one]
+    assert files == [path.name for path in other]
+    assert {"report.html", "facts.json", "spans.parquet"} <= set(files)
+    assert [p.name for p, q in zip(one, other, strict=True) if p.is_file() and p.read_bytes() != q.read_bytes()] == []
+
+
+def test_the_largest_come_first(tmp_path: Path) -> None:
+    for name, scale in (("small", 1), ("large", 3), ("middle", 2)):
+        (tmp_path / f"{name}.json").write_bytes(trace_of(100).to_bytes() + b" " * scale)
+    units = [Unit(name, (str(tmp_path / f"{name}.json"),)) for name in ("small", "large", "middle", "gone")]
+    found = run_here(units, Settings(str(tmp_path / "out"), reports=False), jobs=1, limit_bytes=1 << 34)
+    assert [outcome.unit.name for outcome in found] == ["large", "middle", "small", "gone"]
