@@ -17,6 +17,8 @@ import numpy as np
 from benchmarks.generate import grow
 from benchmarks.generate_nsys import grow_nsys
 from benchmarks.programs.hot_paths import correlations, kernels, nested_spans, plain_busy, plain_parents
+from xsp_cli.batching.unit import Settings, Status, Unit
+from xsp_cli.batching.work import process
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
 from xsp_ingest.nsys_sqlite.database import Database, table_names
@@ -95,3 +97,20 @@ def test_reading_kernels_is_cheaper_than_fetching_rows(tmp_path: Path) -> None:
 
     assert database.integers(table, _COLUMNS).height == plain()
     assert _times_cheaper(lambda: database.integers(table, _COLUMNS), plain) > 1.2
+
+
+def test_a_unit_of_a_batch_costs_little_beside_its_json(tmp_path: Path) -> None:
+    """Converting and reporting a small trace is many small queries: each takes long beside the rows that it is over."""
+    path = tmp_path / "trace.json"
+    grow(path, 3_000_000, steps=2)
+    settings = Settings(str(tmp_path / "out"), redo=True)
+
+    def whole() -> Status:
+        return process(Unit("trace", (str(path),)), settings).status
+
+    def plain() -> list[object]:
+        """The file read ten times: what a script does that looks at one trace in ten ways."""
+        return [json.loads(path.read_bytes()) for _ in range(10)]
+
+    assert whole() is Status.DONE
+    assert _times_cheaper(whole, plain) > 0.5
