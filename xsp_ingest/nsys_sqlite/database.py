@@ -204,9 +204,10 @@ class Database:
             self.unreadable_texts += 1
             return raw.decode(errors="replace")
 
-    def aggregate(self, what: str, table: str, condition: str) -> object:
-        """One number over the rows of a table that meet a condition of SQL ("": all)."""
-        ((found,),) = self._plain(f'SELECT {what} FROM "{table}"{f" WHERE {condition}" if condition else ""}')
+    def aggregate(self, what: Sequence[str], table: str, condition: str) -> tuple[object, ...]:
+        """Numbers over the rows of a table that meet a condition of SQL ("": all)."""
+        clause = f" WHERE {condition}" if condition else ""
+        (found,) = self._plain(f'SELECT {", ".join(what)} FROM "{table}"{clause}')
         return found
 
     def _clause(self, table: str, where: Among | None) -> str:

@@ -29,6 +29,7 @@ _NVTX = "NVTX_EVENTS"
 _OSRT = "OSRT_API"
 _SMALL = (f"{_KIND}SYNCHRONIZATION", "CUDNN_EVENTS", "CUBLAS_EVENTS", *MESSAGES)
 _PROCESS = "(({} >> 24) & 16777215)"
+_DURATION = 'CAST(total(max("end" - start, 0)) AS INTEGER)'
 _STYLES = f"eventType IN ({', '.join(map(str, RANGE_STYLES))})"
 _SPANS = {_NVTX: _STYLES, _OSRT: "eventClass = 27"}  # which rows of a table are spans
 _SANE = f"start BETWEEN {-LATEST_NS} AND {LATEST_NS}"
@@ -105,9 +106,10 @@ def _launched(file: Database, conditions: Mapping[str, str]) -> str:
     among = dict.fromkeys(having, "")
     for name in having:
         among[name] = _all(*filter(None, (conditions[name], "correlationId != 0")))
-    least = min(_known(file, "min(correlationId)", among), default=None)
-    most = max(_known(file, "max(correlationId)", among), default=None)
-    return "" if least is None else f"correlationId BETWEEN {least} AND {most}"
+    ends = ("min(correlationId)", "max(correlationId)")
+    found = [_numbers(file, ends, name, where) for name, where in among.items() if _has(file, name, "start")]
+    known = [value for both in found for value in both if value is not None]
+    return f"correlationId BETWEEN {min(known)} AND {max(known)}" if known else ""
 
 
 def _skipped(file: Database, conditions: Mapping[str, str], spans: Mapping[str, str]) -> Skipped:
@@ -115,9 +117,10 @@ def _skipped(file: Database, conditions: Mapping[str, str], spans: Mapping[str, 
     duration = 0
     for name, condition in conditions.items():
         outside = _all(*filter(None, (f"({condition}) IS NOT TRUE", "start IS NOT NULL", spans.get(name, ""))))
-        counts["work" if name in _WORK else "host"] += _single(file, "count(*)", name, outside) or 0
-        if name in _WORK:
-            duration += _single(file, 'CAST(total(max("end" - start, 0)) AS INTEGER)', name, outside) or 0
+        sums = ["count(*)", *([_DURATION] if name in _WORK else [])]  # in one go over the table
+        count, *durations = (value or 0 for value in _numbers(file, sums, name, outside))
+        counts["work" if name in _WORK else "host"] += count
+        duration += sum(durations)
     return Skipped(counts["work"], duration, counts["host"])
 
 
@@ -127,8 +130,11 @@ def _known(file: Database, what: str, tables: Mapping[str, str]) -> list[int]:
 
 
 def _single(file: Database, what: str, name: str, where: str) -> int | None:
-    found = file.aggregate(what, name, where)
-    return found if isinstance(found, int) else None
+    return _numbers(file, (what,), name, where)[0]
+
+
+def _numbers(file: Database, what: Sequence[str], name: str, where: str) -> list[int | None]:
+    return [found if isinstance(found, int) else None for found in file.aggregate(what, name, where)]
 
 
 def _has(file: Database, name: str, *columns: str) -> bool:
