@@ -16,7 +16,7 @@ from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import networkx as nx
 
@@ -55,6 +55,20 @@ class Trace:
         if name not in self._frames:
             self._frames[name] = pl.DataFrame(part)
         return self._frames[name].lazy()
+
+    def pieces(self, name: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """These columns some rows at a time, in order: for what takes most columns of most rows.
+
+        Words of a bundle are taken over as they are stored, which costs less than a scan's looking each of them up.
+        """
+        part = self.parts[name]
+        if not isinstance(part, Path):
+            yield self.scan(name).select(columns).collect()
+            return
+        words = [each.name for each in TABLES[name].columns if pa.types.is_dictionary(each.type)]
+        with pq.ParquetFile(part, read_dictionary=words) as file:
+            for group in range(file.num_row_groups):
+                yield pl.DataFrame(file.read_row_group(group, columns=list(columns), use_threads=False))
 
     def frame(self, name: str) -> pl.DataFrame:
         """The whole table as a polars frame (shares memory with the Arrow table)."""

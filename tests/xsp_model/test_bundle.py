@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -37,6 +38,18 @@ def test_every_table_survives_the_round_trip(written: Path) -> None:
         assert after.table(name).equals(before.table(name)), name
     assert after.row_count == before.row_count
     assert after.levels == before.levels
+
+
+def test_pieces_are_the_table_whether_it_is_on_disk_or_not(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = ["name", "duration_ns", "level", "attribution"]
+    whole = sample_trace().frame("spans").select(columns)
+    monkeypatch.setattr(bundle, "PIECE_ROWS", 2)
+    bundle.write(sample_trace(), written)
+    for trace, count in ((sample_trace(), 1), (bundle.read(written), (whole.height + 1) // 2)):
+        pieces = list(trace.pieces("spans", columns))
+        assert len(pieces) == count
+        assert pl.concat(pieces).equals(whole)
+        assert pl.concat(pieces).schema == whole.schema
 
 
 def test_the_same_trace_gives_the_same_bytes(written: Path, tmp_path: Path) -> None:

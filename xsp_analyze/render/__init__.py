@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.render import csv_text, json_text, markdown, parquet, terminal
-from xsp_analyze.render.terminal import Screen
+from xsp_analyze.render.fit import Screen
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -26,20 +26,30 @@ class Format:
     several: Callable[[Sequence[Result]], str] | None = None
 
 
+def _by(module: str, function: str = "render") -> Callable[..., Any]:
+    """A renderer that is imported when it is first used: one answer is written in one format."""
+
+    def render(*given: object) -> object:
+        return getattr(import_module(f"xsp_analyze.render.{module}"), function)(*given)
+
+    return render
+
+
 def _documents(results: Sequence[Result]) -> str:
-    return "\n".join(markdown.render(r) for r in results)
+    return "\n".join(map(_by("markdown"), results))
 
 
 def _sheets(results: Sequence[Result]) -> str:
-    return "\n".join(f"# {r.analysis.id} {r.analysis.title}\n{csv_text.render(r)}" for r in results)
+    sheet = _by("csv_text")
+    return "\n".join(f"# {r.analysis.id} {r.analysis.title}\n{sheet(r)}" for r in results)
 
 
 FORMATS: Mapping[str, Format] = {
-    "table": Format("txt", terminal.render, terminal.render_many),
-    "csv": Format("csv", csv_text.render, _sheets),
-    "json": Format("json", json_text.render, json_text.render_many),
-    "md": Format("md", markdown.render, _documents),
-    "parquet": Format("parquet", parquet.render),
+    "table": Format("txt", _by("terminal"), _by("terminal", "render_many")),
+    "csv": Format("csv", _by("csv_text"), _sheets),
+    "json": Format("json", _by("json_text"), _by("json_text", "render_many")),
+    "md": Format("md", _by("markdown"), _documents),
+    "parquet": Format("parquet", _by("parquet")),
 }
 """Every format that `-f` takes."""
 
@@ -52,7 +62,7 @@ def render_one(result: Result, name: str) -> bytes:
 def render(results: Sequence[Result], name: str, screen: Screen | None = None) -> bytes:
     """All results as one stream; `screen` concerns tables only. XspError where the format holds one result a file."""
     if name == "table" and screen is not None:
-        return terminal.render_many(results, screen).encode()
+        return str(_by("terminal", "render_many")(results, screen)).encode()
     if len(results) == 1:
         return render_one(results[0], name)
     several = FORMATS[name].several

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.analyses.nsys.sources import IS_CALL, work_spans
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from xsp_model import Trace
     from xsp_model.arrays import Ints
 
 __all__ = ["THREAD", "Calls", "launching_calls", "parts_of_threads"]
@@ -21,7 +18,6 @@ __all__ = ["THREAD", "Calls", "launching_calls", "parts_of_threads"]
 THREAD = ("run_id", "process_id", "thread_id")
 
 _PROCESS = ("run_id", "process_id")
-_TIMES = ("start_ns", "duration_ns")
 _NEVER = np.iinfo(np.int64).max
 _MOST = 1 << 40  # of processes and runs there are fewer than are left to 63 bits
 _SPARSE = 4
@@ -39,17 +35,13 @@ class Calls:
     correlation: Ints
 
 
-def launching_calls(trace: Trace, kinds: Sequence[str]) -> Mapping[tuple[int | None, ...], Calls]:
-    """Of every thread the calls that launched work of these kinds, by run, process and thread, in that order.
+def launching_calls(calls: pl.DataFrame, work: pl.DataFrame) -> Mapping[tuple[int | None, ...], Calls]:
+    """Of every thread the calls that launched this work, by run, process and thread, in that order.
 
     Work is told by its process and correlation id; where runtime and driver both recorded its launch, both calls hold
-    it.
+    it. Columns of both as `sources.sorted_out` gives them.
     """
-    columns = (*_PROCESS, "correlation_id", *_TIMES)
-    spans = work_spans(trace)
-    is_work = pl.any_horizontal(pl.col("kind") == kind for kind in kinds)
-    work = spans.filter(is_work).select(columns).drop_nulls(columns[:3]).collect()
-    calls = spans.filter(IS_CALL).select(*columns, "thread_id").drop_nulls(columns[:3]).collect()
+    calls, work = (_known(each) for each in (calls, work))
     have, want = _keys(calls, work)
     first, last = _extents(have, want, work)
     launched = first != _NEVER
@@ -64,6 +56,12 @@ def launching_calls(trace: Trace, kinds: Sequence[str]) -> Mapping[tuple[int | N
         key: Calls(*(column[rows] for column in (start, end, first, last, correlation)))
         for key, rows in parts_of_threads(calls)
     }
+
+
+def _known(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that can be tied to others."""
+    keys = [*_PROCESS, "correlation_id"]
+    return rows.drop_nulls(keys) if any(rows[key].null_count() for key in keys) else rows
 
 
 def parts_of_threads(rows: pl.DataFrame) -> Iterator[tuple[tuple[int | None, ...], Ints]]:

@@ -49,8 +49,10 @@ def projected(trace: Trace, columns: Collection[str] = tuple(PROJECTION)) -> pl.
     Columns as in PROJECTION, those asked for; start_ns and end_ns are the range's own, null in the row for launches in
     none. A graph's launch is one operation, however many kernels it starts.
     """
-    calls = launching_calls(trace, sources.WORK_KINDS)
-    ranges = sources.ranges(trace).collect()
+    spans = sources.sorted_out(trace)
+    calls = launching_calls(spans.calls, spans.work)
+    ranges = sources.ranges(trace, spans.others).collect()
+    del spans
     if ranges["end_thread_id"].null_count() < ranges.height:
         ranges = ranges.filter(pl.col("end_thread_id").is_null())
     of_thread = dict(parts_of_threads(ranges.select(THREAD)))

@@ -5,11 +5,11 @@ Of a profile, whose runs are of the same work, those of the runs that kernels ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from xsp_analyze.roles import roles_of
+from xsp_analyze.roles import Roles, roles_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IS_CALL",
     "WORK_KINDS",
+    "Sorted",
     "api_calls",
     "call_times",
     "copies",
@@ -26,6 +27,7 @@ __all__ = [
     "launches",
     "printed_api_name",
     "ranges",
+    "sorted_out",
     "work_spans",
 ]
 
@@ -35,6 +37,9 @@ IS_CALL = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.
 
 WORK_KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 """Work as nsys reports it, which leaves out graphs replayed as a whole."""
+
+_IS_WORK = pl.any_horizontal(pl.col("kind") == str(kind) for kind in WORK_KINDS)
+_OF_ALL = ("run_id", "process_id", "start_ns", "duration_ns")
 
 
 def _spans(trace: Trace, wanted: pl.Expr) -> pl.LazyFrame:
@@ -47,6 +52,33 @@ def work_spans(trace: Trace) -> pl.LazyFrame:
     roles = roles_of(trace)
     spans = trace.scan("spans")
     return spans.filter(pl.col("run_id").is_in(list(roles.kernels))) if roles.leveled else spans
+
+
+class Sorted(NamedTuple):
+    """Spans of a trace that reports are made from: work of devices, calls of the runtime or driver, and all others.
+
+    Each with run_id, process_id, start_ns and duration_ns; work and calls with correlation_id, calls and others with
+    thread_id, others with span_id.
+    """
+
+    work: pl.DataFrame
+    calls: pl.DataFrame
+    others: pl.DataFrame
+
+
+def sorted_out(trace: Trace) -> Sorted:
+    """All of them in one pass."""
+    roles = roles_of(trace)
+    parts: tuple[list[pl.DataFrame], ...] = ([], [], [])
+    of_call = (*_OF_ALL, "correlation_id")
+    columns = (of_call, (*of_call, "thread_id"), (*_OF_ALL, "thread_id", "span_id"))
+    for piece in trace.pieces("spans", (*of_call, "thread_id", "span_id", "level", "kind")):
+        rows = Roles.of(piece, roles.kernels) if roles.leveled else piece
+        is_work, is_call = rows.select(_IS_WORK.alias("work"), IS_CALL.alias("call"))
+        for part, kept, mask in zip(parts, columns, (is_work, is_call, ~(is_work | is_call)), strict=True):
+            part.append(rows.select(kept).filter(mask))
+    work, calls, others = (pl.concat(part) if part else pl.DataFrame() for part in parts)
+    return Sorted(work, calls, others)
 
 
 def kernel_times(trace: Trace) -> pl.LazyFrame:
@@ -105,12 +137,16 @@ def launches(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
     return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
 
 
-def ranges(trace: Trace) -> pl.LazyFrame:
-    """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last."""
+def ranges(trace: Trace, others: pl.DataFrame | None = None) -> pl.LazyFrame:
+    """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last.
+
+    `others`: as `sorted_out` gives them, if they are at hand.
+    """
     details = trace.frame("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
     columns = ("run_id", "process_id", "thread_id", "start_ns", "duration_ns")
-    is_other = IS_CALL | pl.any_horizontal(pl.col("kind") == str(kind) for kind in WORK_KINDS)  # most of the spans
-    spans = work_spans(trace).filter(~is_other).select("span_id", *columns).collect()
+    if others is None:
+        others = work_spans(trace).filter(~(IS_CALL | _IS_WORK)).select("span_id", *columns).collect()
+    spans = others.select("span_id", *columns)
     if len(details) != len(spans) or not (details["span_id"] == spans["span_id"]).all():
         spans = details.select("span_id").join(spans, on="span_id", maintain_order="left")
         details = details.join(spans.select("span_id"), on="span_id", how="semi", maintain_order="left")
