@@ -12,6 +12,8 @@ from xsp_model import scratch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from xsp_model.arrays import Bools
 
 __all__ = ["Stage"]
@@ -88,12 +90,21 @@ class _Words:
         places = np.zeros(max(self._words, default=-1) + 2, dtype=np.uint32)
         places[-1] = len(self._words)  # null
         places[list(self._words)] = np.arange(len(self._words))
-        large = codes.nbytes >= scratch.MIN_BYTES
         words = list(self._words.values())
-        known = pl.Series([*words, None], dtype=pl.Enum(words) if large else pl.Categorical)
-        pieces = (codes[first : first + _PIECE] for first in range(0, max(len(codes), 1), _PIECE))
-        found = [known.gather(places[np.minimum(piece, len(places) - 1)]) for piece in pieces]
-        return pl.concat(found, rechunk=True).alias(name)
+        if words and codes.nbytes >= scratch.MIN_BYTES:
+            return self._enum(name, codes, places, pl.Enum(words))
+        known = pl.Series([*words, None], dtype=pl.Categorical)
+        return known.gather(places[np.minimum(codes, len(places) - 1)]).alias(name)
+
+    def _enum(self, name: str, codes: NDArray[np.uint32], places: NDArray[np.uint32], kind: pl.Enum) -> pl.Series:
+        smallest = pl.Series([], dtype=kind).to_physical().to_numpy().dtype
+        found: NDArray[np.uint32] = scratch.empty(len(codes), smallest)
+        valid = np.empty(len(codes), dtype=np.bool_)
+        for piece in scratch.pieces(len(codes)):
+            found[piece] = places[np.minimum(codes[piece], len(places) - 1)]
+            valid[piece] = codes[piece] != _NO_CODE
+            found[piece][~valid[piece]] = 0  # what is null must be of some word as well
+        return scratch.series(name, found, valid).cat.to(kind)
 
 
 class _Others:

@@ -12,7 +12,7 @@ from xsp_model import scratch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "places"]
+__all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "places", "positions"]
 
 Ints = NDArray[np.int64]
 Positions = NDArray[np.signedinteger[Any]]
@@ -27,6 +27,17 @@ _SMALL = 1 << 16  # a table of this many entries costs next to nothing
 def nowhere(count: int) -> Positions:
     """A place for each of so many spans, none of them known yet."""
     return scratch.full(count, -1, np.int32 if count <= _MOST_INT32 else np.int64)
+
+
+def positions(wanted: Bools) -> Positions:
+    """Where the mask is set, in order."""
+    out = nowhere(int(np.count_nonzero(wanted)))
+    done = 0
+    for piece in scratch.pieces(len(wanted)):
+        found = np.flatnonzero(wanted[piece])
+        out[done : done + len(found)] = found + piece.start
+        done += len(found)
+    return out
 
 
 def places(keys: Ints, wanted: Ints) -> Ints:

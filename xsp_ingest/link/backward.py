@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_ingest.link.keys import pair_keys
+from xsp_ingest.link.nest import moments_apart
 from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
 from xsp_model import Level, scratch
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_backward", "twins", "with_engine"]
 
-_PIECE = 1 << 20
+_PLACE = ("process_id", "thread_id", "start_ns")
 _ENGINE = "^autograd::engine::evaluate_function"
 
 
@@ -72,17 +74,6 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
     return pl.DataFrame({"backward_at": ours[earlier], "forward_at": theirs[earlier]})
 
 
-def _begun_at(spans: pl.DataFrame, wanted: Bools, moments: Ints) -> Ints:
-    """Which of the wanted spans began at one of these moments, which are sorted."""
-    start, parts = spans["start_ns"].to_numpy(), [np.empty(0, dtype=np.int64)]
-    for first in range(0, len(start) if len(moments) else 0, _PIECE):
-        at = first + np.flatnonzero(wanted[first : first + _PIECE])
-        place = np.minimum(np.searchsorted(moments, start[at]), len(moments) - 1)
-        parts.append(at[moments[place] == start[at]])
-        scratch.release()
-    return np.concatenate(parts)
-
-
 def _keyed(spans: pl.DataFrame, numbered: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
     """Process and sequence number of operators, and their positions."""
     at = numbered["at"]
@@ -91,17 +82,39 @@ def _keyed(spans: pl.DataFrame, numbered: pl.DataFrame) -> tuple[pl.DataFrame, I
 
 def _by_flow(spans: pl.DataFrame, found: Sorts, flows: pl.DataFrame) -> pl.DataFrame:
     """A flow names both ends by thread and start; of operators that start together the innermost is meant."""
-    ends = np.concatenate([flows[f"{side}_start_ns"].drop_nulls().to_numpy() for side in ("forward", "backward")])
-    ends = np.unique(ends)
-    operators = _begun_at(spans, found.is_level(Level.OPERATOR), ends)
-    starts = (
-        spans.select("process_id", "thread_id", "start_ns", "duration_ns")[operators]
-        .with_columns(pl.Series("at", operators))
-        .sort("duration_ns", "at")
-        .unique(["process_id", "thread_id", "start_ns"], keep="first", maintain_order=True)
-        .select("process_id", "thread_id", "start_ns", "at")
-    )
-    for side in ("forward", "backward"):
-        names = {c: f"{side}_{c}" for c in ("process_id", "thread_id", "start_ns", "at")}
-        flows = flows.join(starts.rename(names), on=list(names.values())[:3], how="inner", maintain_order="left")
-    return flows.select("backward_at", "forward_at")
+    ends = {side: _End.of(flows, side) for side in ("forward", "backward")}
+    if flows.height:
+        for piece in moments_apart(spans["start_ns"].to_numpy()):
+            at = piece.start + np.flatnonzero(found.is_level(Level.OPERATOR, piece))
+            if len(at):
+                operators = spans.select(*_PLACE, "duration_ns")[piece].select(pl.all().gather(at - piece.start))
+                for end in ends.values():
+                    end.find(operators, at)
+    both = (ends["forward"].at >= 0) & (ends["backward"].at >= 0)
+    return pl.DataFrame({"backward_at": ends["backward"].at[both], "forward_at": ends["forward"].at[both]})
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One end of all flows, in order of its moment, with the operators found there (-1: none so far) by flow."""
+
+    flows: pl.DataFrame  # process_id, thread_id, start_ns, and `flow`, which flow it is
+    at: Positions
+
+    @classmethod
+    def of(cls, flows: pl.DataFrame, side: str) -> _End:
+        known = flows.select(pl.col(f"{side}_{name}").alias(name) for name in _PLACE).with_row_index("flow")
+        return cls(known.drop_nulls("start_ns").sort("start_ns"), nowhere(flows.height))
+
+    def find(self, operators: pl.DataFrame, at: Ints) -> None:
+        """Looks for the flows' ends among operators at these positions, all that start from the first's start on."""
+        moments, start = self.flows["start_ns"].to_numpy(), operators["start_ns"].to_numpy()
+        few = self.flows[int(np.searchsorted(moments, start[0])) : int(np.searchsorted(moments, start[-1], "right"))]
+        if not few.height:
+            return
+        begun = few["start_ns"].to_numpy()
+        wanted = begun[np.minimum(np.searchsorted(begun, start), len(begun) - 1)] == start
+        starts = operators.with_columns(pl.Series("at", at)).filter(pl.Series(wanted)).sort("duration_ns", "at")
+        innermost = starts.unique(_PLACE, keep="first", maintain_order=True)
+        met = few.join(innermost, on=_PLACE, how="inner")
+        self.at[met["flow"].to_numpy()] = met["at"].to_numpy()

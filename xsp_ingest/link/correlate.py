@@ -10,8 +10,8 @@ import polars as pl
 
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.words import codes
-from xsp_model import Attribution, Kind, Level
-from xsp_model.arrays import nowhere, places
+from xsp_model import Attribution, Kind, Level, scratch
+from xsp_model.arrays import nowhere, places, positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,10 +40,10 @@ def correlate(spans: pl.DataFrame, found: Sorts) -> Launches:
 
     Work whose launch was not recorded has in its place the span that the file itself says issued it.
     """
-    calls = np.flatnonzero(
+    calls = positions(
         found.is_level(Level.RUNTIME) & found.is_kind(Kind.CALL) & spans["correlation_id"].is_not_null().to_numpy()
     )
-    work = np.flatnonzero(found.is_level(Level.KERNEL))
+    work = positions(found.is_level(Level.KERNEL))
     launch = _launches(spans, calls, work)
     issuer = _issuers(spans, work)
     if issuer is not None:
@@ -57,20 +57,21 @@ def correlate(spans: pl.DataFrame, found: Sorts) -> Launches:
     return Launches(out, orphans)
 
 
-def _facts(spans: pl.DataFrame, at: Ints) -> pl.DataFrame:
-    return spans.select("process_id", "correlation_id", "start_ns")[at]
+def _facts(spans: pl.DataFrame, at: Positions) -> pl.DataFrame:
+    return scratch.gathered(spans.select("process_id", "correlation_id", "start_ns"), at)
 
 
-def _launches(spans: pl.DataFrame, calls: Ints, work: Ints) -> Ints:
+def _launches(spans: pl.DataFrame, calls: Positions, work: Positions) -> Ints:
     """For each piece of work the first call with its process and id: the outermost, as spans are in order."""
     ids = spans.select("process_id", "correlation_id")
-    have, want = pair_keys(ids[calls], ids[work])
-    found = places(have, want)
-    found[found >= 0] = calls[found[found >= 0]]
+    found = places(*pair_keys(scratch.gathered(ids, calls), scratch.gathered(ids, work)))
+    for piece in scratch.pieces(len(found)):
+        some = found[piece]
+        some[some >= 0] = calls[some[some >= 0]]
     return found
 
 
-def _issuers(spans: pl.DataFrame, work: Ints) -> Ints | None:
+def _issuers(spans: pl.DataFrame, work: Positions) -> Ints | None:
     """For each piece of work the position of the span that the file says issued it, or -1; None: it says so of none."""
     stated = spans["issued_by_row"]
     if stated.null_count() == len(stated):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Forest", "Sorts", "at_spans", "grow", "sorts"]
 
 _KINDS = tuple(Kind)
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Sorts:
     level: NDArray[np.int8]
     kind: NDArray[np.int8]
 
-    def is_level(self, level: Level) -> Bools:
-        """Which spans are of the level."""
-        found: Bools = self.level == LEVELS.index(level)
+    def is_level(self, level: Level, some: slice = _ALL) -> Bools:
+        """Which spans are of the level; of some of them only."""
+        found: Bools = self.level[some] == LEVELS.index(level)
         return found
 
     def is_kind(self, kind: Kind) -> Bools:

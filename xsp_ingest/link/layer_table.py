@@ -13,6 +13,7 @@ from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import LayerSource, Level, scratch
+from xsp_model.arrays import nowhere, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,12 +145,12 @@ def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
     """When a call's first own operator started; shapes and types of the first one that has them."""
     at = forest.operators["at"].to_numpy()
     owner = holder[at]
-    first = _first_of(owner, np.arange(len(at)))
+    first = _first_of(owner, len(holder))
     facts = pl.DataFrame({"at": owner[first].astype(np.int64)}).with_columns(
         forest.spans["start_ns"].gather(at[first]).alias("first_ns")
     )
     for name, column in (("shapes", "input_shapes"), ("dtypes", "input_dtypes")):
-        known = _first_of(owner, np.flatnonzero(forest.operators[column].is_not_null().to_numpy()))
+        known = _first_of(owner, len(holder), forest.operators[column].is_not_null().to_numpy())
         said = pl.DataFrame({"at": owner[known].astype(np.int64)}).with_columns(
             forest.operators[column].gather(known).cast(pl.Categorical).alias(name)  # as some readers give them
         )
@@ -171,10 +172,13 @@ def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
     return found.group_by("at").agg(pl.col("launched_ns").min())
 
 
-def _first_of(owner: Positions, rows: Ints) -> Ints:
-    """Of these rows, which are in order, the first that each owner (-1: nobody) has."""
-    rows = rows[owner[rows] >= 0]
-    return rows[np.unique(owner[rows], return_index=True)[1]]
+def _first_of(owner: Positions, count: int, wanted: Bools | None = None) -> Ints:
+    """The first of the wanted rows (None: all) that each owner (-1: nobody) has, by owner; of `count` spans."""
+    first = nowhere(count)
+    for piece in reversed(list(scratch.pieces(len(owner)))):  # what is written last stays
+        rows = np.flatnonzero((owner[piece] >= 0) & (True if wanted is None else wanted[piece]))[::-1] + piece.start
+        first[owner[rows]] = rows
+    return first[positions(first >= 0)].astype(np.int64)
 
 
 def _own_work(forest: Forest, holder: Positions) -> pl.DataFrame:

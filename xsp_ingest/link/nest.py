@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["SLACK_NS", "Moments", "Nesting", "nest"]
+__all__ = ["SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
 
 SLACK_NS = 1_000
 """Profilers round: an end may overhang its parent's by this much and still count as nested."""
@@ -74,7 +74,7 @@ def nest(
     overhangs, ambiguous = (np.zeros(len(start), dtype=np.uint8) for _ in range(2))
     owned, top = np.full(len(order), -1, dtype=parent.dtype), np.full(threads, -1, dtype=parent.dtype)
     done = 0
-    for piece in _moments_apart(start):
+    for piece in moments_apart(start):
         stop = np.searchsorted(times, start[piece.stop]) if piece.stop < len(start) else len(times)
         points = slice(done, int(stop))  # those before the first span of the next part
         results = (parent, below, overhangs, ambiguous, owned[points], top)
@@ -86,7 +86,7 @@ def nest(
     return Nesting(parent, overhangs.view(np.bool_), ambiguous.view(np.bool_), owner)
 
 
-def _moments_apart(start: Ints) -> Iterator[slice]:
+def moments_apart(start: Ints) -> Iterator[slice]:
     """Slices that cover all spans, those that start together in one; one slice where there are none."""
     first = since = 0
     while first < max(len(start), 1):

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.climb import innermost, outermost
-from xsp_model import Kind, Level
+from xsp_model import Kind, Level, scratch
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -34,8 +34,10 @@ def number(spans: pl.DataFrame, found: Sorts, parent: Positions) -> tuple[pl.Dat
     holder = innermost(parent, is_top)
     numbers = np.full(spans.height + 1, -1, dtype=np.int32)
     numbers[top] = _numbers(spans[top])
-    step = pl.Series("step", numbers[holder])  # holder -1 reads the last entry, -1
-    return spans.with_columns(pl.when(step >= 0).then(step).alias("step")), parent
+    step: Positions = scratch.empty(spans.height, np.int32)
+    for piece in scratch.pieces(spans.height):
+        step[piece] = numbers[holder[piece]]  # holder -1 reads the last entry, -1
+    return spans.with_columns(scratch.series("step", step, step >= 0)), parent
 
 
 def _numbers(steps: pl.DataFrame) -> Ints:
