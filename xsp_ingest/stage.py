@@ -73,9 +73,10 @@ class _Numbers:
 
 
 class _Words:
-    """Distinct words by the numbers that polars gives them, which hold as long as the process."""
+    """Distinct words by the numbers that polars gives them, which hold while any column of words is there."""
 
     def __init__(self) -> None:
+        self._any = pl.Series([], dtype=pl.Categorical)  # else a number would be another word's between two pieces
         self._codes = scratch.Growing(np.uint32)
         self._words: dict[int, str] = {}
 

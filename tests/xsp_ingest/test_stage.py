@@ -1,0 +1,52 @@
+"""Rows staged piece by piece come out as they went in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from xsp_ingest.stage import Stage
+from xsp_model import scratch
+
+_ALONE = """
+import polars as pl
+from xsp_ingest.stage import Stage
+stage = Stage({"word": pl.Categorical()})
+for words in (["a", "b"], ["c", None], ["a", "d"]):
+    stage.add(pl.DataFrame({"word": pl.Series(words, dtype=pl.Categorical)}))
+print(stage.frame()["word"].cast(pl.String).to_list())
+"""
+
+
+def test_words_keep_their_numbers_where_no_other_column_of_words_is_there() -> None:
+    """In a process of its own: polars forgets all words with the last column that has any."""
+    found = subprocess.run([sys.executable, "-c", _ALONE], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "['a', 'b', 'c', None, 'a', 'd']"
+
+
+@pytest.mark.parametrize("least", [0, 1 << 40])
+def test_rows_come_out_as_they_went_in(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MIN_BYTES", least)
+    types = {"n": pl.Int64(), "w": pl.Categorical(), "none": pl.Categorical(), "t": pl.String(), "x": pl.Float64()}
+    rows = pl.DataFrame(
+        {
+            "n": [1, None, -(1 << 62), 4],
+            "w": ["b", None, "a", "b"],
+            "none": [None] * 4,
+            "t": ["x", "", None, "é"],
+            "x": [0.5, None, float("inf"), 1.0],
+        },
+        schema=types,
+    )
+    stage = Stage(types)
+    for first in range(4):
+        stage.add(rows.slice(first, 1))
+    assert (
+        stage.frame()
+        .with_columns(pl.col("w", "none").cast(pl.String))
+        .equals(rows.with_columns(pl.col("w", "none").cast(pl.String)))
+    )
+    assert Stage(types).frame().height == 0
