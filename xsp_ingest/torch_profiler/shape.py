@@ -41,6 +41,9 @@ _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "A
 }
 
 
+_NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
+_KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
+_COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
 _STAGED = ("spans", "operators", "ranges", "kernels", "copies", "allocations")
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
@@ -79,8 +82,8 @@ class _Stages:
         details = document.details.rename(
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
-        parts = _by_category(_steps_annotated(events))
-        for name, rows in _tables_of(parts, details, self._options).items():
+        parts = _detailed(_by_category(_steps_annotated(events)), details)
+        for name, rows in _tables_of(parts, self._options).items():
             numbers = [column for column in ("row", "range_id") if column in rows.columns]
             self._tables[name].add(rows.with_columns(pl.col(numbers) + self._rows))
         self._marks.add(_marks_of(parts))
@@ -106,25 +109,25 @@ class _Stages:
         return RawTrace(tables, facts(self._head), tuple(found))
 
 
-def _tables_of(parts: _Parts, details: pl.DataFrame, options: Options) -> dict[str, pl.DataFrame]:
+def _tables_of(parts: _Parts, options: Options) -> dict[str, pl.DataFrame]:
     return {
-        "spans": pl.concat([frame_of("spans", each) for each in _spans_of(parts, details, options)]),
+        "spans": pl.concat([frame_of("spans", each) for each in _spans_of(parts, options)]),
         "operators": _operator_facts(parts),
         "ranges": _range_facts(parts),
-        "kernels": _kernel_facts(parts, details),
-        "copies": _copy_facts(parts, details),
+        "kernels": _kernel_facts(parts),
+        "copies": _copy_facts(parts),
     }
 
 
-def _spans_of(parts: _Parts, details: pl.DataFrame, options: Options) -> Sequence[pl.DataFrame]:
+def _spans_of(parts: _Parts, options: Options) -> Sequence[pl.DataFrame]:
     """Frames of spans, in the order of _ORDER."""
     return (
         _modules(parts),
         _operators(parts),
         _annotations(parts, options),
         _calls(parts),
-        _syncs(parts, details),
-        _activities(parts, details),
+        _syncs(parts),
+        _activities(parts),
     )
 
 
@@ -150,18 +153,29 @@ _Parts = Mapping[str, pl.DataFrame]
 
 
 def _by_category(events: pl.DataFrame) -> _Parts:
-    """The events of each category: split once, as every filter goes through all of them. `""` is an empty frame."""
+    """The events of each category: split once, as every filter goes through all of them."""
     parts = events.partition_by("category", as_dict=True)
-    return {"": events.clear(), **{str(category): part for (category,), part in parts.items()}}
+    return {_NOTHING: events.clear(), **{str(category): part for (category,), part in parts.items()}}
 
 
-def _of(parts: _Parts, kinds: Iterable[str]) -> pl.DataFrame:
+def _of(parts: _Parts, kinds: Iterable[str], nothing: str = _NOTHING) -> pl.DataFrame:
     found = [parts[kind] for kind in kinds if kind in parts]
-    return found[0] if len(found) == 1 else pl.concat([parts[""], *found])
+    if len(found) > 1:
+        return pl.concat(found)
+    return found[0] if found else parts[nothing]
 
 
-def _detailed(parts: _Parts, kinds: tuple[str, ...], details: pl.DataFrame) -> pl.DataFrame:
-    return _of(parts, kinds).join(details, on="row", how="left", maintain_order="left")
+def _detailed(parts: _Parts, details: pl.DataFrame) -> _Parts:
+    """The same with the details of those categories whose are used."""
+
+    def with_details(events: pl.DataFrame) -> pl.DataFrame:
+        return events.join(details, on="row", how="left", maintain_order="left")
+
+    return {
+        **parts,
+        **{kind: with_details(parts[kind]) for kind in (*cat.SYNC, *cat.DEVICE) if kind in parts},
+        _NOTHING_DETAILED: with_details(parts[_NOTHING]),
+    }
 
 
 def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
@@ -202,14 +216,14 @@ def _calls(parts: _Parts) -> pl.DataFrame:
 _WHERE = ("device_id", "context_id", "stream_id")
 
 
-def _syncs(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
-    waits = _detailed(parts, cat.SYNC, details)
+def _syncs(parts: _Parts) -> pl.DataFrame:
+    waits = _of(parts, cat.SYNC, _NOTHING_DETAILED)
     facts_of = _host(waits, Level.RUNTIME, Kind.SYNC).with_columns(waits.select(_WHERE).get_columns())
     return facts_of.with_columns(thread_id=pl.lit(None, pl.Int64))
 
 
-def _activities(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
-    work = _detailed(parts, tuple(cat.DEVICE), details)
+def _activities(parts: _Parts) -> pl.DataFrame:
+    work = _of(parts, cat.DEVICE, _NOTHING_DETAILED)
     kind = pl.col("category").cast(pl.String).replace_strict(cat.DEVICE, return_dtype=pl.String)
     return work.select(*_COMMON, *_WHERE, kind.alias("kind"), pl.lit(str(Level.KERNEL)).alias("level")).with_columns(
         thread_id=pl.lit(None, pl.Int64)
@@ -236,8 +250,8 @@ def _range_facts(parts: _Parts) -> pl.DataFrame:
     return frame_of("ranges", facts_of.with_columns(style=pl.lit("Annotation")))
 
 
-def _kernel_facts(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
-    kernels = _detailed(parts, tuple(c for c, kind in cat.DEVICE.items() if kind is Kind.KERNEL), details)
+def _kernel_facts(parts: _Parts) -> pl.DataFrame:
+    kernels = _of(parts, _KERNELS, _NOTHING_DETAILED)
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
     return frame_of(
         "kernels",
@@ -252,8 +266,8 @@ def _kernel_facts(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _copy_facts(parts: _Parts, details: pl.DataFrame) -> pl.DataFrame:
-    copies = _detailed(parts, tuple(c for c, kind in cat.DEVICE.items() if kind is not Kind.KERNEL), details)
+def _copy_facts(parts: _Parts) -> pl.DataFrame:
+    copies = _of(parts, _COPIES, _NOTHING_DETAILED)
     name = pl.col("name").cast(pl.String)
     ends = name.str.extract_groups(r"\((\w+) -> (\w+)\)")
     direction = name.str.extract(r"^Memcpy (\w+)").replace_strict(_COPY_KIND, default=None, return_dtype=pl.String)

@@ -79,8 +79,10 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     on_device = pl.col("cat").is_in(list(cat.DEVICE))
     findings = []
     for column, word in (("ts_ns", "start"), ("dur_ns", "duration")):
-        missing = events.filter(pl.col(column).is_null())
-        events = events.filter(pl.col(column).is_not_null())
+        missing = events.clear()
+        if events[column].has_nulls():  # to pass all of them through a filter would copy them
+            missing = events.filter(pl.col(column).is_null())
+            events = events.filter(pl.col(column).is_not_null())
         work = missing.filter(on_device).height
         findings += [
             Finding(f"missing_{word}", f"device activities without a {word} were left out", work, Severity.ERROR),
