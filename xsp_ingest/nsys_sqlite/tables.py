@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
+
+from xsp_model import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +59,9 @@ class Strings:
         used = np.flatnonzero(is_used[:-1])
         code = np.full(len(self.ids) + 1, -1, dtype=np.int32)
         code[used] = np.arange(len(used), dtype=np.int32)
-        coded = pa.DictionaryArray.from_arrays(
-            pa.array(code[place], mask=lost if lost.any() else None), self.values[used].to_arrow().cast(pa.string())
-        )
-        return pl.Series(ids.name, coded).cast(pl.Categorical)
+        codes = code[place]
+        words = self.values[used].cast(pl.Categorical)
+        return words.gather(scratch.series(ids.name, codes, ~lost if lost.any() else None)).alias(ids.name)
 
     def id_of(self, value: str) -> int | None:
         """The id of this string, the first where several are the same."""
