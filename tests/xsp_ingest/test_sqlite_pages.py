@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from tests import checked_machine
 from xsp_ingest import shipped
+from xsp_ingest.ingester import Options
+from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
 from xsp_ingest.nsys_sqlite.database import Database, table_names
 from xsp_ingest.nsys_sqlite.tables import Among
@@ -418,6 +420,27 @@ def _anything_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", sorted(Path("fixtures").rglob("*.sqlite")), ids=lambda path: path.parent.name)
 def test_every_cell_of_the_fixtures(path: Path) -> None:
     _all_tables(path)
+
+
+def _same_traces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MIN_BYTES", 0)
+    ours = NSYS_SQLITE.read(path, Options())
+    monkeypatch.setattr(reader, "MIN_BYTES", 1 << 60)
+    theirs = NSYS_SQLITE.read(path, Options())
+    assert ours.findings == theirs.findings
+    for name, frame in ours.tables.items():
+        assert frame.equals(theirs.tables[name]), name
+
+
+@pytest.mark.parametrize("path", sorted(Path("fixtures").rglob("*.sqlite")), ids=lambda path: path.parent.name)
+def test_traces_of_the_fixtures_are_the_same_either_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _same_traces(path, monkeypatch)
+
+
+@pytest.mark.real
+def test_traces_of_real_files_are_the_same_either_way(real_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in sorted((real_dir / "nsys").glob("*.sqlite")):
+        _same_traces(path, monkeypatch)
 
 
 @pytest.mark.real
