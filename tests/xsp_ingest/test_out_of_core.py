@@ -18,6 +18,7 @@ from xsp_analyze.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
+from xsp_ingest.nsys_sqlite import rows
 from xsp_ingest.torch_profiler import scan_fast
 from xsp_model import XspError, bundle, integrity, scratch
 from xsp_model import builder as building
@@ -29,13 +30,16 @@ if TYPE_CHECKING:
     from tests.fixture_cases import FixtureCase
     from xsp_model import Trace
 
-_TORCH = [case for case in SOUND if case.name.startswith("torch_profiler/")]
+_ON_DISK = [case for case in SOUND if case.name.startswith(("torch_profiler/", "nsys_sqlite/"))]
 
 
 def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Everything is large from now on, and whatever is written is written into the folder."""
     monkeypatch.setattr(scratch, "MIN_BYTES", 0)
     monkeypatch.setattr(link, "SPILLED_SPANS", 0)
+    monkeypatch.setattr(scratch, "PIECE", 64)
+    monkeypatch.setattr(rows, "_MANY", 0)
+    monkeypatch.setattr(rows, "_PIECE", 50)
     monkeypatch.setattr(building, "PIECE_ROWS", 1000)
     monkeypatch.setattr(scan_fast, "PIECE_ROWS", 700)
     monkeypatch.setattr(scan_fast, "MIN_BYTES", 0)
@@ -51,7 +55,7 @@ def _same(found: Trace, expected: Trace) -> None:
         assert ours.equals(theirs), name
 
 
-@pytest.mark.parametrize("case", _TORCH, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", _ON_DISK, ids=lambda case: case.name)
 def test_fixtures_are_the_same_piece_by_piece(
     case: FixtureCase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

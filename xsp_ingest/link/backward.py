@@ -13,7 +13,7 @@ from xsp_ingest.link.nest import moments_apart
 from xsp_ingest.link.stated import placed
 from xsp_ingest.link.words import matches
 from xsp_model import Level, scratch
-from xsp_model.arrays import nowhere, places
+from xsp_model.arrays import nowhere, places, positions
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -58,26 +58,39 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
 
     Operators that make no node carry the number that the next one will take, so earlier bearers are not it.
     """
-    numbered = operators.select("at", "sequence_number").filter(pl.col("sequence_number").is_not_null())
-    is_backward = pl.Series(backward[numbered["at"].to_numpy()])
-    one_of_them = numbered["sequence_number"].is_in(numbered["sequence_number"].filter(is_backward).unique().implode())
-    have, at = _keyed(spans, numbered.filter(~is_backward & one_of_them).reverse())  # the last one first
-    want, of = _keyed(spans, numbered.filter(is_backward))
-    del numbered
-    keys, wanted = pair_keys(have, want)
+    is_ours, is_theirs = _numbered_alike(operators, backward)
+    have, at = _keyed(spans, operators, positions(is_theirs)[::-1])  # the last one first
+    want, of = _keyed(spans, operators, positions(is_ours))
+    twin = places(*pair_keys(have, want))
     scratch.release()
-    twin = places(keys, wanted)
-    ours: Ints = of[twin >= 0]
-    theirs: Ints = at[twin[twin >= 0]]
+    ours: Positions = of[twin >= 0]
+    theirs: Positions = at[twin[twin >= 0]]
     start = spans["start_ns"].to_numpy()
     earlier = start[theirs] < start[ours]
     return pl.DataFrame({"backward_at": ours[earlier], "forward_at": theirs[earlier]})
 
 
-def _keyed(spans: pl.DataFrame, numbered: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
-    """Process and sequence number of operators, and their positions."""
-    at = numbered["at"]
-    return pl.DataFrame([spans["process_id"].gather(at), numbered["sequence_number"]]), at.to_numpy()
+def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bools]:
+    """Which operators are numbered backward ones, and which others have a number that one of those has."""
+    numbers, at = operators["sequence_number"], operators["at"].to_numpy()
+    ours, others = (np.zeros(len(at), dtype=np.bool_) for _ in range(2))
+    for piece in scratch.pieces(len(at)):
+        ours[piece] = backward[at[piece]]
+    ours &= numbers.is_not_null().to_numpy()
+    wanted = numbers.gather(positions(ours)).unique().sort().to_numpy()
+    for piece in scratch.pieces(len(at) if len(wanted) else 0):
+        some = numbers[piece]
+        values = some.fill_null(0).to_numpy()
+        found = wanted[np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)] == values
+        others[piece] = found & some.is_not_null().to_numpy() & ~ours[piece]
+    return ours, others
+
+
+def _keyed(spans: pl.DataFrame, operators: pl.DataFrame, rows: Positions) -> tuple[pl.DataFrame, Positions]:
+    """Process and sequence number of the operators in these rows, and their positions."""
+    at: Positions = operators["at"].to_numpy()[rows]
+    process = scratch.gathered(spans.select("process_id"), at)
+    return process.hstack(scratch.gathered(operators.select("sequence_number"), rows)), at
 
 
 def _by_flow(spans: pl.DataFrame, found: Sorts, flows: pl.DataFrame) -> pl.DataFrame:

@@ -217,7 +217,8 @@ def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> 
     ]
     if sampled.height:
         order = pl.col("counter").cast(pl.String), "device_id", "time_ns", "value"
-        both = pl.concat([*series, sampled.select(series[0].columns)])
+        words = pl.col("counter", "unit").cast(pl.Categorical)  # in a large table they are an Enum
+        both = pl.concat([*series, sampled.select(series[0].columns).with_columns(words)])
         series = [both.sort(order, nulls_last=True)]
 
     def rows(first: int, end: int) -> pl.DataFrame:
