@@ -91,6 +91,7 @@ def _experiments(arguments: argparse.Namespace, inputs: Inputs) -> dict[str, Cal
         "nsys-kernels": lambda: captures.kernels(inputs, arguments.nsys_kernels),
         "nsys-ranges": lambda: captures.ranges(inputs, arguments.nsys_kernels),
         "nsys-kept": lambda: captures.kept(inputs, arguments.nsys_kernels),
+        "analyses": lambda: captures.analyses(inputs, arguments.nsys_kernels),
         "batch": lambda: traces.batch(inputs, arguments.traces),
     }
 

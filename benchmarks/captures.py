@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from benchmarks.inputs import Inputs
 
-__all__ = ["convert", "kept", "kernels", "ranges"]
+__all__ = ["analyses", "convert", "kept", "kernels", "ranges"]
 
 
 def convert(inputs: Inputs, kernels: int) -> Experiment:
@@ -81,6 +81,19 @@ def kept(inputs: Inputs, kernels: int) -> Experiment:
             lambda _: [(*info, "--no-cache", "--range", tenth)]),
     )  # fmt: skip
     return Experiment("nsys-kept", "An Nsight SQLite file: what is kept of it, and a part of it", what, ways)
+
+
+def analyses(inputs: Inputs, kernels: int) -> Experiment:
+    """Every analysis on the bundle of a file, and the page that shows them all."""
+    path, what = _input(inputs, kernels)
+    bundle = str(inputs.bundle(path))
+    ways = (
+        Way("analyses", "`bundle.read`, one `View`, `run` of each analysis: what several need is worked out once",
+            lambda _: [program("xsp_analyses", bundle)]),
+        Way("report", "`xsp report BUNDLE -o OUT.html`",
+            lambda scratch: [(*XSP, "report", bundle, "-o", str(scratch / "report.html"))]),
+    )  # fmt: skip
+    return Experiment("analyses", "All analyses, and the report, on a bundle", f"the bundle of {what}", ways)
 
 
 def _input(inputs: Inputs, kernels: int) -> tuple[Path, str]:

@@ -109,6 +109,8 @@ def _seconds(store: Mapping[str, Measured]) -> Iterator[Verdict]:
         ("hot-paths", "hot paths", "correlation join of 4.9 M with 7 M", 0.5, "correlation"),
         ("hot-paths", "hot paths", "busy and idle of 4.9 M kernels", 0.3, "busy"),
         ("bundle", "in process", "open a bundle of a 1 GB trace and answer A10", 0.5, "open and A10"),
+        ("analyses", "analyses", "A01 to A15 and B01 to B06 on 4.9 M kernels", 30.0, "A01 to A15 and B01 to B06"),
+        ("analyses", "report", "`xsp report` on 4.9 M kernels", 20.0, None),
         ("start", "help", "`xsp --help`", 0.3, None),
         ("start", "report, 1 MB", "`xsp report` on a 1 MB trace", 1.5, None),
     )
@@ -119,9 +121,20 @@ def _seconds(store: Mapping[str, Measured]) -> Iterator[Verdict]:
             continue
         value, basis = _time(found, way, part)
         yield Verdict(path, f"{most_s} s", f"{value:.2f} s of {basis}", value <= most_s, found.command)
+        if way == "report":
+            yield _report_memory(store)
         if part == "parents":
             why = "not measured: without compiled code these rows go through a loop in Python, as in the tests"
             yield Verdict("the same with numpy and polars alone", "4 s", why, None)
+
+
+def _report_memory(store: Mapping[str, Measured]) -> Verdict:
+    path, goal = "the same, peak memory", "under 3000 MB"
+    found = store.get("analyses")
+    peak = found.middle("report", _peak) if found else None
+    if not found or peak is None:
+        return _missing(store, "analyses", path, goal, "report")
+    return Verdict(path, goal, f"{peak / _MB:.0f} MB", peak < 3_000 * _MB, found.command)
 
 
 def _time(found: Measured, way: str, part: str | None) -> tuple[float, str]:

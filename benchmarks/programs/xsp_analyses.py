@@ -1,0 +1,30 @@
+"""XSP in process: every analysis of our own over one view of a bundle, each timed, in the catalog's order."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from benchmarks.programs.stopwatch import measured
+from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.core import run
+from xsp_analyze.view import View
+from xsp_model import XspError, bundle
+
+_GROUPS = {"A01 to A15 and B01 to B06": r"A\d\d|B0[1-6]", "B07 to B14": r"B0[7-9]|B1\d"}
+
+with measured("open"):
+    view = View(bundle.read(Path(sys.argv[1])))
+for title, ids in _GROUPS.items():
+    with measured(title):
+        for analysis in ANALYSES:
+            if not re.fullmatch(ids, analysis.id):
+                continue
+            try:
+                with measured(analysis.id):
+                    rows = run(analysis, view).table.height
+            except XspError as error:
+                print(error.what)
+            else:
+                print(analysis.id, rows, "rows")
