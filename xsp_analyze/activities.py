@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.codes import codes, numbered
 from xsp_analyze.counters import attach_counters
 from xsp_model import Level
+from xsp_model.arrays import places
 
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["AXES", "WORK_COLUMNS", "device_activities", "device_work", "with_shapes"]
+__all__ = [
+    "AXES",
+    "WORK_COLUMNS",
+    "column_at",
+    "device_activities",
+    "device_work",
+    "shapes_at",
+    "shapes_of",
+    "with_shapes",
+]
 
 AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 """The columns that hold a kernel's grid and block."""
@@ -63,28 +74,60 @@ def device_activities(trace: Trace) -> pl.DataFrame:
         .with_columns(pl.col("duration_ns").fill_null(0))
         .collect()
     )
-    layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "layer_type")
-    joined = (
-        _with_calls(trace, found)
-        .lazy()
-        .with_columns(pl.coalesce("call_start_ns", "start_ns").alias("launch_ns"))
-        .join(layers, on="layer_id", how="left", maintain_order="left")
-        .collect()
-    )
-    return attach_counters(trace, joined)
+    called = _with_calls(trace, found).with_columns(pl.coalesce("call_start_ns", "start_ns").alias("launch_ns"))
+    layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
+    return attach_counters(trace, called.hstack(_matching(layers, called["layer_id"])))
 
 
 def _with_calls(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
-    is_call = pl.col("level") == str(Level.RUNTIME)  # else the parent is what issued the work, not its launch
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    calls = trace.scan("spans").select(
-        pl.when(is_call).then("start_ns").alias("call_start_ns"), pl.when(is_call).then(end).alias("call_end_ns")
-    )
     parents = activities["parent_id"]
-    return activities.hstack([column.gather(parents) for column in calls.collect()])
+    start, duration, level = (column_at(trace, name, parents) for name in ("start_ns", "duration_ns", "level"))
+    is_call = level == str(Level.RUNTIME)  # else the parent is what issued the work, not its launch
+    return activities.hstack(
+        pl.select(
+            pl.when(is_call).then(start).alias("call_start_ns"),
+            pl.when(is_call).then(start + duration).alias("call_end_ns"),
+        )
+    )
+
+
+def column_at(trace: Trace, name: str, spans: pl.Series) -> pl.Series:
+    """A column of the spans of these ids, null for null; only that column of them is ever held."""
+    return trace.scan("spans").select(name).collect().to_series().gather(spans)
+
+
+def _matching(table: pl.DataFrame, spans: pl.Series) -> pl.DataFrame:
+    """The table's row (but its span_id) for each of the spans, nulls where there is none."""
+    at = places(table["span_id"].to_numpy(), spans.fill_null(-1).to_numpy())
+    rows = pl.Series(at)
+    rows = rows if bool((at >= 0).all()) else rows.set(rows < 0, None)
+    return pl.DataFrame([column.gather(rows) for column in table.drop("span_id")])
 
 
 def with_shapes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     """The activities with the columns of AXES: grid and block, null for what is no kernel."""
     kernels = trace.scan("kernels").select("span_id", *AXES).collect()
-    return activities.join(kernels, on="span_id", how="left", maintain_order="left")
+    return activities.hstack(_matching(kernels, activities["span_id"]))
+
+
+def shapes_of(trace: Trace, activities: pl.DataFrame) -> pl.Series:
+    """A number for each activity, the same exactly for those of one grid and block; null for what is no kernel."""
+    return _shapes(trace, activities)[0]
+
+
+def shapes_at(trace: Trace, activities: pl.DataFrame) -> list[pl.Series]:
+    """The columns `grid` and `block` of the activities: sizes along x, y and z, null where one of them is unknown."""
+    number, distinct = _shapes(trace, activities)
+    triples = distinct.select(
+        pl.when(pl.all_horizontal(pl.col(axes).is_not_null())).then(pl.concat_list(axes)).alias(what)
+        for what, axes in (("grid", AXES[:3]), ("block", AXES[3:]))
+    )
+    return [column.gather(number) for column in triples]
+
+
+def _shapes(trace: Trace, activities: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+    """The activities' shapes as numbers, and the columns of AXES of each number: millions of kernels have a few."""
+    kernels = trace.scan("kernels").select("span_id", *AXES).collect()
+    number, first = numbered(*codes(kernels.select(AXES)))
+    of_kernels = kernels.select("span_id", pl.Series("shape", number))
+    return _matching(of_kernels, activities["span_id"])["shape"], kernels.select(AXES)[first]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
+
+from xsp_analyze.codes import in_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_model.arrays import Ints
 
-__all__ = ["Chain", "Link", "Timeline", "walk"]
+__all__ = ["LINKS", "Chain", "Link", "Timeline", "walk"]
 
 _NONE = -1
 
@@ -45,22 +52,21 @@ class Timeline:
     last_ns: int
 
 
-@dataclass(slots=True)
+LINKS = tuple(Link)
+_DEVICE, _LAUNCH, _GAP, _RETURN, _HOST, _UNKNOWN = range(len(LINKS))
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
-    """The path from its end to its beginning: kind, interval and, of device work, the row in the Timeline (else -1)."""
+    """The path from its end to its beginning: place in LINKS, interval and, of device work, the Timeline's row (or -1).
 
-    kinds: list[Link] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    No piece is empty.
+    """
 
-    def add(self, kind: Link, start_ns: int, end_ns: int, row: int = _NONE) -> None:
-        """Puts a piece before those there are, unless it is empty."""
-        if end_ns > start_ns:
-            self.kinds.append(kind)
-            self.starts.append(start_ns)
-            self.ends.append(end_ns)
-            self.rows.append(row)
+    links: Ints
+    start_ns: Ints
+    end_ns: Ints
+    rows: Ints
 
 
 def walk(timeline: Timeline) -> Chain:
@@ -69,78 +75,90 @@ def walk(timeline: Timeline) -> Chain:
 
 
 class _Walk:
-    """Goes back in time; `_at` is how far it has come."""
+    """Goes back in time; `_at` is how far it has come.
+
+    What can be known of every activity beforehand is worked out for all at once, and read one by one without numpy,
+    whose scalars are slow.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
-        self._of = timeline
-        self._stream_end, self._stream_row = _running_last(timeline)
-        self._waited = _waited_for(timeline)
-        self._waits = np.flatnonzero(self._waited >= 0)
-        self._wait_ends = timeline.wait_end_ns[self._waits]
-        self._chain = Chain()
-        self._at = timeline.last_ns
-        self._seen = np.zeros(len(timeline.start_ns), dtype=np.bool_)
+        stream_end, stream_row = _running_last(timeline)
+        elsewhere = np.searchsorted(timeline.end_ns, timeline.start_ns, side="right") - 1
+        self._start, self._end = _each(timeline.start_ns), _each(timeline.end_ns)
+        self._launched = _each(np.minimum(timeline.call_end_ns, timeline.start_ns))
+        self._stream_end, self._stream_row = _each(stream_end), _each(stream_row)
+        self._elsewhere = _each(elsewhere)
+        waited = _waited_for(timeline)
+        waits = np.flatnonzero(waited >= 0)
+        self._waited, self._wait_ends = _each(waited[waits]), _each(timeline.wait_end_ns[waits])
+        self._first, self._at = timeline.first_ns, timeline.last_ns
+        self._seen = bytearray(len(timeline.start_ns))
+        self._pieces = array("q")  # link, start, row of each; it ends where the one before starts
 
     def chain(self) -> Chain:
-        last = len(self._of.end_ns) - 1
-        work = last if last >= 0 and self._of.end_ns[last] >= self._at else _NONE
-        while self._at > self._of.first_ns:
+        end, last = self._at, len(self._end) - 1
+        work = last if last >= 0 and self._end[last] >= end else _NONE
+        while self._at > self._first:
             work = self._host() if work == _NONE else self._device(work)
-        return self._chain
+        links, start, row = np.frombuffer(self._pieces, dtype=np.int64).reshape(-1, 3).T
+        return Chain(links, start, np.concatenate(([end], start[:-1])), row)
 
-    def _to(self, kind: Link, time_ns: int, row: int = _NONE) -> None:
-        time_ns = max(min(time_ns, self._at), self._of.first_ns)
-        self._chain.add(kind, time_ns, self._at, row)
-        self._at = time_ns
+    def _to(self, link: int, time_ns: int, row: int = _NONE) -> None:
+        time_ns = max(time_ns, self._first)
+        if time_ns < self._at:
+            self._pieces.extend((link, time_ns, row))
+            self._at = time_ns
 
     def _device(self, work: int) -> int:
         """Back over an activity to what let it start: its launch, its stream, or work elsewhere that ended since."""
-        self._seen[work] = True
-        start = int(self._of.start_ns[work])
-        self._to(Link.DEVICE, start, work)
-        launched = min(int(self._of.call_end_ns[work]), start)
-        before, row = int(self._stream_end[work]), int(self._stream_row[work])
-        elsewhere = self._ended_last_before(start)
+        self._seen[work] = 1
+        start = self._start[work]
+        self._to(_DEVICE, start, work)
+        launched, before, row = self._launched[work], self._stream_end[work], self._stream_row[work]
+        elsewhere = self._ended_last(self._elsewhere[work])
         if elsewhere != _NONE and self._was_waited_for(elsewhere, start, max(launched, before)):
-            row, before = elsewhere, int(self._of.end_ns[elsewhere])
+            row, before = elsewhere, self._end[elsewhere]
         if row != _NONE and before >= launched and not self._seen[row]:
-            self._to(Link.GAP, before)
+            self._to(_GAP, before)
             return row
-        self._to(Link.LAUNCH if launched >= 0 else Link.UNKNOWN, launched if launched >= 0 else self._of.first_ns)
+        self._to(_LAUNCH if launched >= 0 else _UNKNOWN, launched if launched >= 0 else self._first)
         return _NONE
 
     def _was_waited_for(self, elsewhere: int, start_ns: int, ready_ns: int) -> bool:
         """Whether work that was ready began only, and soon, after that of another stream: sooner than it had waited."""
-        end = int(self._of.end_ns[elsewhere])
+        end = self._end[elsewhere]
         return start_ns - end < end - ready_ns
 
-    def _ended_last_before(self, time_ns: int) -> int:
-        """The activity not yet walked over that ended last, not after that time."""
-        row = int(np.searchsorted(self._of.end_ns, time_ns, side="right")) - 1
+    def _ended_last(self, row: int) -> int:
+        """The last of the activities, in order of end, up to this one that has not been walked over."""
         while row >= 0 and self._seen[row]:
             row -= 1
         return row
 
     def _host(self) -> int:
         """Back along the host to the last wait in which the device's work ended."""
-        place = int(np.searchsorted(self._wait_ends, self._at, side="right")) - 1
+        place = bisect_right(self._wait_ends, self._at) - 1
         while place >= 0:
-            wait = self._waits[place]
-            work = int(self._waited[wait])
+            work = self._waited[place]
             if not self._seen[work]:
-                self._to(Link.HOST, int(self._of.wait_end_ns[wait]))
-                self._to(Link.RETURN, int(self._of.end_ns[work]))
+                self._to(_HOST, self._wait_ends[place])
+                self._to(_RETURN, self._end[work])
                 return work
             place -= 1
-        self._to(Link.HOST, self._of.first_ns)
+        self._to(_HOST, self._first)
         return _NONE
+
+
+def _each(values: Ints) -> Sequence[int]:
+    """The values to be read one by one, as numbers of Python's own, without a copy of all."""
+    return np.ascontiguousarray(values, dtype=np.int64).data
 
 
 def _running_last(timeline: Timeline) -> tuple[Ints, Ints]:
     """For each activity the latest end, and its row, of those that began before it on its stream; -1: none did."""
     ends = np.full(len(timeline.start_ns), _NONE, dtype=np.int64)
     rows = np.full(len(timeline.start_ns), _NONE, dtype=np.int64)
-    order = np.lexsort((timeline.end_ns, timeline.start_ns, timeline.stream))
+    order = in_order([pl.Series(timeline.stream), pl.Series(timeline.start_ns)])  # rows stand in order of end
     for queue in np.split(order, np.flatnonzero(np.diff(timeline.stream[order])) + 1):
         end = timeline.end_ns[queue]
         latest = np.maximum.accumulate(end)

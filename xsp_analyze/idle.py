@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.launches import waits_of
+from xsp_analyze.codes import groups
 from xsp_model.intervals import covered_before, gaps, merge
 
 if TYPE_CHECKING:
@@ -24,20 +25,16 @@ _NEVER = np.iinfo(np.int64).max
 
 def idle_causes(view: View, keys: list[str]) -> pl.DataFrame:
     """One row a value of the keys (run_id among them), in order: CAUSES in ns, over the gaps between its activities."""
-    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    rows = (
-        view.activities.with_columns(end, pl.col("call_start_ns").fill_null(_NEVER))
-        .group_by(keys)
-        .agg("start_ns", "end_ns", "call_start_ns")
-        .sort(keys, nulls_last=True)
-    )
-    runs = rows["run_id"].unique()
-    waits = {run: merge(*(column.to_numpy() for column in waits_of(view.trace, run))) for run in runs}
-    lists = ("start_ns", "end_ns", "call_start_ns")
+    work = view.activities
+    rows, order, bounds = groups(work, keys)
+    start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
+    end, call = start + duration, work["call_start_ns"].fill_null(_NEVER).to_numpy()[order]
+    waits = {run: merge(*(column.to_numpy() for column in view.waits(run))) for run in rows["run_id"].unique()}
     found = [
-        _causes(*(rows[c][i].to_numpy() for c in lists), waits=waits[rows["run_id"][i]]) for i in range(rows.height)
+        _causes(start[a:b], end[a:b], call[a:b], waits=waits[run])
+        for (a, b), run in zip(pairwise(bounds.tolist()), rows["run_id"], strict=True)
     ]
-    return rows.select(keys).hstack(pl.DataFrame(found, schema=dict.fromkeys(CAUSES, pl.Int64), orient="row"))
+    return rows.hstack(pl.DataFrame(found, schema=dict.fromkeys(CAUSES, pl.Int64), orient="row"))
 
 
 def _causes(start: Ints, end: Ints, call: Ints, *, waits: tuple[Ints, Ints]) -> tuple[int, ...]:

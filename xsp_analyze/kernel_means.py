@@ -6,102 +6,101 @@ the threads of a sum of Float64 would else show in its last digit, and two runs 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.activities import AXES
-from xsp_analyze.counters import counter_columns, summed_columns
+from xsp_analyze.codes import codes, first_rows, numbered, positions_in, run_starts, sort_by
+from xsp_analyze.counters import are_known, counter_columns, summed_columns
 from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.steps import step_counts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["aligned", "executions"]
 
 # What makes two device activities of different steps the same one, besides being the n-th such in its step.
-_SIGNATURE = ("run_id", "process_id", "device_id", "attribution", "layer_index", "layer_name", "kind", "name", *AXES)
+_SIGNATURE = ("run_id", "process_id", "device_id", "attribution", "layer_index", "layer_name", "kind", "name", "shape")
 _LABELS = ("run_id", "process_id", "device_id", "stream_id", "kind", "name", "phase", "attribution")
 _LAYER = ("layer_index", "layer_name", "layer_type")
+_LEAST_TRIMMED = 3  # below, a trimmed mean keeps all
 
 
 def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The activities of the steps, tied to the same ones in other steps, each with its part of the mean step.
 
-    Adds `execution` (one number for the aligned activities), `present` (k: in how many steps it is), `step_count`
-    (n: steps of the run), `kept` (whether the trimmed mean keeps it), `offset_ns` (launch from the step's start)
-    and `mean_ns`: its share of the execution's duration in a mean step, so that sums of `mean_ns` over any group
-    of activities are what the group takes per step.
+    `activities` have `shape`, see `activities.shapes_of`. Adds `execution` (one number for the aligned activities),
+    `present` (k: in how many steps it is), `step_count` (n: steps of the run), `kept` (whether the trimmed mean keeps
+    it), `offset_ns` (launch from the step's start) and `mean_ns`: its share of the execution's duration in a mean step,
+    so that sums of `mean_ns` over any group of activities are what the group takes per step.
     """
-    starts = steps.select("run_id", "step", pl.col("start_ns").alias("step_start_ns"))
-    inside = (
-        activities.join(starts, on=["run_id", "step"], maintain_order="left")
-        .join(step_counts(steps), on="run_id", maintain_order="left")
-        .with_columns((pl.col("launch_ns") - pl.col("step_start_ns")).alias("offset_ns"))
-        .drop("step_start_ns")
-    )
+    inside, step = _in_steps(activities, steps.join(step_counts(steps), on="run_id", maintain_order="left"))
+    number, kept = _executions_of(inside)
+    present = np.bincount(number)[number]
     dropped = trimmed_count(pl.col("present"))
-    kept = (pl.col("rank") >= dropped) & (pl.col("rank") < pl.col("present") - dropped)
     weight = pl.col("present") / (pl.col("step_count") * (pl.col("present") - 2 * dropped))
     return (
-        inside.hstack(_executions_of(inside))
-        .with_columns(kept.alias("kept"))
+        inside.hstack(
+            [
+                step["step_count"],
+                (inside["launch_ns"] - step["start_ns"]).alias("offset_ns"),
+                pl.Series("execution", number),
+                pl.Series("present", present),
+                pl.Series("kept", kept),
+            ]
+        )
         .with_columns(pl.when("kept").then(pl.col("duration_ns") * weight).otherwise(0.0).alias("mean_ns"))
-        .drop("rank")
+        .drop("shape")
     )
 
 
-def _executions_of(inside: pl.DataFrame) -> pl.DataFrame:
-    """For each row its execution, in how many steps that is present, and the row's rank by duration among these."""
+def _in_steps(activities: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The activities that are in one of the steps, and the step of each."""
+    at = positions_in(steps, activities, ("run_id", "step"))
+    inside = at >= 0
+    if not inside.all():
+        activities, at = activities.filter(pl.Series(inside)), at[inside]
+    return activities, steps.select("step_count", "start_ns")[at]
+
+
+def _executions_of(inside: pl.DataFrame) -> tuple[Ints, Bools]:
+    """For each row its execution, and whether the trimmed mean over the steps that hold it keeps the row."""
+    signature, rows = numbered(*codes(inside.select(_SIGNATURE)))
     # Rows stand in order of start, so a stable sort by the rest puts them in order of signature, step, launch, start.
-    keys = inside.select("step", "launch_ns", "duration_ns").with_row_index("row")
-    keys = keys.with_columns(_signatures(inside)).sort("signature", "step", "launch_ns", maintain_order=True)
-    place = _place_in_run(_changes(keys, "signature", "step"), keys.height)
-    keys = keys.with_columns(pl.Series("place", place)).sort("signature", "place", "duration_ns", "row")
-    changed = _changes(keys, "signature", "place")
-    rank = _place_in_run(changed, keys.height)
-    number = np.concatenate(([0], np.cumsum(changed)))[: keys.height]
-    present = np.bincount(number)[number] if keys.height else number
-    rows = keys["row"].to_numpy()
-    return pl.DataFrame(
-        {n: _put_back(rows, v) for n, v in (("execution", number), ("rank", rank), ("present", present))}
-    )
+    launched = sort_by(*codes([inside["launch_ns"]]))
+    cell, size = codes([pl.Series(signature), inside["step"]])
+    order = launched[sort_by(cell[launched], size)]
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = _places_in_runs(run_starts(cell[order]), len(order))
+    most = np.zeros(len(rows), dtype=np.int64)
+    np.maximum.at(most, signature, place + 1)
+    number = (np.cumsum(most) - most)[signature] + place
+    return number, _kept(number, inside["duration_ns"].to_numpy())
 
 
-def _put_back(rows: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
-    """The values in the order of rows: `rows[i]` says where the i-th belongs."""
-    out = np.empty_like(values)
-    out[rows] = values
-    return out
+def _places_in_runs(starts: Ints, count: int) -> Ints:
+    """For each row its place, from 0, in its run of rows."""
+    return np.arange(count, dtype=np.int64) - np.repeat(starts, np.diff(np.append(starts, count)))
 
 
-def _signatures(inside: pl.DataFrame) -> pl.Series:
-    """A number for each row, the same for rows that may be one execution in different steps."""
-    groups = inside.select(_SIGNATURE).with_row_index("row").group_by(_SIGNATURE, maintain_order=True).agg("row")
-    rows = groups.select("row").with_row_index("signature").explode("row")
-    if rows.height != inside.height:  # no group at all explodes into one row of nulls
-        return pl.Series("signature", [], dtype=pl.UInt32)
-    return pl.Series("signature", _put_back(rows["row"].to_numpy(), rows["signature"].to_numpy()))
-
-
-def _changes(keys: pl.DataFrame, *columns: str) -> Bools:
-    """Whether row i + 1 differs from row i in any of the columns."""
-    differ = np.zeros(max(keys.height - 1, 0), dtype=np.bool_)
-    for column in columns:
-        values = keys[column].to_numpy()
-        differ |= values[1:] != values[:-1]
-    return differ
-
-
-def _place_in_run(changed: Bools, count: int) -> Ints:
-    """For each row its place, from 0, in the run of equal rows it belongs to; `changed[i]`: row i + 1 starts one."""
-    place = np.arange(count, dtype=np.int64)
-    starts = np.where(np.concatenate(([True], changed))[:count], place, 0)
-    return place - np.maximum.accumulate(starts)
+def _kept(number: Ints, duration_ns: Ints) -> Bools:
+    """Whether a trimmed mean over the rows of each number, by duration and then in their order, keeps the row."""
+    kept = np.ones(len(number), dtype=np.bool_)
+    present = np.bincount(number)[number]
+    rows = np.flatnonzero(present >= _LEAST_TRIMMED)
+    if not len(rows):
+        return kept
+    shortest = sort_by(*codes([pl.Series(duration_ns[rows])]))
+    of, size = numbered(*codes([pl.Series(number[rows])]))[0], len(rows)
+    order = shortest[sort_by(of[shortest], size)]
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = _places_in_runs(run_starts(of[order]), len(rows))
+    count = present[rows]
+    dropped = pl.DataFrame({"count": count}).select(trimmed_count(pl.col("count"))).to_series().to_numpy()
+    kept[rows] = (rank >= dropped) & (rank < count - dropped)
+    return kept
 
 
 def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
@@ -115,19 +114,35 @@ def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
             "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns",
             *counter_columns(rows), pl.col("launch_ns").alias("order_ns"), "start_ns",
         ).rename({"name": "kernel_name"})  # fmt: skip
-    present = pl.len() / pl.col("step_count").first()
-    return (
-        rows.group_by("execution", maintain_order=True)
-        .agg(
-            *(pl.col(c).first() for c in ("span_id", *_LABELS, *_LAYER)),
-            present.alias("count"),
-            pl.col("duration_ns").filter("kept").mean() * present,
-            *(pl.col(c).mean() * present for c in summed_columns(rows)),
-            pl.col("achieved_occupancy").mean(),
-            pl.col("offset_ns").min().alias("order_ns"),
-            pl.col("start_ns").min(),
-        )
-        .sort("execution")
-        .drop("execution")
-        .rename({"name": "kernel_name"})
-    )
+    number = rows["execution"].to_numpy()
+    total = int(number.max(initial=-1)) + 1
+    first = first_rows(number, total)
+    found = rows[first]
+    present = pl.Series(np.bincount(number, minlength=total)) / found["step_count"]
+    offset = np.full(total, np.iinfo(np.int64).max)
+    np.minimum.at(offset, number, rows["offset_ns"].to_numpy())
+    return found.select(
+        *("span_id", *_LABELS, *_LAYER),
+        present.alias("count"),
+        (_mean_kept(rows, number, total) * present).alias("duration_ns"),
+        *_mean_counters(rows, present),
+        pl.Series("order_ns", offset),
+        "start_ns",
+    ).rename({"name": "kernel_name"})
+
+
+def _mean_kept(rows: pl.DataFrame, number: Ints, total: int) -> pl.Series:
+    """The mean duration, over what the trimmed mean keeps, of each execution."""
+    kept = rows["kept"].to_numpy()
+    duration = np.bincount(number, weights=np.where(kept, rows["duration_ns"].to_numpy(), 0), minlength=total)
+    return pl.Series(duration / np.bincount(number, weights=kept, minlength=total))
+
+
+def _mean_counters(rows: pl.DataFrame, present: pl.Series) -> list[pl.Series]:
+    """The columns of counters of each execution: sums for the share of steps that it is in, occupancy as it is."""
+    columns = counter_columns(rows)
+    if not are_known(rows):
+        return [pl.Series(c, [None], dtype=pl.Float64).new_from_index(0, len(present)) for c in columns]
+    means = rows.group_by("execution", maintain_order=True).agg(pl.col(columns).mean()).sort("execution")
+    summed = summed_columns(rows)
+    return [*(means[c] * present for c in summed), *(means[c] for c in columns if c not in summed)]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from xsp_analyze.codes import codes, run_starts, running_max, sort_by
 from xsp_model import Level
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["STREAM", "SYNC_CALLS", "waits_of", "with_queue"]
+__all__ = ["STREAM", "SYNC_CALLS", "names_like", "queues", "waits_of"]
 
 STREAM = ("run_id", "process_id", "device_id", "stream_id")
 """What makes a queue: work of one stream runs in the order in which it was put there."""
@@ -30,15 +34,18 @@ def _is_wait(name: pl.Expr) -> pl.Expr:
     return name.str.contains(SYNC_CALLS) | (name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS))
 
 
-def waits_of(trace: Trace, run: int) -> pl.DataFrame:
-    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
+def waits_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
+    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns.
+
+    `names` are all names of spans, each once: to look at these is to look at each of millions of calls.
+    """
     return (
         trace.scan("spans")
         .filter(
             pl.col("run_id") == run,
             pl.col("level") == str(Level.RUNTIME),
             pl.col("duration_ns").is_not_null(),
-            _is_wait(pl.col("name").cast(pl.String)),
+            pl.col("name").is_in(names_like(names, _is_wait).implode()),
         )
         .select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         .sort("end_ns", "start_ns")
@@ -46,28 +53,34 @@ def waits_of(trace: Trace, run: int) -> pl.DataFrame:
     )
 
 
-def with_queue(activities: pl.DataFrame) -> pl.DataFrame:
-    """The activities (see `device_activities`) in order of stream and start, with what they found on their stream.
+def names_like(names: pl.Series, wanted: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
+    """Those of the names of which this holds."""
+    return names.to_frame("name").filter(wanted(pl.col("name").cast(pl.String))).to_series()
+
+
+def queues(activities: pl.DataFrame) -> pl.DataFrame:
+    """What the activities (see `device_activities`), which stand in order of start, found on their stream.
 
     `previous_end_ns`: when all earlier work of the stream had ended (null for the first); `waiting`: how many
     activities of the stream were launched before, and had not ended, when the launch of this one began.
     """
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    ordered = activities.sort(*STREAM, "start_ns", "span_id", nulls_last=True).with_columns(
-        end.cum_max().shift(1).over(STREAM).alias("previous_end_ns"), end.alias("end_ns")
+    stream, size = codes(activities.select(STREAM))
+    order = sort_by(stream, size)
+    starts = run_starts(stream[order])
+    end = (activities["start_ns"] + activities["duration_ns"]).to_numpy()[order]
+    previous, waiting = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
+    previous[order[1:]] = running_max(end, starts)[:-1]
+    launch = activities["call_start_ns"].fill_null(0).to_numpy()[order]
+    known = activities["call_start_ns"].is_not_null().to_numpy()[order]
+    for first, last in pairwise((*starts.tolist(), len(order))):
+        rows = slice(first, last) if known[first:last].all() else first + np.flatnonzero(known[first:last])
+        waiting[order[rows]] = _pending(launch[rows], end[rows])
+    first_of_stream = np.zeros(len(order), dtype=np.bool_)
+    first_of_stream[order[starts]] = True
+    return pl.DataFrame({"previous_end_ns": previous, "waiting": waiting}).select(
+        pl.when(~pl.Series(first_of_stream)).then("previous_end_ns").alias("previous_end_ns"),
+        pl.when(activities["call_start_ns"].is_not_null()).then("waiting").alias("waiting"),
     )
-    return ordered.with_columns(_waiting(ordered)).drop("end_ns")
-
-
-def _waiting(ordered: pl.DataFrame) -> pl.Series:
-    """For each activity whose launch is known, those of its stream that were launched before and not yet done."""
-    found = np.zeros(ordered.height, dtype=np.int64)
-    known = ordered["call_start_ns"].is_not_null()
-    numbered = ordered.select(pl.struct(STREAM).rle_id().alias("stream"), "call_start_ns", "end_ns").with_row_index()
-    for group in numbered.filter(known).partition_by("stream"):
-        launch, end = group["call_start_ns"].to_numpy(), group["end_ns"].to_numpy()
-        found[group["index"].to_numpy()] = _pending(launch, end)
-    return pl.Series("waiting", found).set(~known, None)
 
 
 def _pending(launch: Ints, end: Ints) -> Ints:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from xsp_analyze.codes import in_order, run_starts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,31 +19,46 @@ __all__ = ["innermost_calls", "overlaps"]
 def innermost_calls(calls: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
     """Start, end and row (in `calls`) of every stretch of time that is some call's, in order, without overlap.
 
-    `calls` has start_ns and end_ns.
+    `calls` has start_ns and end_ns. A stretch ends wherever any call begins or ends.
     """
-    order = np.lexsort((-calls["end_ns"].to_numpy(), calls["start_ns"].to_numpy()))
+    order = in_order([calls["start_ns"], -calls["end_ns"]])
     start, end = calls["start_ns"].to_numpy()[order], calls["end_ns"].to_numpy()[order]
-    edges = np.unique(np.concatenate((start, end)))
-    found: list[tuple[int, int, int]] = []
-    running: list[tuple[int, int]] = []  # the last to begin first: (-place in order, its end)
-    following = 0
-    for left, right in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        while following < len(start) and start[following] <= left:
-            heappush(running, (-following, int(end[following])))
-            following += 1
-        while running and running[0][1] <= left:
-            heappop(running)
-        if running:
-            found.append((left, right, int(order[-running[0][0]])))
-    columns = np.array(found, dtype=np.int64).reshape(-1, 3)
-    return columns[:, 0], columns[:, 1], columns[:, 2]
+    edges = np.concatenate((start, end))
+    edges.sort()
+    edges = edges[run_starts(edges)]  # numpy's unique is slower
+    left, right = edges[:-1], edges[1:]
+    call = np.searchsorted(start, left, side="right") - 1
+    longer = _longer_before(end)
+    ended = np.flatnonzero(end[call] <= left) if len(call) else call
+    while len(ended):
+        call[ended] = longer[call[ended]]
+        ended = ended[call[ended] >= 0]
+        ended = ended[end[call[ended]] <= left[ended]]
+    found = np.flatnonzero(call >= 0)
+    return left[found], right[found], order[call[found]]
 
 
-def overlaps(stretches: tuple[Ints, Ints, Ints], start_ns: int, end_ns: int) -> list[tuple[int, int]]:
-    """How long each call's stretches overlap the interval: (row, ns), and (-1, ns) for what no call covers."""
+def _longer_before(end: Ints) -> Ints:
+    """For each call, in order of start, the last one before it that ends later, or -1."""
+    found = np.arange(-1, len(end) - 1, dtype=np.int64)
+    shorter = np.flatnonzero(end[found[1:]] <= end[1:]) + 1 if len(end) else found
+    while len(shorter):
+        found[shorter] = found[found[shorter]]  # what lies between ends no later than the one passed over
+        shorter = shorter[found[shorter] >= 0]
+        shorter = shorter[end[found[shorter]] <= end[shorter]]
+    return found
+
+
+def overlaps(stretches: tuple[Ints, Ints, Ints], start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
+    """How long each call's stretches overlap each interval: rows, -1 for what no call covers, and ns; none of 0."""
     left, right, rows = stretches
-    first = int(np.searchsorted(right, start_ns, side="right"))
-    last = int(np.searchsorted(left, end_ns, side="left"))
-    shared = np.minimum(right[first:last], end_ns) - np.maximum(left[first:last], start_ns)
-    found = list(zip(rows[first:last].tolist(), shared.tolist(), strict=True))
-    return [*found, (-1, end_ns - start_ns - int(shared.sum()))]
+    first = np.searchsorted(right, start_ns, side="right")
+    count = np.searchsorted(left, end_ns, side="left") - first
+    interval = np.repeat(np.arange(len(start_ns)), count)
+    at = np.arange(len(interval)) - np.repeat(np.cumsum(count) - count, count) + first[interval]
+    shared = np.minimum(right[at], end_ns[interval]) - np.maximum(left[at], start_ns[interval])
+    rest = end_ns - start_ns
+    np.subtract.at(rest, interval, shared)
+    found = np.concatenate((rows[at], np.full(len(rest), -1, dtype=np.int64))), np.concatenate((shared, rest))
+    kept = found[1] != 0
+    return found[0][kept], found[1][kept]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from xsp_analyze.activities import column_at
+from xsp_analyze.codes import codes, first_rows, numbered, run_starts, running_max, sort_by
 from xsp_analyze.formulas import known_sum
 from xsp_model import Attribution, Phase
+from xsp_model.arrays import places
 
 if TYPE_CHECKING:
     from xsp_model import Trace
+    from xsp_model.arrays import Ints
 
 __all__ = ["LAYER_KEY", "latency_bases", "layer_calls", "layer_labels", "layer_steps"]
 
@@ -19,30 +24,33 @@ LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 
 _SERIALISED_SHARE = 0.99
 _STEP = ("run_id", "step", *LAYER_KEY)
+_LABELS = ("path", "shapes", "dtypes")
 
 
 def layer_calls(trace: Trace) -> pl.DataFrame:
     """One row a call of a layer with own work: its identity, run, step, start and end, host_ns (outside children)."""
-    layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null()).select("span_id").collect()["span_id"]
-    of_layers = pl.col("span_id").is_in(layers.implode())  # so that the many others are not read
-    spans = trace.scan("spans").filter(of_layers).select("span_id", "run_id", "step", "start_ns", "duration_ns")
-    return (
-        trace.scan("layers")
-        .filter(pl.col("layer_index").is_not_null())
-        .join(spans, on="span_id", how="left", maintain_order="left")
-        .with_columns(
-            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
-            pl.coalesce("self_host_ns", pl.when(~pl.col("is_container")).then("duration_ns")).alias("host_ns"),
-            pl.col("span_id").alias("layer_id"),
-        )
-        .collect()
+    calls = trace.scan("layers").filter(pl.col("layer_index").is_not_null()).collect()
+    spans = [column_at(trace, name, calls["span_id"]) for name in ("run_id", "step", "start_ns", "duration_ns")]
+    return calls.hstack(spans).with_columns(
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+        pl.coalesce("self_host_ns", pl.when(~pl.col("is_container")).then("duration_ns")).alias("host_ns"),
+        pl.col("span_id").alias("layer_id"),
     )
 
 
 def layer_labels(calls: pl.DataFrame) -> pl.DataFrame:
     """One row a layer, in order: path, shapes and dtypes of its first call that has them."""
-    labels = (pl.col(c).drop_nulls().first().alias(c) for c in ("path", "shapes", "dtypes"))
-    return calls.sort("start_ns", "span_id").group_by(LAYER_KEY, maintain_order=True).agg(labels)
+    ordered = calls[sort_by(*codes(calls.select("start_ns", "span_id"), ordered=True))].select(*LAYER_KEY, *_LABELS)
+    number, first = numbered(*codes(ordered.select(LAYER_KEY)))
+    return ordered.select(LAYER_KEY)[first].hstack([_first_known(ordered[c], number, len(first)) for c in _LABELS])
+
+
+def _first_known(values: pl.Series, number: Ints, count: int) -> pl.Series:
+    """For each number the first value, of those that are not null, of a row that bears it."""
+    known = np.flatnonzero(values.is_not_null().to_numpy())
+    first = first_rows(number[known], count)
+    rows = pl.Series(np.append(known, 0)[first])
+    return values.gather(rows.set(pl.Series(first == len(known)), None))
 
 
 def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
@@ -52,14 +60,21 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
     one that does not, host where at least 99 % of the layers' forward activities end within their layer's call, so
     that the device was waited for.
     """
+    forward = activities.select(
+        "run_id",
+        pl.col("attribution") == str(Attribution.LAYER),
+        pl.col("phase") == str(Phase.FORWARD),
+        pl.col("start_ns") + pl.col("duration_ns"),
+    )
+    at = _call_of(activities, calls)
+    wanted = (forward["attribution"] & forward["phase"]).fill_null(value=False).to_numpy() & (at >= 0)
+    rows = np.flatnonzero(wanted)
+    ends = calls["end_ns"].gather(at[rows])
     inside = (
-        activities.filter(
-            pl.col("attribution") == str(Attribution.LAYER),
-            pl.col("phase") == str(Phase.FORWARD),
-        )
-        .join(calls.select("layer_id", "end_ns"), on="layer_id", how="inner")
+        forward.select("run_id", "start_ns")[rows]
+        .with_columns((pl.col("start_ns") <= ends).alias("inside"))
         .group_by("run_id")
-        .agg((pl.col("start_ns") + pl.col("duration_ns") <= pl.col("end_ns")).mean().alias("share"))
+        .agg(pl.col("inside").mean().alias("share"))
     )
     busy = activities.group_by("run_id").agg(pl.len().alias("activities"))
     observed = pl.col("share").fill_null(0.0) >= _SERIALISED_SHARE
@@ -82,16 +97,22 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
     )
 
 
+def _call_of(activities: pl.DataFrame, calls: pl.DataFrame) -> Ints:
+    """For each activity the row of the call that it belongs to, or -1."""
+    return places(calls["layer_id"].to_numpy(), activities["layer_id"].fill_null(-1).to_numpy())
+
+
 def layer_steps(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     """One row a run, step and layer: latency_ns on the run's basis, call_count, allocated_bytes (null: unknown)."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
-    host = calls.group_by(_STEP).agg(
+    host = _grouped(
+        calls,
         pl.col("host_ns").sum(),
         pl.len().cast(pl.Int64).alias("call_count"),
         known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"),
     )
-    device = _device_latency(activities.filter(~pl.col("run_id").is_in(hosted)), calls)
     on_host = pl.col("run_id").is_in(hosted)
+    device = _device_latency(activities.filter(~on_host), calls)
     return (
         host.join(device, on=_STEP, how="full", coalesce=True, nulls_equal=True)
         .select(
@@ -104,22 +125,37 @@ def layer_steps(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFra
     )
 
 
+def _grouped(rows: pl.DataFrame, *sums: pl.Expr) -> pl.DataFrame:
+    """One row a run, step and layer: the columns of _STEP, and these sums over the rows."""
+    number, first = numbered(*codes(rows.select(_STEP)))
+    found = rows.with_columns(pl.Series("number", number)).group_by("number", maintain_order=True).agg(sums)
+    return rows.select(_STEP)[first].hstack(found.drop("number"))
+
+
 def _device_latency(activities: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """device_ns of each run, step and layer: over calls and phases, first start to last end; containers: busy time."""
-    call = ("layer_id", "phase", "run_id", "step")
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    reach = end.cum_max().shift(1).over(call)
-    spans = (
-        activities.filter(pl.col("layer_id").is_not_null())
-        .sort("start_ns", "span_id")
-        .with_columns((end - pl.max_horizontal("start_ns", reach)).clip(0).alias("covered_ns"))
-        .group_by(call)
-        .agg((end.max() - pl.col("start_ns").min()).alias("span_ns"), pl.col("covered_ns").sum().alias("busy_ns"))
-    )
-    latency = pl.when("is_container").then("busy_ns").otherwise("span_ns").alias("device_ns")
-    return (
-        spans.join(calls.select("layer_id", *LAYER_KEY, "is_container"), on="layer_id", how="inner")
-        .with_columns(latency)
-        .group_by(_STEP)
-        .agg(pl.col("device_ns").sum())
-    )
+    at = _call_of(activities, calls)
+    rows = np.flatnonzero(at >= 0)
+    work, call = activities.select("run_id", "step", "phase", "start_ns", "duration_ns")[rows], at[rows]
+    cell, size = codes([pl.Series(call), work["phase"], work["run_id"], work["step"]])
+    order = sort_by(cell, size)  # activities stand in order of start
+    starts = run_starts(cell[order])
+    start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
+    first = order[starts]
+    found = calls.select(*LAYER_KEY, "is_container")[call[first]].hstack(work.select("run_id", "step")[first])
+    span, busy = _covered(start, start + duration, starts)
+    latency = pl.when("is_container").then(pl.Series(busy)).otherwise(pl.Series(span)).alias("device_ns")
+    return _grouped(found.with_columns(latency), pl.col("device_ns").sum())
+
+
+def _covered(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Of each run of intervals, in order of start: first start to last end, and the time that any of them covers."""
+    if not len(start):
+        return start, start
+    reach = running_max(end, starts)
+    before = np.empty_like(reach)
+    before[1:] = reach[:-1]
+    before[starts] = start[starts]
+    busy = np.add.reduceat(np.maximum(end - np.maximum(start, before), 0), starts)
+    last = np.append(starts[1:], len(start)) - 1
+    return reach[last] - start[starts], busy

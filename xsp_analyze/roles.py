@@ -42,8 +42,9 @@ class Roles:
 
     @staticmethod
     def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:
-        """The rows that belong to these runs."""
-        return frame.filter(pl.col("run_id").is_in(list(runs)))
+        """The rows that belong to these runs; the frame itself where all do, as it may hold millions."""
+        inside = frame["run_id"].is_in(list(runs))
+        return frame if inside.all() else frame.filter(inside)
 
 
 def roles_of(trace: Trace) -> Roles:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from xsp_analyze.codes import codes, groups, numbered
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge
 
@@ -41,24 +43,26 @@ def breakdown(activities: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     `compute` is every kernel (or graph) that is not communication, `memory` copies and fills. What is exposed runs
     while nothing earlier in that order does, so that busy = compute + exposed communication + exposed memory.
     """
-    names = pl.col("name").cast(pl.String)
+    found, order, bounds = groups(activities, keys)
+    start, duration = (activities[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
+    category = _categories(activities)[order]
+    end = start + duration
+    rows = [_measure(start[a:b], end[a:b], category[a:b]) for a, b in pairwise(bounds.tolist())]
+    return found.hstack(pl.DataFrame(rows, schema=dict.fromkeys(MEASURES, pl.Int64), orient="row"))
+
+
+def _categories(activities: pl.DataFrame) -> Ints:
+    """Which of the three each activity is."""
+    number, first = numbered(*codes(activities.select("kind", "name")))
+    words = activities.select(pl.col("kind", "name"))[first].with_columns(pl.all().cast(pl.String))
     category = (
-        pl.when(pl.col("kind").cast(pl.String).is_in(_COPIES))
+        pl.when(pl.col("kind").is_in(_COPIES))
         .then(_MEMORY)
-        .when(names.str.contains(COMMUNICATION))
+        .when(pl.col("name").str.contains(COMMUNICATION))
         .then(_COMMUNICATION)
         .otherwise(_COMPUTE)
     )
-    words = activities.select("kind", "name").unique().with_columns(category.alias("category"))
-    rows = (
-        activities.select(*keys, "kind", "name", "start_ns", "duration_ns")
-        .join(words, on=["kind", "name"], how="left")
-        .group_by(keys)
-        .agg("category", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        .sort(keys, nulls_last=True)
-    )
-    found = [_measure(*(rows[c][i].to_numpy() for c in ("start_ns", "end_ns", "category"))) for i in range(rows.height)]
-    return rows.select(keys).hstack(pl.DataFrame(found, schema=dict.fromkeys(MEASURES, pl.Int64), orient="row"))
+    return words.select(category.cast(pl.Int64)).to_series().to_numpy()[number]
 
 
 def _measure(start: Ints, end: Ints, category: Ints) -> tuple[int, ...]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import coverage, layer_time, model_time
-from xsp_analyze.activities import WORK_COLUMNS, device_activities, device_work, with_shapes
+from xsp_analyze.activities import WORK_COLUMNS, device_activities, device_work, shapes_of
+from xsp_analyze.codes import positions_in
 from xsp_analyze.counters import attach_counters, ideal_intensity
 from xsp_analyze.energy import power_series
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.kernel_means import aligned, executions
+from xsp_analyze.launches import waits_of
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.roles import Roles, roles_of
 from xsp_analyze.steps import StepChoice, StepMode, all_steps, choose_steps, mean_over_steps, without_stubs
@@ -117,7 +119,8 @@ class View:
         """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""
         if self.choice.mode is StepMode.ALL:
             return rows
-        return rows.join(self.steps.select("run_id", "step"), on=["run_id", "step"], how="semi", maintain_order="left")
+        inside = positions_in(self.steps, rows, ("run_id", "step")) >= 0
+        return rows if inside.all() else rows.filter(pl.Series(inside))
 
     def combine(self, values: pl.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pl.DataFrame:
         """Rows of a run, step and key become rows of a key: summed, or averaged over steps, as the choice says.
@@ -153,12 +156,28 @@ class View:
         """Every device activity of the runs that kernels are taken from; see `device_activities`."""
         return Roles.of(device_activities(self.trace), self.roles.kernels)
 
+    def waits(self, run: int) -> pl.DataFrame:
+        """The run's calls in which the host waited for a device; see `launches.waits_of`."""
+        if run not in self._waits:
+            self._waits[run] = waits_of(self.trace, run, self.span_names)
+        return self._waits[run]
+
+    @_of_trace
+    def span_names(self) -> pl.Series:
+        """All names of spans, each once."""
+        return self.trace.scan("spans").select(pl.col("name").unique()).collect().to_series()
+
+    @_of_trace
+    def _waits(self) -> dict[int, pl.DataFrame]:
+        return {}
+
     @cached_property
     def activities(self) -> pl.DataFrame:
         """The device activities of the steps chosen; of a mean step also aligned, see `kernel_means.aligned`."""
         if not self.averaged:
             return self.chosen(self.all_activities)
-        return aligned(with_shapes(self.trace, self.all_activities), self.steps)
+        shapes = shapes_of(self.trace, self.all_activities)
+        return aligned(self.all_activities.with_columns(shapes), self.steps)
 
     @cached_property
     def work(self) -> pl.DataFrame:
@@ -176,16 +195,21 @@ class View:
         return executions(self.activities, averaged=self.averaged)
 
     @_of_trace
+    def every_layer_call(self) -> pl.DataFrame:
+        """Every call of a layer with own work, in all runs; see `layer_time.layer_calls`."""
+        return layer_time.layer_calls(self.trace)
+
+    @_of_trace
     def layer_calls(self) -> pl.DataFrame:
-        """Every call of a layer with own work, in the runs that layers are taken from; see `layer_time.layer_calls`."""
-        return Roles.of(layer_time.layer_calls(self.trace), self.roles.layers)
+        """Those of the runs that layers are taken from."""
+        return Roles.of(self.every_layer_call, self.roles.layers)
 
     @_of_trace
     def layer_bases(self) -> pl.DataFrame:
         """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
         if not self.roles.leveled:
             return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
-        return layer_time.latency_bases(self.trace, layer_time.layer_calls(self.trace), device_activities(self.trace))
+        return layer_time.latency_bases(self.trace, self.every_layer_call, device_activities(self.trace))
 
     @_of_trace
     def layer_steps(self) -> pl.DataFrame:
@@ -205,7 +229,7 @@ class View:
     @_of_trace
     def _described_calls(self) -> pl.DataFrame:
         """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
-        return layer_time.layer_calls(self.trace) if self.roles.leveled else self.layer_calls
+        return self.every_layer_call if self.roles.leveled else self.layer_calls
 
     def _with_deeper_memory(self, layers: pl.DataFrame) -> pl.DataFrame:
         """The layers with memory from the kernels run of a profile where the layers run did not record it."""

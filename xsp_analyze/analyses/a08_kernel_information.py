@@ -5,20 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from xsp_analyze.activities import with_shapes
+from xsp_analyze.activities import shapes_at
+from xsp_analyze.codes import in_order
 from xsp_analyze.columns import COUNTER_COLUMNS, EXECUTION, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.counters import derived
 
 if TYPE_CHECKING:
     from xsp_analyze.view import View
+    from xsp_model.arrays import Ints
 
-__all__ = ["kernel_information"]
+__all__ = ["kernel_information", "listed", "listed_order"]
 
 _WORDS = ("layer_name", "layer_type", "kernel_name", "kind", "phase", "attribution")
-_ORDER = ("layer_index", "layer_name", "run_id", "process_id", "order_ns", "start_ns", "device_id", "stream_id")
+_ORDER = (
+    "layer_index",
+    "layer_name",
+    "run_id",
+    "process_id",
+    "order_ns",
+    "start_ns",
+    "device_id",
+    "stream_id",
+    "kernel_name",
+    "duration_ns",
+)
 
 
 def _shape(what: str) -> Column:
@@ -62,16 +76,19 @@ def _shape(what: str) -> Column:
 )
 def kernel_information(view: View) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
-    rows = with_shapes(view.trace, view.executions)
-    return (
-        derived(rows.lazy().with_columns(pl.col("duration_ns").alias("counted_ns")), view.ideal_intensity)
-        .with_columns(pl.col(_WORDS).cast(pl.String), *(_triple(what) for what in ("grid", "block")))
-        .sort(*view.by, *_ORDER, "kernel_name", "duration_ns", nulls_last=True)
-        .with_row_index("execution")
-        .with_columns(pl.col("execution").cast(pl.Int64))
+    rows = listed_order(view)
+    return listed(view, rows, np.arange(len(rows)))
+
+
+def listed_order(view: View) -> Ints:
+    """The rows of `view.executions` in the order in which they are listed."""
+    return in_order([view.executions[c] for c in (*view.by, *_ORDER)])
+
+
+def listed(view: View, rows: Ints, number: Ints) -> pl.LazyFrame:
+    """These rows of `view.executions` as this analysis lists them; `number`: their places in the list."""
+    found = view.executions[rows]
+    wanted = found.with_columns(
+        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(view.trace, found)
     )
-
-
-def _triple(what: str) -> pl.Expr:
-    axes = [f"{what}_{axis}" for axis in "xyz"]
-    return pl.when(pl.all_horizontal(pl.col(axes).is_not_null())).then(pl.concat_list(axes)).alias(what)
+    return derived(wanted.lazy(), view.ideal_intensity).with_columns(pl.col(_WORDS).cast(pl.String))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze import layer_time
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.layer_time import LAYER_KEY
 from xsp_analyze.model_time import timed_latency
@@ -79,7 +78,7 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
 
 def _by_layer(view: View) -> pl.DataFrame:
     """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
-    calls = layer_time.layer_calls(view.trace)
+    calls = view.every_layer_call
     one, other = (
         _host_latency(view, Roles.of(calls, runs)) for runs in (view.roles.layers, view.roles.serialised_kernels)
     )

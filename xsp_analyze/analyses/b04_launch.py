@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.launches import with_queue
+from xsp_analyze.launches import queues
+from xsp_model.arrays import places
 
 if TYPE_CHECKING:
     from xsp_analyze.view import View
@@ -57,6 +58,7 @@ def launch(view: View) -> pl.LazyFrame:
     Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
     """
     found = _rows(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    found = found.with_columns(pl.col(_KEYS).cast(pl.String))
     means = (_ratio(column, "launched") for column in ("call_ns", "latency_ns", "queued_ns"))
     return (
         found.lazy()
@@ -87,17 +89,14 @@ def _rows(view: View) -> pl.DataFrame:
         "starved_ns": pl.when(late).then(gap).otherwise(0),
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
-    queues = with_queue(view.all_activities)
-    found = queues.select("span_id", *(value.cast(pl.Int64).alias(name) for name, value in sums.items()))
+    every = view.all_activities
+    found = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
+    work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
+    if work.height < every.height:
+        found = found[places(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
     return (
-        view.work.select(
-            "span_id",
-            *view.by,
-            pl.col("name").cast(pl.String).alias("kernel_name"),
-            pl.col("kind").cast(pl.String),
-            "work_count",
-        )
-        .join(found, on="span_id", how="left", maintain_order="left")
+        work.hstack(found.select(value.cast(pl.Int64).alias(name) for name, value in sums.items()))
+        .drop("span_id")
         .with_columns(pl.col(name) * pl.col("work_count") for name in sums)
     )
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.layer_time import layer_calls
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def memory(view: View) -> pl.LazyFrame:
 
 def _running_at(view: View, series: pl.DataFrame) -> pl.DataFrame:
     """For each row the layer call that had begun last, of those that ran on the host at its peak."""
-    calls = layer_calls(view.trace)
+    calls = view.every_layer_call
     found = []
     for run, time in series.select("run_id", "peak_time_ns").iter_rows():
         inside = calls.filter(pl.col("run_id") == run, pl.col("start_ns") <= time, pl.col("end_ns") > time)

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.codes import codes, in_order, numbered
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.critical_path import Link, Timeline, walk
-from xsp_analyze.launches import STREAM, waits_of
+from xsp_analyze.critical_path import LINKS, Link, Timeline, walk
+from xsp_analyze.launches import STREAM
 from xsp_analyze.layer_occupancy import innermost_calls, overlaps
-from xsp_analyze.layer_time import LAYER_KEY, layer_calls
+from xsp_analyze.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.critical_path import Chain
     from xsp_analyze.view import View
+    from xsp_model.arrays import Ints
 
 __all__ = ["critical_path"]
 
 _ROW = {"run_id": pl.Int64, "link": pl.String, "kind": pl.String, "layer_index": pl.Int64, "layer_name": pl.String,
-        "layer_type": pl.String, "duration_ns": pl.Int64}  # fmt: skip
+        "layer_type": pl.String, "piece_count": pl.Int64, "duration_ns": pl.Int64}  # fmt: skip
 _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
-_NO_LAYER = (None, None, None)
 
 
 @analysis(
@@ -58,64 +58,63 @@ def critical_path(view: View) -> pl.LazyFrame:
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
-    rows = [row for run in view.roles.kernels for row in _of_run(view, run)]
-    found = pl.DataFrame(rows, schema=_ROW, orient="row")
+    parts = [part for run in view.roles.kernels for part in _of_run(view, run)]
+    found = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
-        found.group_by(_KEYS, maintain_order=True)
-        .agg(pl.len().cast(pl.Int64).alias("piece_count"), pl.col("duration_ns").sum())
-        .with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
+        found.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
         .sort("run_id", -pl.col("duration_ns"), *_KEYS[1:], nulls_last=True)
         .lazy()
     )
 
 
-def _of_run(view: View, run: int) -> Iterator[tuple[object, ...]]:
-    """The pieces of the run's path; those of the host cut where it went from layer to layer."""
+def _of_run(view: View, run: int) -> Iterator[pl.DataFrame]:
+    """The run's path in the columns of _ROW; pieces of the host cut where it went from layer to layer."""
     work = _work(view, run)
     if work.is_empty():
         return
     chain = walk(_timeline(view, run, work))
-    kinds = work["kind"].cast(pl.String)
-    layers = work.select(LAYER_KEY).rows()
-    for link, start, end, row in _pieces(chain):
-        if link is Link.DEVICE:
-            yield run, str(link), kinds[row], *layers[row], end - start
-        elif link is not Link.HOST:
-            yield run, str(link), None, *_NO_LAYER, end - start
-    yield from _on_host(view, run, chain)
+    duration = chain.end_ns - chain.start_ns
+    on_host = chain.links == LINKS.index(Link.HOST)
+    elsewhere = np.flatnonzero(~on_host)
+    yield _summed(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
+    calls = view.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
+    rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
+    yield _summed(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
 
-def _pieces(chain: Chain) -> Iterator[tuple[Link, int, int, int]]:
-    return zip(chain.kinds, chain.starts, chain.ends, chain.rows, strict=True)
-
-
-def _on_host(view: View, run: int, chain: Chain) -> Iterator[tuple[object, ...]]:
-    calls = layer_calls(view.trace).filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
-    stretches, names = innermost_calls(calls), calls.select(LAYER_KEY).rows()
-    for link, start, end, _ in _pieces(chain):
-        if link is Link.HOST:
-            for row, duration in overlaps(stretches, start, end):
-                if duration:
-                    yield run, str(link), None, *(names[row] if row >= 0 else _NO_LAYER), duration
+def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
+    """The pieces by link, kind and layer, each as the row of a frame says that it is of; -1: of none."""
+    described = ("kind", *LAYER_KEY) if "kind" in of.columns else LAYER_KEY
+    at = pl.Series(rows)
+    pieces = pl.DataFrame([of[c].gather(at.set(at < 0, None)) for c in described]).with_columns(
+        pl.Series("link", links), pl.Series("duration_ns", duration_ns)
+    )
+    found = pieces.group_by("link", *described, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("piece_count"), pl.col("duration_ns").sum()
+    )
+    words = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(found["link"])
+    missing = [pl.lit(None, pl.String).alias("kind")] if "kind" not in described else []
+    texts = pl.col(c for c in described if c != "layer_index").cast(pl.String)
+    return found.with_columns(pl.lit(run, pl.Int64).alias("run_id"), words, texts, *missing).select(*_ROW)
 
 
 def _work(view: View, run: int) -> pl.DataFrame:
     """The run's device work, of its steps where it has some, in order of end."""
-    work = view.all_activities.filter(pl.col("run_id") == run)
-    if (view.all_steps["run_id"] == run).any():
-        work = work.filter(pl.col("step").is_not_null())
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    return work.with_columns(end).sort("end_ns", "start_ns", "span_id")
+    of_run = pl.col("run_id") == run
+    in_step = pl.col("step").is_not_null() if (view.all_steps["run_id"] == run).any() else pl.lit(value=True)
+    wanted = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
+    work = view.all_activities.lazy().filter(of_run & in_step).select(wanted).collect()
+    return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
 
 
 def _timeline(view: View, run: int, work: pl.DataFrame) -> Timeline:
-    waits = waits_of(view.trace, run)
+    waits = view.waits(run)
     first, last = _extent(view, run)
-    streams = work.select(pl.struct(STREAM).rank("dense").cast(pl.Int64).alias("stream"))["stream"]
     return Timeline(
         work["start_ns"].to_numpy(),
         work["end_ns"].to_numpy(),
-        streams.to_numpy(),
+        numbered(*codes(work.select(STREAM)))[0],
         work["call_end_ns"].fill_null(-1).to_numpy(),
         waits["start_ns"].to_numpy(),
         waits["end_ns"].to_numpy(),

@@ -101,7 +101,7 @@ def dominant_layer(facts: Facts) -> Iterator[Found]:
 def fp32_products(facts: Facts) -> Iterator[Found]:
     """Kernels with FP32 names, against the peaks of the device they ran on."""
     name = pl.col("name").cast(pl.String)
-    rows = facts.work.filter(name.str.contains(_FP32_PRODUCTS))
+    rows = facts.work.filter(facts.named(_FP32_PRODUCTS))
     factor = _tensor_gain(facts)
     time = float(rows["ns"].sum())
     if factor is None or facts.device_share(time) < least.FP32_SHARE:

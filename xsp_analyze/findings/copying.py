@@ -36,7 +36,9 @@ def pageable_copies(facts: Facts) -> Iterator[Found]:
     """Copies with a pageable end."""
     ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == _PAGEABLE)
     pageable = facts.view.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
-    rows = facts.work.join(pageable, on="span_id", how="inner")
+    rows = (
+        facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
+    )
     time = facts.longest(rows)
     if facts.share(time) < least.PAGEABLE_SHARE:
         return
@@ -71,7 +73,7 @@ def copies_in_step(facts: Facts) -> Iterator[Found]:
     if facts.share(time) < least.COPY_SHARE:
         return
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
-    copies = facts.work.filter(pl.col("kind").cast(pl.String).is_in(kinds))
+    copies = facts.work.filter(pl.col("kind").is_in(kinds))
     by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
     yield Found(
         f"Copies and fills run alone for {duration(time)}, {share(facts.share(time))} of the time.",

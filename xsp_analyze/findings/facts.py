@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import find
+from xsp_analyze.codes import positions_in
 from xsp_analyze.core import run
-from xsp_analyze.launches import SYNC_CALLS
+from xsp_analyze.launches import SYNC_CALLS, names_like
 from xsp_analyze.roles import Roles
 from xsp_model import Kind, Level, XspError
 from xsp_model.intervals import intersection, merge, union_length
@@ -31,6 +32,13 @@ DATA_WAITS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|Da
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
 
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
+
+
+_NO_CALLS = pl.DataFrame(
+    schema={
+        "run_id": pl.Int64, "step": pl.Int64, "name": pl.String, "start_ns": pl.Int64, "duration_ns": pl.Int64,
+    }
+)  # fmt: skip
 
 
 class Facts:
@@ -68,14 +76,17 @@ class Facts:
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
         `even_ns` is the plain mean, for what has to be worked out step by step.
         """
-        weight = "mean_ns" if self.view.averaged else "duration_ns"
+        rows = self.view.activities
         steps = self.windows.group_by("run_id").agg(pl.len().alias("steps"))
-        return (
-            self.view.activities.join(steps, on="run_id", how="left", maintain_order="left")
-            .with_columns(pl.col(weight).cast(pl.Float64).alias("ns"), pl.col("duration_ns") / pl.col("steps"))
-            .rename({"duration_ns": "even_ns"})
-            .with_columns(self.view.activities["duration_ns"])
-        )
+        at = pl.Series(positions_in(steps, rows, ("run_id",)))
+        even = rows["duration_ns"] / steps["steps"].gather(at.set(at < 0, None))
+        weight = rows["mean_ns" if self.view.averaged else "duration_ns"].cast(pl.Float64)
+        return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
+
+    def named(self, pattern: str) -> pl.Expr:
+        """Whether the name of device work matches; each name is looked at once."""
+        names = self.view.activities["name"].unique()
+        return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
 
     @cached_property
     def device_ns(self) -> float:
@@ -129,7 +140,7 @@ class Facts:
         return {run_id: self._gaps(run_id) for run_id in self.windows["run_id"].unique().sort().to_list()}
 
     def _gaps(self, run_id: int) -> tuple[Ints, Ints]:
-        rows = self.view.all_activities.filter(pl.col("run_id") == run_id)
+        rows = Roles.of(self.view.all_activities, [run_id])
         start = rows["start_ns"].to_numpy()
         busy = merge(start, start + rows["duration_ns"].to_numpy())
         windows = self.windows.filter(pl.col("run_id") == run_id)
@@ -142,17 +153,19 @@ class Facts:
 
     def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
         """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
-        names = pl.col("name").cast(pl.String)
+        names = names_like(self.view.span_names, lambda name: name.str.contains(pattern))
+        if names.is_empty():
+            return _NO_CALLS
         spans = (
             self.view.trace.scan("spans")
             .filter(
-                pl.col("level").cast(pl.String).is_in([str(level) for level in levels]),
-                pl.col("kind").cast(pl.String) != str(Kind.SYNC),
+                pl.col("name").is_in(names.implode()),
+                pl.col("level").is_in([str(level) for level in levels]),
+                pl.col("kind") != str(Kind.SYNC),
                 pl.col("run_id").is_in(list(self.view.roles.kernels)),
                 pl.col("duration_ns").is_not_null(),
-                names.str.contains(pattern),
             )
-            .select("run_id", "step", names, "start_ns", "duration_ns")
+            .select("run_id", "step", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
             .collect()
         )
         return self.view.chosen(spans) if self.view.averaged else spans

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from xsp_analyze.codes import codes, run_starts, sort_by
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Found, rule
 from xsp_analyze.render.units import count, duration
@@ -21,6 +23,9 @@ _ELEMENTWISE = r"(?i)elementwise|EigenMetaKernel|mxnet_generic_kernel"
 """Kernels that do one operation an element: PyTorch's, TensorFlow's (Eigen), MXNet's."""
 
 
+_PLACE = ("run_id", "device_id", "stream_id", "step")
+
+
 @rule(
     "unfused-chains",
     "Elementwise kernels run one after the other",
@@ -34,7 +39,7 @@ _ELEMENTWISE = r"(?i)elementwise|EigenMetaKernel|mxnet_generic_kernel"
 )
 def unfused_chains(facts: Facts) -> Iterator[Found]:
     """Runs of elementwise kernels on one stream; a chain is at least two."""
-    chains = _chains(facts.work)
+    chains = _chains(facts.work, facts.named(_ELEMENTWISE))
     if chains.is_empty():
         return
     saved = facts.longest(chains)
@@ -51,14 +56,17 @@ def unfused_chains(facts: Facts) -> Iterator[Found]:
     )
 
 
-def _chains(work: pl.DataFrame) -> pl.DataFrame:
+def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
-    place = ["run_id", "device_id", "stream_id", "step"]
-    is_one = pl.col("name").cast(pl.String).str.contains(_ELEMENTWISE)
-    rows = work.with_columns(is_one.alias("is_one")).sort(*place, "start_ns", nulls_last=True)
+    found = work.select(*_PLACE, "start_ns", "even_ns", is_one.alias("is_one"))
+    code, size = codes(found.select(_PLACE), ordered=True)
+    order = sort_by(code, size)  # work stands in order of start
+    ones = found["is_one"].to_numpy()[order]
+    starts = run_starts(code[order], ones)
+    chain = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+    neighbours: pl.DataFrame = found.select("run_id", "device_id", "even_ns")[order[ones]]
     return (
-        rows.with_columns(pl.struct(*place, "is_one").rle_id().alias("chain"))
-        .filter("is_one")
+        neighbours.with_columns(pl.Series("chain", chain[ones]))
         .group_by("chain", "run_id", "device_id", maintain_order=True)
         .agg(
             pl.len().alias("length"),

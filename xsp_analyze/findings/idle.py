@@ -81,7 +81,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
 )
 def launch_bound(facts: Facts) -> Iterator[Found]:
     """Kernels shorter than the mean launch call of the same trace."""
-    kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
+    kernels = facts.work.filter(pl.col("kind") == str(Kind.KERNEL))
     launches = facts.launches["duration_ns"]
     number = kernels.height / facts.step_count
     if launches.is_empty() or number < least.MANY_KERNELS or facts.share(facts.idle_ns) < least.IDLE_SHARE:

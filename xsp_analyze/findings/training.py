@@ -30,7 +30,7 @@ __all__ = ["many_optimizer_kernels", "recompute", "small_batch"]
 )
 def recompute(facts: Facts) -> Iterator[Found]:
     """Device work of phase recompute."""
-    rows = facts.work.filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
+    rows = facts.work.filter(pl.col("phase") == str(Phase.RECOMPUTE))
     time = float(rows["ns"].sum())
     if facts.device_share(time) < least.RECOMPUTE_SHARE:
         return
@@ -53,8 +53,8 @@ def recompute(facts: Facts) -> Iterator[Found]:
 )
 def many_optimizer_kernels(facts: Facts) -> Iterator[Found]:
     """Kernels of phase optimizer."""
-    is_kernel = pl.col("kind").cast(pl.String) == str(Kind.KERNEL)
-    rows = facts.work.filter(pl.col("phase").cast(pl.String) == str(Phase.OPTIMIZER), is_kernel)
+    is_kernel = pl.col("kind") == str(Kind.KERNEL)
+    rows = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
     number = rows.height / facts.step_count
     if number < least.OPTIMIZER_KERNELS:
         return

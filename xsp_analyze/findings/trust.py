@@ -23,8 +23,8 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
 
 def _attributed(facts: Facts) -> dict[str, float]:
     """Device time of the whole trace by attribution."""
-    rows = facts.view.all_activities.group_by(pl.col("attribution").cast(pl.String)).agg(pl.col("duration_ns").sum())
-    return {name: float(time) for name, time in rows.iter_rows()}
+    rows = facts.view.all_activities.group_by("attribution").agg(pl.col("duration_ns").sum())
+    return {str(name): float(time) for name, time in rows.iter_rows()}
 
 
 @rule(

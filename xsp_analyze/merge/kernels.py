@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.activities import AXES, device_activities, with_shapes
+from xsp_analyze.activities import AXES, device_activities, shapes_of, with_shapes
 from xsp_analyze.kernel_means import aligned
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_analyze.merge.kernel_names import base_name, normalised
@@ -29,7 +29,7 @@ def kernel_work(trace: Trace) -> pl.DataFrame:
         ordered = activities.sort("launch_ns", "start_ns", "span_id").with_row_index("execution")
         rows = ordered.with_columns(pl.lit(0, pl.Int64).alias("step"))
     else:
-        rows = aligned(activities, steps)
+        rows = aligned(activities.with_columns(shapes_of(trace, activities)), steps)
     return rows.filter(pl.col("kind").cast(pl.String) == "kernel").sort("run_id", "step", "launch_ns", "span_id")
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from xsp_analyze.core import Role
+from xsp_analyze.analyses.a08_kernel_information import kernel_information, listed, listed_order
+from xsp_analyze.core import Role, run
 from xsp_analyze.render.shown import heading
 from xsp_analyze.render.units import share
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
+    from xsp_analyze.view import View
 
-__all__ = ["MOST_ROWS", "cut"]
+__all__ = ["MOST_ROWS", "cut", "cut_executions"]
 
 MOST_ROWS = 1_000
 
@@ -30,11 +33,30 @@ def cut(result: Result, by: str | None = None, most: int = MOST_ROWS) -> tuple[R
     rank = next((c for c in result.columns if c.name == by), None) or _weightiest(result)
     if rank is None:
         return _kept(result, result.table.head(most)), f"The first {most:,} of {height:,} rows. {_where(result)}"
-    order = pl.col(rank.name).rank("ordinal", descending=True).fill_null(height + 1)
-    table = result.table.filter(order <= most).head(most)
-    whole, held = float(result.table[rank.name].sum() or 0), float(table[rank.name].sum() or 0)
+    table = result.table.filter(_longest(result.table[rank.name], most)).head(most)
+    return _kept(result, table), _said(_kept(result, table), rank, result.table[rank.name], most)
+
+
+def cut_executions(view: View, most: int = MOST_ROWS) -> tuple[Result, str]:
+    """As `cut` of A08, where there are more rows than that: the others, which may be millions, are not described."""
+    order = listed_order(view)
+    duration = view.executions["duration_ns"].gather(order)
+    kept = np.flatnonzero(_longest(duration, most).to_numpy())[:most]
+    found = run(replace(kernel_information, function=lambda view: listed(view, order[kept], kept)), view)
+    rank = next(c for c in found.columns if c.name == "duration_ns")
+    return found, _said(found, rank, duration, most)
+
+
+def _longest(values: pl.Series, most: int) -> pl.Series:
+    """Whether each value is one of the largest."""
+    order = pl.col(values.name).rank("ordinal", descending=True).fill_null(len(values) + 1)
+    return values.to_frame().select(order <= most).to_series()
+
+
+def _said(kept: Result, rank: Column, values: pl.Series, most: int) -> str:
+    whole, held = float(values.sum() or 0), float(kept.table[rank.name].sum() or 0)
     part = f", {share(held / whole)} of all {heading(rank)}" if whole else ""
-    return _kept(result, table), f"The {most:,} rows of {height:,} with most {heading(rank)}{part}. {_where(result)}"
+    return f"The {most:,} rows of {len(values):,} with most {heading(rank)}{part}. {_where(kept)}"
 
 
 def _kept(result: Result, table: pl.DataFrame) -> Result:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.report import blocks
-from xsp_analyze.report.cut import cut
+from xsp_analyze.report.cut import MOST_ROWS, cut, cut_executions
 from xsp_analyze.report.figures import figure
 
 if TYPE_CHECKING:
-    from xsp_analyze.core import Analysis
+    from xsp_analyze.core import Analysis, Result
     from xsp_analyze.report.answers import Answers
     from xsp_analyze.report.blocks import Block, Section
 
@@ -31,10 +32,19 @@ def every_analysis(answers: Answers) -> Section:
 
 
 def _entry(answers: Answers, one: Analysis) -> Block:
-    found = answers.of(one.id)
+    found, left_out, height = _answer(answers, one)
     about = {"id": one.id, "title": one.title, "read": one.read, "doc": " ".join(one.doc.split())}
     if isinstance(found, str):
         return {**about, "missing": found, "blocks": []}
-    kept, left_out = cut(found)
+    kept, left_out = (found, left_out) if left_out else cut(found)
     drawn = [*figure(answers, found), blocks.table(kept, name=one.id, left_out=left_out)]
-    return {**about, "missing": None, "rows": found.table.height, "blocks": drawn}
+    return {**about, "missing": None, "rows": height, "blocks": drawn}
+
+
+def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, int]:
+    """The answer, a sentence on rows that it is without already, and how many it has with them."""
+    view = answers.per_step
+    if one is kernel_information and view.has("kernel") and view.executions.height > MOST_ROWS:
+        return *cut_executions(view), view.executions.height
+    found = answers.of(one.id)
+    return found, None, 0 if isinstance(found, str) else found.table.height

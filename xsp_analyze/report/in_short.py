@@ -102,7 +102,7 @@ def _bound(answers: Answers) -> str | None:
     """Who waits for whom: by B03's busiest device beside model latency."""
     row, found = answers.first("A15"), answers.of("B03")
     latency = row.get("model_latency_ns")
-    if isinstance(found, str) or not latency:
+    if isinstance(found, str) or found.table.is_empty() or not latency:
         return None
     busiest = found.table.sort("busy_ns", descending=True).row(0, named=True)
     whole = latency if answers.step_count else busiest["window_ns"]

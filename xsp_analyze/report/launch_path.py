@@ -1,4 +1,4 @@
-"""For each device activity, the layers and operators it was launched under, outermost first."""
+"""For device activities, the layers and operators that they were launched under, outermost first."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.activities import column_at
+from xsp_analyze.codes import codes, numbered, ranked
+from xsp_analyze.report.span_paths import above
 from xsp_analyze.roles import roles_of
 from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["LaunchPaths", "climb", "launch_paths"]
+__all__ = ["LaunchPaths", "launch_paths"]
 
 
 @dataclass(frozen=True)
 class LaunchPaths:
-    """One row an activity; `layers` and `operators` hold codes into `names`, left-aligned, padded with -1."""
+    """One row a distinct path; `layers` and `operators` hold codes into `names`, left-aligned, padded with -1.
+
+    Millions of activities go by a few paths: `duration_ns` and `count` are sums over those of one path.
+    """
 
     layers: Ints
     operators: Ints
     leaf: Ints  # code into `leaves`
     duration_ns: Ints
-    attribution: NDArray[np.str_]
+    count: Ints
+    attribution: Sequence[str]
     names: Sequence[str]
     leaves: Sequence[tuple[str, str]]  # name and kind of device work
 
@@ -41,27 +46,33 @@ def launch_paths(trace: Trace) -> LaunchPaths:
     Of a profile, the activities are those of the runs that kernels are taken from.
     Operators are those between the activity and the first layer above it, on whichever thread launched it.
     """
-    spans = trace.frame("spans").select(
-        "parent_id", "run_id", "level", "kind", "name", "duration_ns", "layer_id", "attribution"
+    spans = trace.scan("spans")
+    work = (
+        spans.filter(pl.col("attribution").is_not_null(), pl.col("run_id").is_in(list(roles_of(trace).kernels)))
+        .select("parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
+        .collect()
     )
-    parent = _numbers(spans["parent_id"])
-    name_codes, names = _coded(_names(trace, spans))
-    is_layer = _layer_spans(trace, spans.height)
-    is_operator = (spans["level"].cast(pl.String) == str(Level.OPERATOR)).to_numpy()
-    counts = spans["attribution"].is_not_null() & spans["run_id"].is_in(list(roles_of(trace).kernels))
-    work = np.flatnonzero(counts.to_numpy())
-    above = climb(_numbers(spans["layer_id"])[work], parent, is_layer, stop=None)
-    operators = climb(parent[work], parent, is_operator, stop=is_layer)
-    device = spans[work]
-    leaf, leaves = _leaves(device)
+    parent = _numbers(spans.select("parent_id").collect().to_series())
+    is_operator = spans.select(pl.col("level") == str(Level.OPERATOR)).collect().to_series().to_numpy()
+    is_layer = _layer_spans(trace, len(parent))
+    layers = above(_numbers(work["layer_id"]), parent, is_layer)
+    operators = above(_numbers(work["parent_id"]), parent, is_operator, stop=is_layer)
+    name_codes, names = _coded(trace, layers.spans, operators.spans)
+    layer, of_layers = layers.named(name_codes[: len(layers.spans)])
+    operator, of_operators = operators.named(name_codes[len(layers.spans) :])
+    leaf, leaf_rows = ranked(*codes(work.select("name", "kind"), ordered=True))
+    which, first = numbered(*codes([*map(pl.Series, (layer, operator, leaf)), work["attribution"]]))
+    duration, count = np.zeros(len(first), dtype=np.int64), np.bincount(which, minlength=len(first))
+    np.add.at(duration, which, work["duration_ns"].to_numpy())
     return LaunchPaths(
-        layers=_codes_at(name_codes, above),
-        operators=_codes_at(name_codes, operators),
-        leaf=leaf,
-        duration_ns=device["duration_ns"].fill_null(0).to_numpy(),
-        attribution=device["attribution"].cast(pl.String).to_numpy().astype(np.str_),
+        layers=of_layers[layer[first]],
+        operators=of_operators[operator[first]],
+        leaf=leaf[first],
+        duration_ns=duration,
+        count=count,
+        attribution=work["attribution"][first].cast(pl.String).to_list(),
         names=names,
-        leaves=leaves,
+        leaves=list(work.select(pl.col("name", "kind"))[leaf_rows].cast(pl.String).iter_rows()),
     )
 
 
@@ -69,80 +80,26 @@ def _numbers(column: pl.Series) -> Ints:
     return column.fill_null(-1).to_numpy()
 
 
-def _names(trace: Trace, spans: pl.DataFrame) -> pl.Series:
-    """The spans' names; of modules the instance's, of ranges and operators that are layers what all calls share."""
+def _coded(trace: Trace, *spans: Ints) -> tuple[Ints, list[str]]:
+    """The names of these spans as codes that sort as the names do, and the name of each code.
+
+    Of modules it is the instance's, of ranges and operators that are layers what all calls share.
+    """
+    ids = pl.DataFrame({"span_id": np.concatenate(spans)})
     shared = pl.when(pl.col("source").cast(pl.String) == "module").then("layer_name").otherwise("layer_type")
-    layers = (
-        trace.scan("layers")
-        .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
-        .select("span_id", shared.alias("layer_name"))
-        .collect()
-    )
-    named = spans.select(pl.int_range(pl.len()).alias("span_id"), pl.col("name").cast(pl.String))
-    joined = named.join(layers, on="span_id", how="left", maintain_order="left")
-    return joined.select(pl.coalesce("layer_name", "name")).to_series()
-
-
-def _coded(names: pl.Series) -> tuple[Ints, list[str]]:
-    distinct = names.unique(maintain_order=True)
-    codes = names.rank("dense").cast(pl.Int64) - 1
-    return codes.to_numpy(), distinct.sort().to_list()
+    layers = trace.scan("layers").select("span_id", shared.alias("layer_name"))
+    named = ids.lazy().join(layers, on="span_id", how="left", maintain_order="left").collect()
+    name = named.select(pl.coalesce("layer_name", column_at(trace, "name", ids["span_id"]))).to_series()
+    code, first = ranked(*codes([name], ordered=True))
+    return code, name[first].cast(pl.String).to_list()
 
 
 def _layer_spans(trace: Trace, count: int) -> Bools:
     """Which spans are layers of the source in force in their run."""
-    ids = (
-        trace.scan("layers")
-        .select("span_id", pl.col("source").cast(pl.String))
-        .join(trace.scan("spans").select("span_id", "run_id"), on="span_id")
-        .join(trace.scan("runs").select("run_id", pl.col("layer_source").alias("source")), on=["run_id", "source"])
-        .select("span_id")
-        .collect()["span_id"]
-    )
-    found = np.zeros(count, dtype=bool)
-    found[ids.to_numpy()] = True
+    layers = trace.scan("layers").select("span_id", "source").collect()
+    runs = trace.frame("runs").select("run_id", "layer_source")
+    run = column_at(trace, "run_id", layers["span_id"])
+    found = np.zeros(count, dtype=np.bool_)
+    for run_id, source in runs.drop_nulls().iter_rows():
+        found[layers["span_id"].filter((run == run_id) & (layers["source"] == source)).to_numpy()] = True
     return found
-
-
-def climb(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> Ints:
-    """The wanted spans among each start and those above it, outermost first; (rows, most found) padded with -1.
-
-    The climb of a row ends below the first span for which `stop` holds.
-    """
-    levels: list[Ints] = []
-    length = np.zeros(len(start), dtype=np.int64)
-    current = start.copy()
-    for _ in range(len(parent) + 1):
-        alive = current >= 0
-        if stop is not None:
-            alive &= ~stop[current]
-        if not alive.any():
-            break
-        hit = alive & wanted[current]
-        length += hit
-        if hit.any():
-            levels.append(np.where(hit, current, -1))
-        current = np.where(alive, parent[current], -1)
-    return _outermost_first(levels, length)
-
-
-def _outermost_first(levels: Sequence[Ints], length: Ints) -> Ints:
-    found = np.full((len(length), int(length.max(initial=0))), -1, dtype=np.int64)
-    place = length - 1
-    for hits in levels:
-        rows = np.flatnonzero(hits >= 0)
-        found[rows, place[rows]] = hits[rows]
-        place[rows] -= 1
-    return found
-
-
-def _codes_at(codes: Ints, spans: Ints) -> Ints:
-    return np.where(spans >= 0, codes[spans], -1) if codes.size else spans
-
-
-def _leaves(device: pl.DataFrame) -> tuple[Ints, list[tuple[str, str]]]:
-    """What ran: one entry a distinct name and kind."""
-    pairs = device.select(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String))
-    distinct = pairs.unique().sort("name", "kind").with_row_index("code")
-    codes = pairs.join(distinct, on=["name", "kind"], how="left", maintain_order="left")["code"]
-    return codes.cast(pl.Int64).to_numpy(), list(distinct.select("name", "kind").iter_rows())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import layer_time
-from xsp_analyze.activities import device_activities, with_shapes
+from xsp_analyze.activities import device_activities, shapes_of
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.kernel_means import aligned
 from xsp_analyze.layer_time import LAYER_KEY
@@ -98,7 +98,7 @@ def _kernels(view: View, runs: Sequence[int]) -> pl.DataFrame:
     asked = tuple(runs) == tuple(view.roles.serialised_kernels)
     rows = view.all_activities if tuple(runs) == tuple(view.roles.kernels) else device_activities(view.trace)
     wanted = Roles.of(rows, runs if asked else ())
-    together = aligned(with_shapes(view.trace, wanted), starts).join(
+    together = aligned(wanted.with_columns(shapes_of(view.trace, wanted)), starts).join(
         starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
     )
     return (

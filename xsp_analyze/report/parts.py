@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
+from xsp_analyze.activities import column_at
+from xsp_analyze.codes import codes, numbered, ranked
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.layer_kernels import GRAPH_REPLAY
 from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.report.launch_path import climb
+from xsp_analyze.report.span_paths import above
 from xsp_model import Attribution, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.report.span_paths import SpanPaths
     from xsp_analyze.view import View
+    from xsp_model import Trace
     from xsp_model.arrays import Ints
 
 __all__ = ["HOST_COLUMNS", "WORK_COLUMNS", "device_parts", "host_parts"]
@@ -52,21 +55,12 @@ def device_parts(view: View) -> pl.DataFrame:
     Numbers are those of A08: of a mean step, or of the whole trace.
     """
     rows = view.executions
-    spans = view.trace.scan("spans").select("parent_id", "level", "name").collect()
-    parent = spans["parent_id"].fill_null(-1).to_numpy()
-    level = spans["level"].cast(pl.String)
-    is_layer, is_operator, is_library = (
-        (level == str(w)).to_numpy() for w in (Level.LAYER, Level.OPERATOR, Level.LIBRARY)
-    )
-    names = spans["name"].cast(pl.String)
-    start = parent[rows["span_id"].to_numpy()] if rows.height else np.empty(0, dtype=np.int64)
     work = rows.with_columns(
-        _ends(climb(start, parent, is_operator, stop=is_layer), names).alias("operator"),
-        _last(climb(start, parent, is_library, stop=is_layer), names).alias("library"),
-        pl.col("layer_name", "layer_type", "kernel_name", "kind", "phase").cast(pl.String),
+        *_around_launches(view.trace, rows["span_id"].to_numpy()),
     )
-    is_replay = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)
-    named = (pl.when(is_replay).then(pl.lit(GRAPH_REPLAY)).otherwise(c).alias(c) for c in ("layer_name", "layer_type"))
+    is_replay = pl.col("attribution") == str(Attribution.GRAPH_REPLAY)
+    replay = pl.lit(GRAPH_REPLAY).cast(pl.Categorical)
+    named = (pl.when(is_replay).then(replay).otherwise(c).alias(c) for c in ("layer_name", "layer_type"))
     index = pl.when(~is_replay).then("layer_index").alias("layer_index")
     return _summed(work.with_columns(index, *named))
 
@@ -74,43 +68,57 @@ def device_parts(view: View) -> pl.DataFrame:
 def _summed(work: pl.DataFrame) -> pl.DataFrame:
     weighted = (pl.col("achieved_occupancy") * pl.col("duration_ns")).sum()
     time_counted = pl.col("duration_ns").filter(pl.col("achieved_occupancy").is_not_null()).sum()
-    return (
-        work.group_by(*LAYER_KEY, *_LABELS, maintain_order=True)
+    keys = (*LAYER_KEY, *_LABELS)
+    number, first = numbered(*codes(work.select(keys)))
+    sums = (
+        work.with_columns(pl.Series("number", number))
+        .group_by("number", maintain_order=True)
         .agg(
             pl.col("count").sum(),
             pl.col("duration_ns").sum(),
             *(known_sum(pl.col(c)) for c in _COUNTED),
             pl.when(time_counted > 0).then(weighted / time_counted).alias("achieved_occupancy"),
         )
+        .drop("number")
+    )
+    return (
+        work.select(keys)[first]
+        .with_columns(pl.col(pl.Categorical).cast(pl.String))
+        .hstack(sums)
         .sort(*LAYER_KEY, -pl.col("duration_ns"), *_LABELS, nulls_last=True)
     )
 
 
-def _ends(found: Ints, names: pl.Series) -> pl.Series:
-    """The outermost and the innermost of each row's spans, as `outer > inner`; null where there are none."""
-    outer = found[:, 0] if found.shape[1] else np.full(len(found), -1)
-    first, last = _named(outer, names), _last(found, names)
-    same = (outer == _innermost(found)) if found.shape[1] else np.ones(len(found), dtype=bool)
-    return pl.select(pl.when(pl.Series(same)).then(first).otherwise(first + " > " + last)).to_series()
+def _around_launches(trace: Trace, work: Ints) -> list[pl.Series]:
+    """`operator` and `library` of each activity: what of these it was launched in, within the layer around."""
+    spans = trace.scan("spans")
+    parent = spans.select(pl.col("parent_id").fill_null(-1)).collect().to_series().to_numpy()
+    levels = spans.select("level").collect().to_series()
+    is_layer, is_operator, is_library = (
+        (levels == str(level)).to_numpy() for level in (Level.LAYER, Level.OPERATOR, Level.LIBRARY)
+    )
+    start = parent[work] if len(work) else work
+    operators, libraries = (above(start, parent, wanted, stop=is_layer) for wanted in (is_operator, is_library))
+    return [
+        _described(trace, operators, both_ends=True).alias("operator"),
+        _described(trace, libraries, both_ends=False).alias("library"),
+    ]
 
 
-def _last(found: Ints, names: pl.Series) -> pl.Series:
-    """The innermost of each row's spans."""
-    return _named(_innermost(found), names)
+def _described(trace: Trace, found: SpanPaths, *, both_ends: bool) -> pl.Series:
+    """The innermost name of each row's path, and before it the outermost, as `outer > inner`, if there are several."""
+    names = column_at(trace, "name", pl.Series(found.spans, dtype=pl.Int64)).cast(pl.String)
+    code, first = ranked(*codes([names]))
+    which, paths = found.named(code)
+    words = names[first].to_list()
+    texts = [_ends([words[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]
+    return pl.Series(texts, dtype=pl.String).cast(pl.Categorical).gather(which)
 
 
-def _innermost(found: Ints) -> Ints:
-    if not found.shape[1]:
-        return np.full(len(found), -1, dtype=np.int64)
-    last = np.maximum((found >= 0).sum(axis=1) - 1, 0)
-    inner: Ints = found[np.arange(len(found)), last]
-    return inner
-
-
-def _named(spans: Ints, names: pl.Series) -> pl.Series:
-    return names.gather(pl.Series(np.where(spans < 0, 0, spans))).set(pl.Series(spans < 0), None) if len(spans) else (
-        pl.Series([], dtype=pl.String)
-    )  # fmt: skip
+def _ends(names: Sequence[str], *, both_ends: bool) -> str | None:
+    if both_ends and len(names) > 1:
+        return f"{names[0]} > {names[-1]}"
+    return names[-1] if names else None
 
 
 def host_parts(view: View) -> pl.DataFrame:

@@ -102,8 +102,8 @@ def _median(view: View, runs: Sequence[int]) -> int | None:
 
 def _block(answers: Answers, step: Step) -> Block:
     names: dict[str, int] = {}
-    layers = _layer_names(answers)
     lanes = _host_lanes(step) + _device_lanes(step)
+    layers = _layer_names(answers, pl.concat([rows["layer_id"] for _, _, rows in lanes]))
     drawn = [_lane(lane, step, names, layers) for lane in lanes]
     return {
         "type": "step",
@@ -115,9 +115,10 @@ def _block(answers: Answers, step: Step) -> Block:
     }
 
 
-def _layer_names(answers: Answers) -> dict[int, str]:
-    """Name of the layer by the span that it is a call of."""
-    rows = answers.trace.scan("layers").select("span_id", pl.col("layer_name").cast(pl.String)).collect()
+def _layer_names(answers: Answers, wanted: pl.Series) -> dict[int, str]:
+    """Name of the layer by the span that it is a call of, for these of them."""
+    layers = answers.trace.scan("layers").filter(pl.col("span_id").is_in(wanted.unique().implode()))
+    rows = layers.select("span_id", pl.col("layer_name").cast(pl.String)).collect()
     return dict(rows.iter_rows())
 
 

@@ -71,6 +71,7 @@ def summarise(trace: Trace) -> Summary:
     roles = roles_of(trace)
     spans = trace.scan("spans")
     device = _of_runs(spans.filter(pl.col("attribution").is_not_null()), roles, roles.kernels)
+    device = device.select("attribution", "run_id", "device_id", "start_ns", "duration_ns").collect().lazy()
     layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
     if roles.leveled:
         layers = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
@@ -95,7 +96,7 @@ def _of_runs(spans: pl.LazyFrame, roles: Roles, runs: Sequence[int]) -> pl.LazyF
 
 
 def _counts(spans: pl.LazyFrame) -> dict[str, int]:
-    rows = spans.group_by(pl.col("level").cast(pl.String)).len().collect().iter_rows()
+    rows = spans.group_by("level").len().collect().iter_rows()
     found: dict[str, int] = dict(rows)
     return {str(level): found[level] for level in LEVELS if level in found}
 
@@ -107,12 +108,7 @@ def _extent(spans: pl.LazyFrame) -> int | None:
 
 
 def _attributed(device: pl.LazyFrame) -> list[AttributedTime]:
-    rows = (
-        device.group_by(pl.col("attribution").cast(pl.String))
-        .agg(pl.len(), pl.col("duration_ns").sum())
-        .collect()
-        .iter_rows()
-    )
+    rows = device.group_by("attribution").agg(pl.len(), pl.col("duration_ns").sum()).collect().iter_rows()
     found = {name: AttributedTime(name, count, duration) for name, count, duration in rows}
     return [found[a] for a in Attribution if a in found]
 

@@ -76,15 +76,15 @@ def time_tree(trace: Trace) -> TimeTree:
         at[inside] = nodes.below(at[inside], paths.operators[inside, depth], paths.names, "operator")
     leaf_names, leaf_kinds = [n for n, _ in paths.leaves], [k for _, k in paths.leaves]
     at = nodes.below(at, paths.leaf, leaf_names, leaf_kinds)
-    return _summed(nodes, at, paths.duration_ns)
+    return _summed(nodes, at, paths)
 
 
 def _outermost(nodes: _Nodes, paths: LaunchPaths) -> Ints:
-    """Each activity's node before its operators: its innermost layer's, or that of what it is outside for."""
+    """Each path's node before its operators: its innermost layer's, or that of what it is outside for."""
     at = np.zeros(len(paths.leaf), dtype=np.int64)
     words = list(_OUTSIDE)
-    outside = np.flatnonzero(paths.attribution != str(Attribution.LAYER))
-    codes = np.array([words.index(a) for a in paths.attribution[outside]], dtype=np.int64)
+    outside = np.array([i for i, a in enumerate(paths.attribution) if a != str(Attribution.LAYER)], dtype=np.int64)
+    codes = np.array([words.index(paths.attribution[i]) for i in outside], dtype=np.int64)
     at[outside] = nodes.below(at[outside], codes, list(_OUTSIDE.values()), "outside")
     for depth in range(paths.layers.shape[1]):
         inside = np.flatnonzero(paths.layers[:, depth] >= 0)
@@ -92,12 +92,12 @@ def _outermost(nodes: _Nodes, paths: LaunchPaths) -> Ints:
     return at
 
 
-def _summed(nodes: _Nodes, at: Ints, duration_ns: Ints) -> TimeTree:
+def _summed(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
     """Adds each leaf's time and count to all above it, deepest first; parents were made before their children."""
     parent = np.array(nodes.parent, dtype=np.int64)
     time, count = np.zeros(len(parent), dtype=np.int64), np.zeros(len(parent), dtype=np.int64)
-    np.add.at(time, at, duration_ns)
-    np.add.at(count, at, 1)
+    np.add.at(time, at, paths.duration_ns)
+    np.add.at(count, at, paths.count)
     depths = _depths(parent)
     for depth in range(int(depths.max()), 0, -1):
         rows = np.flatnonzero(depths == depth)
@@ -108,8 +108,10 @@ def _summed(nodes: _Nodes, at: Ints, duration_ns: Ints) -> TimeTree:
 
 def _depths(parent: Ints) -> Ints:
     depth = np.zeros(len(parent), dtype=np.int64)
-    for node in range(1, len(parent)):
-        depth[node] = depth[parent[node]] + 1
+    up = parent
+    while (up >= 0).any():
+        depth += up >= 0
+        up = np.where(up >= 0, parent[up], -1)
     return depth
 
 

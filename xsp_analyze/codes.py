@@ -1,0 +1,203 @@
+"""Rows as whole numbers: one number stands for a row's values of several columns, to group, sort and find rows by.
+
+Millions of rows then move as one array of integers: a sort of such numbers costs a tenth of one by several columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_model.arrays import places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = [
+    "codes",
+    "first_rows",
+    "groups",
+    "in_order",
+    "numbered",
+    "positions_in",
+    "run_starts",
+    "running_max",
+    "sort_by",
+]
+
+_MOST = 1 << 62  # codes stay below, so that sums of two fit in 64 bits
+
+
+def codes(columns: Iterable[pl.Series], *, ordered: bool = False) -> tuple[Ints, int]:
+    """A number for each row, from 0 and below the size returned; rows get the same exactly if all values agree.
+
+    A null is a value of its own. `ordered`: numbers sort as the rows do by these columns, text by letters, nulls last.
+    """
+    found: Ints | None = None
+    size = 1
+    for column in columns:
+        values, count = _ordinals(column, ordered=ordered)
+        if found is not None and size * count > _MOST:
+            found, size = _dense(found)
+        if size * count > _MOST:
+            values, count = _dense(values)
+        found = values if found is None else found * count + values
+        size *= count
+    assert found is not None  # noqa: S101 (there is a column)
+    return found, size
+
+
+def _dense(values: Ints) -> tuple[Ints, int]:
+    distinct, at = np.unique(values, return_inverse=True)
+    return at.astype(np.int64, copy=False), max(len(distinct), 1)
+
+
+def _ordinals(column: pl.Series, *, ordered: bool) -> tuple[Ints, int]:
+    """The column's values as numbers from 0 and below the size, in their order (where asked for), null the last."""
+    numbers = _numbers(column, ordered=ordered)
+    low, high = numbers.min(), numbers.max()
+    if not isinstance(low, int) or not isinstance(high, int):  # no value at all
+        return np.zeros(len(column), dtype=np.int64), 1
+    if high - low >= _MOST:
+        numbers = numbers.rank("dense").cast(pl.Int64)
+        low, high = 1, int(numbers.max())  # type: ignore[arg-type]
+    span = high - low + 1
+    if not numbers.null_count():
+        values = numbers.to_numpy()
+        return (values - low if low else values), span
+    return (numbers.fill_null(high + 1) - low).to_numpy(), span + 1
+
+
+def _numbers(column: pl.Series, *, ordered: bool) -> pl.Series:
+    """Whole numbers that stand for the values; null stays null."""
+    if column.dtype.is_integer() or column.dtype == pl.Boolean:
+        return column.cast(pl.Int64)
+    if column.dtype == pl.String and not ordered:
+        column = column.cast(pl.Categorical)
+    if not isinstance(column.dtype, pl.Categorical | pl.Enum):
+        return column.rank("dense").cast(pl.Int64)
+    words = column.unique().drop_nulls()
+    places = words.to_physical().to_numpy()
+    table = np.zeros(int(places.max(initial=0)) + 1, dtype=np.int64)
+    table[places] = (words.cast(pl.String).rank("dense") if ordered else words.to_physical().rank("dense")).to_numpy()
+    physical = column.to_physical().cast(pl.Int64)
+    known = pl.Series(table).gather(physical.fill_null(0)) if len(words) else physical
+    return known if not column.null_count() else known.set(column.is_null(), None)
+
+
+def sort_by(code: Ints, size: int) -> Ints:
+    """The rows in order of their codes, equal ones in the order in which they stand."""
+    count = len(code)
+    if not count or bool((code[1:] >= code[:-1]).all()):
+        return np.arange(count, dtype=np.int64)
+    bits = count.bit_length()
+    if size << bits >= 2 * _MOST:
+        return np.argsort(code, kind="stable")
+    packed = code << bits  # the row within the number makes a sort of numbers stable: far faster than a sort of places
+    packed |= np.arange(count, dtype=np.int64)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
+def in_order(columns: Sequence[pl.Series]) -> Ints:
+    """The rows sorted by the columns, text by letters, nulls last; rows that agree in all stand as they stood."""
+    room = _MOST >> len(columns[0]).bit_length()  # so that a code and a row fit in one number
+    found, size = codes(columns[:1], ordered=True)
+    taken = 1
+    for column in columns[1:]:
+        values, count = _ordinals(column, ordered=True)
+        if size * count > room:
+            break
+        found, size, taken = found * count + values, size * count, taken + 1
+    order = sort_by(found, size)
+    return order if taken == len(columns) else _with_ties_sorted(order, found[order], columns[taken:])
+
+
+def _with_ties_sorted(order: Ints, sorted_codes: Ints, columns: Sequence[pl.Series]) -> Ints:
+    """The order of rows by codes, those of equal codes sorted by the columns."""
+    starts = run_starts(sorted_codes)
+    lengths = np.diff(np.append(starts, len(order)))
+    run = np.repeat(np.arange(len(starts)), lengths)
+    tied = np.flatnonzero(np.repeat(lengths > 1, lengths))
+    if len(tied):
+        rows = order[tied]
+        by_rest = in_order([column.gather(rows) for column in columns])
+        order[tied] = rows[by_rest[sort_by(run[tied][by_rest], len(starts))]]
+    return order
+
+
+def ranked(code: Ints, size: int) -> tuple[Ints, Ints]:
+    """The codes as numbers from 0 in their own order, and the first row of each number."""
+    if size > 4 * len(code) + (1 << 16):
+        code, size = _dense(code)
+    first = first_rows(code, size)
+    known = first < len(code)
+    return (np.cumsum(known) - 1)[code], first[known]
+
+
+def positions_in(table: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
+    """For each of the rows the first row of the table with the same values of the keys, or -1; a null is like none."""
+    code, _ = codes([pl.concat([table[key], rows[key]]) for key in keys])
+    found = places(code[: table.height], code[table.height :])
+    for key in keys:
+        if rows[key].null_count():
+            found[rows[key].is_null().to_numpy()] = -1
+    return found
+
+
+def run_starts(*sorted_columns: Ints) -> Ints:
+    """Where runs of rows that agree in all of these columns start; the first at 0."""
+    differ: Bools = np.zeros(max(len(sorted_columns[0]) - 1, 0), dtype=np.bool_)
+    for values in sorted_columns:
+        differ |= values[1:] != values[:-1]
+    first = np.zeros(min(len(sorted_columns[0]), 1), dtype=np.int64)
+    return np.concatenate((first, np.flatnonzero(differ) + 1))
+
+
+def first_rows(number: Ints, count: int) -> Ints:
+    """For each of the numbers 0, ..., count - 1 the first row that bears it; the number of rows where none does."""
+    found = np.full(count, len(number), dtype=np.int64)
+    found[number[::-1]] = np.arange(len(number) - 1, -1, -1)  # the last to be written stays
+    return found
+
+
+def numbered(code: Ints, size: int) -> tuple[Ints, Ints]:
+    """The codes as numbers from 0 in order of first appearance, and the first row of each number."""
+    if size > 4 * len(code) + (1 << 16):
+        code, size = _dense(code)
+    first = first_rows(code, size)
+    rows = np.sort(first[first < len(code)])
+    table = np.zeros(size, dtype=np.int64)
+    table[code[rows]] = np.arange(len(rows))
+    return table[code], rows
+
+
+def groups(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Ints, Ints]:
+    """The values of the keys that occur, in order, nulls last; the rows in that order; where each group starts in it.
+
+    The rows of a group stand as they stood. The last start is the number of rows: a group ends where the next begins.
+    """
+    code, size = codes(rows.select(keys), ordered=True)
+    order = sort_by(code, size)
+    starts = run_starts(code[order])
+    return rows.select(keys)[order[starts]], order, np.append(starts, len(order))
+
+
+def running_max(values: Ints, starts: Ints) -> Ints:
+    """The largest value so far within each run of rows; runs start at `starts`, the first at 0."""
+    if not len(values):
+        return values
+    low = int(values.min())
+    reach = int(values.max()) - low + 1
+    if reach * len(starts) >= _MOST:
+        distinct, at = np.unique(values, return_inverse=True)
+        return distinct[running_max(at.astype(np.int64, copy=False), starts)]
+    lengths = np.diff(np.append(starts, len(values)))
+    lift = np.repeat(np.arange(len(starts), dtype=np.int64) * reach - low, lengths)  # each run above the one before
+    highest: Ints = np.maximum.accumulate(values + lift)
+    return highest - lift
