@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import groups
+from xsp_analyze.codes import run_starts
 from xsp_model.intervals import covered_before, gaps, merge
 
 if TYPE_CHECKING:
@@ -23,10 +23,13 @@ CAUSES = ("idle_host_ns", "idle_sync_ns", "idle_launch_ns", "idle_unknown_ns")
 _NEVER = np.iinfo(np.int64).max
 
 
-def idle_causes(view: View, keys: list[str]) -> pl.DataFrame:
-    """One row a value of the keys (run_id among them), in order: CAUSES in ns, over the gaps between its activities."""
+def idle_causes(view: View, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.DataFrame:
+    """One row a group of the view's activities (see `codes.groups`; run_id among its keys): CAUSES in ns.
+
+    They are those of the gaps between the group's activities.
+    """
     work = view.activities
-    rows, order, bounds = groups(work, keys)
+    rows, order, bounds = grouped
     start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     end, call = start + duration, work["call_start_ns"].fill_null(_NEVER).to_numpy()[order]
     waits = {run: merge(*(column.to_numpy() for column in view.waits(run))) for run in rows["run_id"].unique()}
@@ -34,14 +37,14 @@ def idle_causes(view: View, keys: list[str]) -> pl.DataFrame:
         _causes(start[a:b], end[a:b], call[a:b], waits=waits[run])
         for (a, b), run in zip(pairwise(bounds.tolist()), rows["run_id"], strict=True)
     ]
-    return rows.hstack(pl.DataFrame(found, schema=dict.fromkeys(CAUSES, pl.Int64), orient="row"))
+    return pl.DataFrame(found, schema=dict.fromkeys(CAUSES, pl.Int64), orient="row")
 
 
 def _causes(start: Ints, end: Ints, call: Ints, *, waits: tuple[Ints, Ints]) -> tuple[int, ...]:
     """The sums over the gaps; a gap ends with the activity that begins then, of several the one launched first."""
-    order = np.lexsort((call, start))
     left, right = gaps(start, end)
-    launch = call[order][np.searchsorted(start[order], right)]
+    together = run_starts(start)  # activities stand in order of start
+    launch = np.minimum.reduceat(call, together)[np.searchsorted(start[together], right)]
     known = launch != _NEVER
     left, right, launch, unknown = left[known], right[known], launch[known], int((right - left)[~known].sum())
     launched = np.clip(launch, left, right)

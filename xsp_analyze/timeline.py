@@ -37,13 +37,16 @@ _COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]
 _COMPUTE, _COMMUNICATION, _MEMORY = range(3)
 
 
-def breakdown(activities: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+def breakdown(
+    activities: pl.DataFrame, keys: list[str], grouped: tuple[pl.DataFrame, Ints, Ints] | None = None
+) -> pl.DataFrame:
     """One row a value of the keys, in order: MEASURES in ns, each the length of a union of intervals.
 
     `compute` is every kernel (or graph) that is not communication, `memory` copies and fills. What is exposed runs
     while nothing earlier in that order does, so that busy = compute + exposed communication + exposed memory.
+    `grouped`: the activities by these keys (see `codes.groups`), where the caller has them.
     """
-    found, order, bounds = groups(activities, keys)
+    found, order, bounds = grouped or groups(activities, keys)
     start, duration = (activities[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     category = _categories(activities)[order]
     end = start + duration

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.codes import groups
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.idle import CAUSES, idle_causes
@@ -73,4 +74,5 @@ def timeline(view: View) -> pl.LazyFrame:
 
 
 def _parts(view: View, keys: list[str]) -> pl.DataFrame:
-    return breakdown(view.activities, keys).hstack(idle_causes(view, keys).drop(keys))
+    grouped = groups(view.activities, keys)
+    return breakdown(view.activities, keys, grouped).hstack(idle_causes(view, grouped))

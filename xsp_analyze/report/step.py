@@ -28,14 +28,29 @@ _MOST_LANES = 24
 _HOST_LEVELS = (Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
 _HOST_LANE = ("run_id", "process_id", "thread_id")
 _DEVICE_LANE = ("run_id", "device_id", "stream_id")
+_DRAWN = (
+    "span_id",
+    "level",
+    "kind",
+    "name",
+    "start_ns",
+    "duration_ns",
+    "process_id",
+    "thread_id",
+    "run_id",
+    "device_id",
+    "stream_id",
+    "layer_id",
+)
 _TITLE = ("timeline", "Timeline", "One step over time")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The spans of a step: `host` (with depth) and `device`, both in order of start; times in ns of the trace.
+    """What is drawn of a step: its longest spans on the host and on devices, in order of start; times in ns.
 
-    `number` is null where the trace marks no steps: then it is all of the trace.
+    `number` is null where the trace marks no steps: then it is all of the trace. `host_count` and `device_count` are of
+    all its spans, drawn or not.
     """
 
     number: int | None
@@ -43,6 +58,8 @@ class Step:
     end_ns: int
     host: pl.DataFrame
     device: pl.DataFrame
+    host_count: int
+    device_count: int
 
 
 def one_step(answers: Answers) -> Section:
@@ -73,20 +90,32 @@ def step_spans(view: View) -> Step | None:
     number = _median(view, runs)
     if number is not None:
         spans = spans.filter(pl.col("step") == number)
-    names = ("span_id", "parent_id", "level", "kind", "name", "start_ns", "duration_ns", "process_id", "thread_id")
-    wanted = spans.select(*names, "run_id", "device_id", "stream_id", "layer_id", "phase", "attribution").collect()
-    wanted = wanted.with_columns(pl.col("level", "kind", "name", "phase", "attribution").cast(pl.String))
-    device = wanted.filter(pl.col("attribution").is_not_null()).sort("start_ns", "span_id")
     levels = [str(level) for level in _HOST_LEVELS]
     is_host = pl.col("level").is_in(levels) & pl.col("thread_id").is_not_null() & (pl.col("kind") != str(Kind.SYNC))
-    host = wanted.filter(is_host).sort("start_ns", -pl.col("duration_ns"), "span_id")
-    every = pl.concat([host, device])
+    is_device = pl.col("attribution").is_not_null()
+    every = (  # of millions of spans some thousands are drawn: the others are not read whole
+        spans.filter(is_device | is_host)
+        .select("span_id", "start_ns", "duration_ns", is_device.alias("is_device"), is_host.alias("is_host"))
+        .collect()
+    )
     if every.is_empty():
         return None
     start, end = every.select(
         pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end_ns")
     ).row(0)
-    return Step(number, start, end, host, device)
+    device, host = every.filter("is_device"), every.filter("is_host")
+    drawn = (
+        _described(view, _longest(device.sort("start_ns", "span_id"), _MOST_DEVICE)),
+        _described(view, _longest(host.sort("start_ns", -pl.col("duration_ns"), "span_id"), _MOST_HOST)),
+    )
+    return Step(number, start, end, drawn[1], drawn[0], host.height, device.height)
+
+
+def _described(view: View, chosen: pl.DataFrame) -> pl.DataFrame:
+    """All columns that are drawn of these spans, in their order."""
+    spans = view.trace.scan("spans").filter(pl.col("span_id").is_in(chosen["span_id"].implode()))
+    found = spans.select(_DRAWN).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return chosen.lazy().select("span_id").join(found, on="span_id", how="left", maintain_order="left").collect()
 
 
 def _median(view: View, runs: Sequence[int]) -> int | None:
@@ -126,7 +155,7 @@ _Lane = tuple[str, str, pl.DataFrame]  # its name, host or device, its spans
 
 
 def _host_lanes(step: Step) -> list[_Lane]:
-    kept = _longest(step.host, _MOST_HOST)
+    kept = step.host
     several = kept["run_id"].n_unique() > 1
     found = []
     for key, rows in kept.group_by(_HOST_LANE, maintain_order=True):
@@ -137,7 +166,7 @@ def _host_lanes(step: Step) -> list[_Lane]:
 
 
 def _device_lanes(step: Step) -> list[_Lane]:
-    kept = _longest(step.device, _MOST_DEVICE)
+    kept = step.device
     several = kept["run_id"].n_unique() > 1
     lanes = []
     for key, rows in kept.sort(*_DEVICE_LANE, "start_ns", nulls_last=True).group_by(_DEVICE_LANE, maintain_order=True):
@@ -186,7 +215,7 @@ def _depths(rows: pl.DataFrame) -> list[int]:
 
 
 def _left_out(step: Step) -> list[Block]:
-    device, host = max(step.device.height - _MOST_DEVICE, 0), max(step.host.height - _MOST_HOST, 0)
+    device, host = step.device_count - step.device.height, step.host_count - step.host.height
     if not device and not host:
         return []
     parts = [f"{device:,} pieces of device work"] if device else []
