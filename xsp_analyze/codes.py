@@ -80,11 +80,13 @@ def _numbers(column: pl.Series, *, ordered: bool) -> pl.Series:
         column = column.cast(pl.Categorical)
     if not isinstance(column.dtype, pl.Categorical | pl.Enum):
         return column.rank("dense").cast(pl.Int64)
+    physical = column.to_physical().cast(pl.Int64)
+    if not ordered:
+        return physical
     words = column.unique().drop_nulls()
     places = words.to_physical().to_numpy()
     table = np.zeros(int(places.max(initial=0)) + 1, dtype=np.int64)
-    table[places] = (words.cast(pl.String).rank("dense") if ordered else words.to_physical().rank("dense")).to_numpy()
-    physical = column.to_physical().cast(pl.Int64)
+    table[places] = words.cast(pl.String).rank("dense").to_numpy()
     known = pl.Series(table).gather(physical.fill_null(0)) if len(words) else physical
     return known if not column.null_count() else known.set(column.is_null(), None)
 
