@@ -71,18 +71,21 @@ def _by_name(name: pl.Expr) -> pl.Expr:
 
 def _said(trace: Trace, kernels: Ints) -> pl.DataFrame:
     """For each kernel, of the host's calls around its launch: `range`, the operation, and `bytes`, of its tensors."""
-    spans = trace.scan("spans").select("parent_id", "level", pl.col("name").cast(pl.String)).collect()
+    spans = trace.scan("spans").select("parent_id", "level", "name").collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
-    ranges = spans["name"].str.extract(_RANGE)
-    is_range = ((spans["level"] == str(Level.LIBRARY)) & ranges.is_not_null()).to_numpy()
+    names = spans["name"].unique()
+    of_ranges = names.filter(names.cast(pl.String).str.contains(_RANGE))
+    is_range = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
     around = innermost(parents, is_range)[kernels]
     calls = innermost(parents, (spans["name"] == _SAYS_SHAPES).to_numpy())[kernels]
     wanted = pl.DataFrame({"span_id": calls})
     shapes = trace.frame("operators").select("span_id", "input_shapes", "input_dtypes")
     shared = wanted.join(shapes, on="span_id", how="left", maintain_order="left")
-    size = [_bytes(*row) for row in shared.select("input_shapes", "input_dtypes").iter_rows()]
-    found = ranges.gather(pl.Series(around).set(pl.Series(around < 0), None))
-    return pl.DataFrame({"range": found, "bytes": pl.Series(size, dtype=pl.Int64)})
+    said = list(shared.select("input_shapes", "input_dtypes").iter_rows())
+    sizes = {pair: _bytes(*pair) for pair in dict.fromkeys(said)}
+    place = pl.Series(around)
+    found = spans["name"].gather(place.set(place < 0, None)).cast(pl.String).str.extract(_RANGE)
+    return pl.DataFrame({"range": found, "bytes": pl.Series([sizes[pair] for pair in said], dtype=pl.Int64)})
 
 
 def _bytes(shapes: str | None, dtypes: str | None) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.activities import column_at
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.modelled import KNOWN
 from xsp_analyze.modelled_calls import CALL, following_shapes, modelled_calls
@@ -53,7 +54,7 @@ def _units(trace: Trace) -> Ints:
     spans = trace.scan("spans").select(
         "parent_id",
         (pl.col("level") == str(Level.OPERATOR)).alias("operator"),
-        pl.col("name").cast(pl.String).is_in(list(KNOWN)).alias("known"),
+        pl.col("name").is_in(list(KNOWN)).alias("known"),
     ).collect()  # fmt: skip
     parents, operator = spans["parent_id"].fill_null(-1).to_numpy(), spans["operator"].to_numpy()
     known = outermost(parents, operator & spans["known"].to_numpy())
@@ -63,11 +64,13 @@ def _units(trace: Trace) -> Ints:
 def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     """The calls that count, in order of start, with what is modelled of them."""
     counted = pl.DataFrame({"span_id": np.unique(unit[unit >= 0])}, schema={"span_id": pl.Int64})
+    ids = counted["span_id"]  # which rise with the start
+    spans = [column_at(trace, c, ids) for c in ("run_id", "step", "process_id", "thread_id", "name")]
+    operators = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
     calls = (
-        counted.lazy()
-        .join(trace.scan("spans"), on="span_id", how="left")
-        .join(trace.scan("operators").select("span_id", "input_shapes", "input_dtypes"), on="span_id", how="left")
-        .sort("start_ns", "span_id")
+        counted.hstack(spans)
+        .lazy()
+        .join(operators, on="span_id", how="left", maintain_order="left")
         .with_columns(pl.col("name").cast(pl.String), *following_shapes())
         .select("span_id", "run_id", "step", *CALL)
         .collect()
