@@ -178,7 +178,9 @@ def run(wanted: Analysis, view: View) -> Result:
     # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
     beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
 
-    def ledger() -> pl.DataFrame:
-        return view.ledger_beside_layers if beside else view.ledger
+    about = view if wanted.by_step else view.whole
 
-    return Result(wanted, table.select(c.name for c in columns), columns, ledger, lambda: view.provenance)
+    def ledger() -> pl.DataFrame:
+        return about.ledger_beside_layers if beside else about.ledger
+
+    return Result(wanted, table.select(c.name for c in columns), columns, ledger, lambda: about.provenance)

@@ -61,6 +61,11 @@ class View:
             return StepChoice(StepMode.ALL)
         return choose_steps(self._asked, self.all_steps)
 
+    @cached_property
+    def whole(self) -> View:
+        """The view of all steps and of what is outside of them, which is what reports of other tools answer for."""
+        return self if self.choice.mode is StepMode.ALL else View(self.trace, StepMode.ALL, beside=self)
+
     @_of_trace
     def roles(self) -> Roles:
         """Which runs model latency, layer latency and kernels are taken from."""
