@@ -178,9 +178,13 @@ def run(wanted: Analysis, view: View) -> Result:
     # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
     beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
 
-    about = view if wanted.by_step else view.whole
+    def about() -> View:
+        return view if wanted.by_step else view.whole
 
     def ledger() -> pl.DataFrame:
-        return about.ledger_beside_layers if beside else about.ledger
+        return about().ledger_beside_layers if beside else about().ledger
 
-    return Result(wanted, table.select(c.name for c in columns), columns, ledger, lambda: about.provenance)
+    def provenance() -> Mapping[str, object]:
+        return about().provenance_beside_layers if beside else about().provenance
+
+    return Result(wanted, table.select(c.name for c in columns), columns, ledger, provenance)

@@ -68,7 +68,7 @@ def attribution(view: View, by: Sequence[str] = ()) -> pl.DataFrame:
 
     Only what occurs; with severity, detail and advice.
     """
-    sums = view.executions.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
+    sums = view.named_work.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
         pl.col("count").sum(), pl.col("duration_ns").sum()
     )
     per_step = ", per step" if view.averaged else ""
@@ -91,7 +91,8 @@ def ledger(view: View, *, on_layers: bool = True) -> pl.DataFrame:
     `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out.
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    rows = [*_left_out(view), *_doubts(view, on_layers=on_layers), *(asdict(f) for f in sanity.flags(view) if f.count)]
+    flags = (asdict(f) for f in sanity.flags(view, on_layers=on_layers) if f.count)
+    rows = [*_left_out(view), *_doubts(view, on_layers=on_layers), *flags]
     number = pl.Float64() if view.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
@@ -113,9 +114,10 @@ def _row(kind: str, severity: Severity, count: object, duration_ns: object, deta
 
 def _left_out(view: View) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
-    outside = view.all_activities.height - view.activities.height
+    inside = view.chosen(view.device_work)
+    outside = view.device_work.height - inside.height
     if outside:
-        duration = int(view.all_activities["duration_ns"].sum()) - int(view.activities["duration_ns"].sum())
+        duration = int(view.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
         yield _row(
             "outside_steps",
             Severity.WARNING if view.choice.mode is not StepMode.ONE else Severity.INFO,
@@ -149,10 +151,10 @@ def _left_out(view: View) -> Iterator[_Row]:
 
 def _doubts(view: View, *, on_layers: bool) -> Iterator[_Row]:
     """What is missing from, or odd in, the tables over layers and counters."""
-    if view.all_activities.is_empty():
+    if view.device_work.is_empty():
         return
-    rows = view.executions
-    if not are_known(view.all_activities):
+    rows = view.named_work
+    if not are_known(view.counted_work):
         yield _row(
             "no_counters",
             Severity.INFO,
@@ -164,7 +166,7 @@ def _doubts(view: View, *, on_layers: bool) -> Iterator[_Row]:
     kernels = rows.filter(
         pl.col("kind") == str(Kind.KERNEL), pl.all_horizontal(pl.col(counter_columns(rows)).is_null())
     )
-    if are_known(view.all_activities) and not kernels.is_empty():
+    if are_known(view.counted_work) and not kernels.is_empty():
         yield _row(
             "counters_partial",
             Severity.WARNING,
@@ -193,15 +195,14 @@ def _negative(view: View) -> Iterator[_Row]:
         )
 
 
-def provenance(view: View) -> Mapping[str, object]:
-    """JSON-able facts on where a view's numbers come from."""
+def provenance(view: View, *, on_layers: bool = True) -> Mapping[str, object]:
+    """JSON-able facts on where a view's numbers come from; what is on layers alone is null without `on_layers`."""
     runs = view.trace.frame("runs")
     sources = [
         {"file": r["source_path"], "sha256": r["source_sha256"], "format": r["format"], "profiler": r["profiler"]}
         for r in runs.iter_rows(named=True)
     ]
-    bases = view.layer_bases
-    words = bases["basis"].unique().sort().to_list() if not view.layer_calls.is_empty() else []
+    basis, is_observed = _layer_basis(view) if on_layers else (None, None)
     return {
         "sources": sources,
         "run_count": runs.height,
@@ -211,10 +212,18 @@ def provenance(view: View) -> Mapping[str, object]:
         "steps": str(view.choice),
         "step_count": view.steps["step"].n_unique(),
         "model_latency_basis": _model_basis(view),
-        "layer_latency_basis": " and ".join(words) or None,
-        "layer_latency_basis_observed": bool(bases["observed"].any()) if words else None,
+        "layer_latency_basis": basis,
+        "layer_latency_basis_observed": is_observed,
         "over_runs": _OVER_RUNS if len(view.roles.kernels) > 1 else None,
     }
+
+
+def _layer_basis(view: View) -> tuple[str | None, bool | None]:
+    """What layer latency is measured by, and whether that was observed rather than supposed."""
+    if view.layer_calls.is_empty():
+        return None, None
+    bases = view.layer_bases
+    return " and ".join(bases["basis"].unique().sort()) or None, bool(bases["observed"].any())
 
 
 def _layer_source(view: View) -> str | None:

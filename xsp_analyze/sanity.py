@@ -31,10 +31,15 @@ _FLOPS = "Measure the flop counts of every precision, tensor cores included"
 _PEAKS = "Check the peak rates (xsp devices, --device FILE.toml), and that counters and durations are of the same work"
 
 
-def flags(view: View) -> Iterator[Finding]:
-    """Findings of kinds `sanity_*`, over the steps chosen; one that counts nothing says nothing."""
+def flags(view: View, *, on_layers: bool = True) -> Iterator[Finding]:
+    """Findings of kinds `sanity_*`, over the steps chosen; one that counts nothing says nothing.
+
+    `on_layers` false leaves out whether layers fit in their steps.
+    """
     yield from _sums(view)
-    if view.all_activities.is_empty() or not are_known(view.executions):
+    if on_layers:
+        yield _of_steps(view)
+    if view.device_work.is_empty() or not are_known(view.named_work):
         return
     yield from _above_roof(view)
     yield from _occupancy(view.executions)
@@ -152,18 +157,21 @@ def _far_from_model(held: pl.DataFrame) -> Iterator[Finding]:
 
 
 def _sums(view: View) -> Iterator[Finding]:
-    """Device time must be the same before and after kernels are matched over steps; layers must fit in their step."""
-    rows = view.activities
-    device = float(rows["mean_ns" if view.averaged else "duration_ns"].sum())
-    tables = float(view.executions["duration_ns"].sum())
+    """Device time must be the same before and after kernels are matched over steps; whole steps match none."""
+    if not view.averaged:
+        return
+    device, tables = float(view.activities["mean_ns"].sum()), float(view.executions["duration_ns"].sum())
     if abs(device - tables) > _ROUNDING * device:
         detail = f"device time is {device:.0f} ns in the trace's steps, but {tables:.0f} ns in the tables over kernels"
         yield Finding("sanity_sums", detail, advice="Report it with the trace: it is a fault of the analysis")
+
+
+def _of_steps(view: View) -> Finding:
+    """Layers must fit in their step."""
     words = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "host_ns", "duration_ns")
-    over = _overfull(view)
     what = "steps whose layers, outside of each other on one thread, take longer than the step"
     advice = "The calls of these layers overlap; take layer latency from a run in which they do not"
-    yield _finding("sums", what, over, words, advice)
+    return _finding("sums", what, _overfull(view), words, advice)
 
 
 def _overfull(view: View) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze import coverage, layer_time, model_time
 from xsp_analyze.activities import WORK_COLUMNS, device_activities, device_work, shapes_of
 from xsp_analyze.codes import positions_in
-from xsp_analyze.counters import attach_counters, ideal_intensity
+from xsp_analyze.counters import attach_counters, counter_columns, ideal_intensity
 from xsp_analyze.energy import power_series
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.kernel_means import aligned, executions
@@ -108,6 +108,11 @@ class View:
         """Where the numbers come from: sources, levels, steps, and what latencies are measured by."""
         return coverage.provenance(self)
 
+    @cached_property
+    def provenance_beside_layers(self) -> Mapping[str, object]:
+        """The same without what layer latency is measured by."""
+        return coverage.provenance(self, on_layers=False)
+
     @_of_trace
     def all_steps(self) -> pl.DataFrame:
         """Every step of every run that a number is taken from: run_id, step, start_ns, duration_ns."""
@@ -153,8 +158,15 @@ class View:
         """
         if self.averaged or "executions" in self.__dict__:
             return self.executions
-        rows = self.chosen(self.device_work).with_columns(pl.lit(1, pl.Int64).alias("count"))
-        return attach_counters(self.trace, rows).rename({"name": "kernel_name"})
+        rows = self.chosen(self.counted_work).with_columns(pl.lit(1, pl.Int64).alias("count"))
+        return rows.rename({"name": "kernel_name"})
+
+    @_of_trace
+    def counted_work(self) -> pl.DataFrame:
+        """`device_work` with counters."""
+        if "all_activities" in self.__dict__:
+            return self.all_activities.select(*WORK_COLUMNS, *counter_columns(self.all_activities))
+        return attach_counters(self.trace, self.device_work)
 
     @_of_trace
     def all_activities(self) -> pl.DataFrame:
