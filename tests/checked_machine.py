@@ -7,7 +7,7 @@ import struct
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.sqlite_pages import CannotRead, cells, desk, reader
+from xsp_ingest.sqlite_pages import CannotRead, cells, desk, reader, records, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +47,9 @@ class _Memory:
 
 
 def _interpreted(memory: _Memory) -> Callable[..., int]:
+    machine = {**vars(records), **vars(shapes), **vars(cells)}
     names: dict[str, Any] = {
-        **vars(cells),
+        **machine,
         "byte": lambda place: memory.load(place, "B"),
         "number": lambda place: memory.load(place, "<q"),
         "pair": lambda place: memory.load(place, ">H"),
@@ -57,7 +58,7 @@ def _interpreted(memory: _Memory) -> Callable[..., int]:
         "put_byte": lambda place, value: memory.store(place, "B", value),
         "put_real": lambda place, value: memory.store(place, "<d", float(value)),
     }
-    for name, value in vars(cells).items():
+    for name, value in machine.items():
         if hasattr(value, "py_func"):
             names[name] = FunctionType(value.py_func.__code__, names)
     found: Callable[..., int] = names["read_leaves"]

@@ -39,7 +39,10 @@ _COMPILE_BYTES = 64 << 20  # for less nothing is compiled, where no machine code
 _PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
 _TYPES = {Values.WHOLE: pl.Int64(), Values.NUMBER: pl.Float64()}
-_MACHINE_MODULES = ("sqlite_pages/cells", "sqlite_pages/desk", "sqlite_pages/memory", "torch_profiler/scan_bytes")
+_MACHINE_MODULES = (
+    *(f"sqlite_pages/{module}" for module in ("cells", "desk", "memory", "records", "shapes")),
+    "torch_profiler/scan_bytes",
+)
 _SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
 
 
