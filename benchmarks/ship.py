@@ -56,11 +56,12 @@ def _wanted_by(paths: Sequence[Path]) -> dict[tuple[str, str], tuple[str, bytes]
 def _convert_compiled(paths: Sequence[Path]) -> None:
     from xsp_ingest.convert import convert  # noqa: PLC0415 (after `native` was replaced)
     from xsp_ingest.ingester import Options  # noqa: PLC0415
-    from xsp_ingest.link import engine, link  # noqa: PLC0415
+    from xsp_ingest.link import climb, engine, link  # noqa: PLC0415
     from xsp_ingest.sqlite_pages import reader  # noqa: PLC0415
     from xsp_ingest.torch_profiler import scan_fast  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
+    climb._FEW = 0  # noqa: SLF001
     engine._MIN_ROWS = engine._COMPILE_ROWS = scan_fast.MIN_BYTES = reader.MIN_BYTES = 0  # noqa: SLF001
     for link.SPILLED_SPANS in (1 << 60, 1):
         for path in paths:
