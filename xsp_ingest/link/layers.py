@@ -11,6 +11,7 @@ from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.phases import phases
 from xsp_ingest.link.words import worded
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
+from xsp_model.arrays import nowhere
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,13 +117,14 @@ def _through(reference: Positions, values: Positions) -> Positions:
 def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Positions:
     """Of a layer and a backward operator around a span the nearer one decides: recompute against backward."""
     has_twin = forest.twin >= 0
-    out = held_in.copy()
     if not has_twin.any():
-        return out
-    nearest = innermost(forest.parent, is_layer | has_twin)
-    at = np.flatnonzero(nearest >= 0)
-    at = at[has_twin[nearest[at]] & ~is_layer[nearest[at]]]
-    out[at] = held_in[forest.twin[nearest[at]]]
+        return held_in.copy()
+    nearest, out = innermost(forest.parent, is_layer | has_twin), nowhere(len(held_in))
+    for piece in scratch.pieces(len(out)):
+        near, found = nearest[piece], held_in[piece].copy()
+        moved = (near >= 0) & has_twin[near] & ~is_layer[near]  # -1 reads the last, which does not matter then
+        found[moved] = held_in[forest.twin[near[moved]]]
+        out[piece] = found
     return out
 
 
