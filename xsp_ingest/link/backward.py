@@ -44,13 +44,14 @@ def twins(
 
 
 def with_engine(spans: pl.DataFrame, found: Sorts, parent: Positions, twin: Positions) -> Positions:
-    """Twins in which the engine's own operator around a node has the node's: emit_nvtx writes no number on it."""
-    engine = matches(spans["name"], _ENGINE) & found.is_level(Level.OPERATOR) & (twin < 0)
-    inside = np.flatnonzero((twin >= 0) & (parent >= 0))
-    inside = inside[engine[parent[inside]]]
-    out = twin.copy()
-    out[parent[inside[::-1]]] = twin[inside[::-1]]  # the first of several
-    return out
+    """The twins, changed: the engine's own operator around a node has the node's; emit_nvtx writes no number on it."""
+    known = twin >= 0
+    engine = matches(spans["name"], _ENGINE) & found.is_level(Level.OPERATOR) & ~known
+    for piece in reversed(list(scratch.pieces(len(twin)))):  # of several in one operator the first stays
+        inside = piece.start + np.flatnonzero(known[piece] & (parent[piece] >= 0))
+        inside = inside[engine[parent[inside]]][::-1]
+        twin[parent[inside]] = twin[inside]
+    return twin
 
 
 def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) -> pl.DataFrame:

@@ -78,9 +78,9 @@ class Forest:
     orphans: NDArray[np.int8]
     allocations: pl.DataFrame  # owner, bytes, device_id
 
-    def is_level(self, level: Level) -> Bools:
-        """Which spans are of the level."""
-        return self.sorts.is_level(level)
+    def is_level(self, level: Level, some: slice = _ALL) -> Bools:
+        """Which spans are of the level; of some of them only."""
+        return self.sorts.is_level(level, some)
 
     def is_kind(self, kind: Kind) -> Bools:
         """Which spans are of the kind."""

@@ -13,7 +13,7 @@ from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import LayerSource, Level, scratch
-from xsp_model.arrays import nowhere, positions
+from xsp_model.arrays import nowhere, places, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,14 +65,22 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
         pl.Series("self_host_ns", bounds.self_time(at, np.where(bounds.inside, above, -1))),
     )
     named = _named(own, source)
-    for facts in (_first_operator(forest, holder), _own_work(forest, holder), _memory(forest, holder)):
-        named = named.join(facts, on="at", how="left", maintain_order="left")
+    del own, spans, bounds, above, up  # of as many calls as there are, what is in `named` by now
+    for told in (_first_operator, _own_work, _memory):
+        named = _beside(named, told(forest, holder))
     if source is LayerSource.MODULE:
-        named = named.join(_first_launch(forest, holder), on="at", how="left", maintain_order="left")
+        named = _beside(named, _first_launch(forest, holder))
         named = named.with_columns(pl.coalesce("first_ns", "launched_ns").alias("first_ns")).drop("launched_ns")
     return named.with_columns(
         pl.col("has_work").fill_null(value=False), pl.coalesce("first_ns", "start_ns").alias("first_ns")
     ).drop("start_ns", "above", "run_id", "step", "name")
+
+
+def _beside(calls: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """The calls with what is told of some of them; a join would hold all columns of all calls twice."""
+    place = pl.Series(places(facts["at"].to_numpy(), calls["at"].to_numpy()))
+    known = pl.select(pl.when(place >= 0).then(place)).to_series()
+    return calls.hstack(facts.drop("at").select(pl.all().gather(known)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +171,14 @@ def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
 
     So a container that adds a residual comes after its children, as in a trace of the same model with operators.
     """
-    work = np.flatnonzero(forest.is_level(Level.KERNEL) & ~forest.replayed & (forest.parent >= 0))
-    owner = holder[work]
-    launch = forest.parent[work[owner >= 0]]
-    found = pl.DataFrame({"at": owner[owner >= 0].astype(np.int64)}).with_columns(
-        forest.spans["start_ns"].gather(launch).alias("launched_ns")
-    )
-    return found.group_by("at").agg(pl.col("launched_ns").min())
+    first = [pl.DataFrame(schema={"at": pl.Int64, "launched_ns": pl.Int64})]
+    for piece in scratch.pieces(len(holder)):
+        is_work = forest.is_level(Level.KERNEL, piece) & ~forest.replayed[piece] & (forest.parent[piece] >= 0)
+        work = piece.start + np.flatnonzero(is_work & (holder[piece] >= 0))
+        launched = forest.spans["start_ns"].gather(forest.parent[work]).alias("launched_ns")
+        found = pl.DataFrame({"at": holder[work].astype(np.int64)}).with_columns(launched)
+        first.append(found.group_by("at").agg(pl.col("launched_ns").min()))
+    return pl.concat(first).group_by("at").agg(pl.col("launched_ns").min())
 
 
 def _first_of(owner: Positions, count: int, wanted: Bools | None = None) -> Ints:
@@ -182,9 +191,10 @@ def _first_of(owner: Positions, count: int, wanted: Bools | None = None) -> Ints
 
 
 def _own_work(forest: Forest, holder: Positions) -> pl.DataFrame:
-    own: Bools = forest.is_level(Level.OPERATOR) | (forest.is_level(Level.KERNEL) & ~forest.replayed)
     is_owner = np.zeros(len(holder) + 1, dtype=np.bool_)
-    is_owner[holder[own]] = True  # holder -1 marks the last entry
+    for piece in scratch.pieces(len(holder)):
+        is_kernel = forest.is_level(Level.KERNEL, piece) & ~forest.replayed[piece]
+        is_owner[holder[piece][forest.is_level(Level.OPERATOR, piece) | is_kernel]] = True  # -1 marks the last entry
     at = np.flatnonzero(is_owner[:-1])
     return pl.DataFrame({"at": at, "has_work": np.ones(len(at), dtype=np.bool_)})
 

@@ -71,13 +71,15 @@ def link(
     builder.note((*noted, *findings))
     first_id = 0
     for run, raw in enumerate(raws):
-        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forests[run]), given))
+        forest, layering, called = forests.pop(0), layerings.pop(0), calls.pop(0)
+        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), given))
         _add_devices(builder, run, raw, given)
         builder.add("step_times", _step_times(run, given))
-        _add_spans(builder, run, forests[run], layerings[run], zeros[run], first_id)
-        _add_details(builder, raw, forests[run], calls[run], first_id)
+        _add_spans(builder, run, forest, layering, zeros[run], first_id)
+        _add_details(builder, raw, forest, called, first_id)
+        first_id += forest.spans.height
+        del forest, layering, called  # of a large trace some hundred MB
         _add_moments(builder, run, raw, zeros[run])
-        first_id += forests[run].spans.height
     return builder.build()
 
 

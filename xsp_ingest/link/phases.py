@@ -11,7 +11,8 @@ from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.threads import Threads
 from xsp_ingest.link.words import matches
-from xsp_model import Kind, LayerSource, Level
+from xsp_model import Kind, LayerSource, Level, scratch
+from xsp_model.arrays import positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,15 +37,16 @@ def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.i
         forward |= _forward_ranges(forest, is_layer, backward)
     if not backward.any() and not optimizer.any():
         forward |= is_layer  # nothing but inference: all work of layers is forward
-    phase = np.full(len(backward), _OTHER, dtype=np.int8)
+    phase = scratch.full(len(backward), _OTHER, np.int8)
     for inside, word in ((forward, _FORWARD), (optimizer, _OPTIMIZING), (backward, _BACKWARD)):
         if inside.any():
             phase[innermost(forest.parent, inside) >= 0] = word
     again = _called_again(forest, module, backward)
     if again.any():
         nearest = innermost(forest.parent, backward | module)
-        at = np.flatnonzero(nearest >= 0)
-        phase[at[again[nearest[at]]]] = _RECOMPUTE
+        for piece in scratch.pieces(len(phase)):
+            above = nearest[piece]
+            phase[piece][(above >= 0) & again[above]] = _RECOMPUTE
     phase[forest.is_level(Level.KERNEL) & (forest.parent < 0)] = -1
     return phase
 
@@ -86,11 +88,12 @@ def _called_again(forest: Forest, module: Bools, backward: Bools) -> Bools:
     again = np.zeros(len(both), dtype=np.bool_)
     if not module.any() or not backward.any():
         return again
-    at = np.flatnonzero(both)
-    spans = forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns")[at]
+    at = positions(both)
+    spans = scratch.gathered(forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns"), at)
     threads = Threads.of(spans)
-    start = spans["start_ns"].to_numpy()
-    end = start + spans["duration_ns"].fill_null(0).to_numpy()
+    start, end = spans["start_ns"].to_numpy(), scratch.empty(len(at), np.int64)
+    for piece in scratch.pieces(len(at)):
+        end[piece] = start[piece] + spans["duration_ns"][piece].fill_null(0).to_numpy()
     rank = np.zeros(len(at), dtype=np.int8)
     parent = nest(threads.numbers(spans), start, end, rank, threads=threads.count).parent
     again[at] = innermost(parent, backward[at]) >= 0

@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_ingest.link.climb import innermost, outermost
 from xsp_model import Kind, Level, scratch
+from xsp_model.arrays import positions
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -50,17 +51,17 @@ def _numbers(steps: pl.DataFrame) -> Ints:
 
 
 def _under_steps(spans: pl.DataFrame, found: Sorts, parent: Positions, steps: Ints) -> Positions:
-    """Host spans that nothing on their thread holds: children of the step they began in.
+    """The parents, changed: host spans that nothing on their thread holds are children of the step they began in.
 
     So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it.
     """
-    roots = np.flatnonzero((parent < 0) & ~found.is_level(Level.MODEL) & ~found.is_level(Level.KERNEL))
+    roots = positions((parent < 0) & ~found.is_level(Level.MODEL) & ~found.is_level(Level.KERNEL))
     at = spans.select("process_id", "start_ns", "duration_ns")
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))
     inside = (
-        at[roots]
-        .select("process_id", "start_ns", pl.Series("root_at", roots))
+        scratch.gathered(at.select("process_id", "start_ns"), roots)
+        .with_columns(pl.Series("root_at", roots))
         .join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
     )
     starts = spans["start_ns"].to_numpy()
@@ -70,9 +71,8 @@ def _under_steps(spans: pl.DataFrame, found: Sorts, parent: Positions, steps: In
     above = np.full(len(parent) + 1, -1, dtype=parent.dtype)  # a range that holds the step is not held by it
     above[steps] = _roots(parent, steps)
     keep = (starts[child] < ends) & (above[step] != child)
-    out = parent.copy()
-    out[child[keep]] = step[keep]
-    return out
+    parent[child[keep]] = step[keep]
+    return parent
 
 
 def _roots(parent: Positions, at: Ints) -> Ints:
