@@ -7,9 +7,13 @@ import shutil
 from pathlib import Path
 
 import adbc_driver_sqlite.dbapi
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 __all__ = ["install_whole", "write_tables"]
+
+_COPIES = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+_OF_COPIES = ("start", "end", "correlationId", "globalPid")
 
 
 def install_whole(nsys: str, folder: Path) -> Path:
@@ -36,13 +40,23 @@ def install_whole(nsys: str, folder: Path) -> Path:
 
 
 def write_tables(database: Path, folder: Path) -> None:
-    """Writes each table of a SQLite file as FOLDER/TABLE.parquet, as `nsys export --type parquetdir` does."""
+    """Writes each table of a SQLite file as FOLDER/TABLE.parquet, as `nsys export --type parquetdir` does.
+
+    Recipes want tables of copies, if only empty ones.
+    """
     folder.mkdir(exist_ok=True)
+    for name in _COPIES:
+        empty = pa.table({column: pa.array([], pa.int64()) for column in _OF_COPIES})
+        pq.write_table(empty, folder / f"{name}.parquet")
     with adbc_driver_sqlite.dbapi.connect(str(database)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
         for (name,) in cursor.fetchall():
+            cursor.execute("SELECT name FROM pragma_table_info(?) WHERE type = 'TEXT'", (name,))
+            texts = {column for (column,) in cursor.fetchall()}
             cursor.execute(f'SELECT * FROM "{name}"')  # noqa: S608 (the file's own names)
             rows = cursor.fetch_record_batch()
-            with pq.ParquetWriter(folder / f"{name}.parquet", rows.schema) as writer:
+            # A column without any value has no type of its own.
+            schema = pa.schema([pa.field(f.name, pa.string() if f.name in texts else f.type) for f in rows.schema])
+            with pq.ParquetWriter(folder / f"{name}.parquet", schema) as writer:
                 for batch in rows:
-                    writer.write_batch(batch)
+                    writer.write_batch(batch.cast(schema))
