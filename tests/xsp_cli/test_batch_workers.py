@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _REPO = Path(__file__).parents[2]
-_MAIN = "import sys; from xsp_cli.main import main; sys.exit(main())"
+# Whoever runs the tests may have switched interrupts off.
+_MAIN = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from xsp_cli.main import main; sys.exit(main())"
+)
 
 
 @pytest.fixture(name="many")
@@ -45,14 +49,9 @@ def _begun(many: Path, out: Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_interruptible,  # noqa: PLW1509 (the test's process has no threads that could hold a lock then)
     )
     _wait(lambda: len(list(out.glob("traces/*/done.json"))) >= 2)
     return batch
-
-
-def _interruptible() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have switched it off
 
 
 def _wait(until: Callable[[], bool], seconds: float = 120) -> None:

