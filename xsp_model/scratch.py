@@ -38,6 +38,7 @@ __all__ = [
     "full",
     "gathered",
     "in_folder",
+    "kept",
     "lent",
     "no_room",
     "pieces",
@@ -112,6 +113,13 @@ def full(count: int, fill: int, dtype: DTypeLike) -> NDArray[Any]:
     out = empty(count, dtype)
     for piece in pieces(count):
         out[piece] = fill
+    return out
+
+
+def kept(values: NDArray[Any]) -> NDArray[Any]:
+    """The column where large ones are: for what is held for long."""
+    out = empty(len(values), values.dtype)
+    out[:] = values
     return out
 
 

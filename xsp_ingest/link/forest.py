@@ -105,18 +105,18 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     kernels = at_spans(spans, raw.tables["kernels"])
     captured_in, replayed = graphs.captures(spans, found, kernels, parent, moments, nesting.owner)
     scratch.release()
-    backward = is_backward(spans, found, operators)
+    backward = scratch.kept(is_backward(spans, found, operators))
     forest = Forest(
         numbered,
         found,
         operators,
         parent,
-        nesting.ambiguous,
+        scratch.kept(nesting.ambiguous),
         backward,
         with_engine(spans, found, parent, twins(spans, found, operators, raw.tables["flows"], backward)),
         captured_in,
-        replayed,
-        launches.orphans,
+        scratch.kept(replayed),
+        scratch.kept(launches.orphans),
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     scratch.release()

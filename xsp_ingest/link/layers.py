@@ -11,7 +11,7 @@ from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.phases import phases
 from xsp_ingest.link.words import worded
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
-from xsp_model.arrays import nowhere
+from xsp_model.arrays import nowhere, positions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,9 +103,9 @@ def lay(forest: Forest, source: LayerSource) -> Layering:
     is_layer = layer_spans(forest, source)
     held_in = innermost(forest.parent, is_layer)
     layer = _through_twins(forest, is_layer, held_in)
-    replayed = np.flatnonzero(forest.replayed)
+    replayed = positions(forest.replayed)
     scratch.release()
-    layer[replayed] = _through(forest.captured_in[replayed], layer.copy() if len(replayed) else layer)
+    layer[replayed] = _through(forest.captured_in[replayed], layer)
     return Layering(source, layer, held_in, phases(forest, source, is_layer), _attribution(forest, layer))
 
 
@@ -130,12 +130,14 @@ def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Posit
 
 def _attribution(forest: Forest, layer: Positions) -> NDArray[np.int8]:
     """For device work its attribution's place in `Attribution`."""
-    at = np.flatnonzero(forest.is_level(Level.KERNEL))
-    out = np.full(len(layer), -1, dtype=np.int8)
-    orphan = (forest.parent[at] < 0) & ~forest.is_kind(Kind.GRAPH)[at]
-    out[at] = np.select(
-        [layer[at] >= 0, orphan, forest.replayed[at]],
-        [_ATTRIBUTIONS.index(Attribution.LAYER), forest.orphans[at], _ATTRIBUTIONS.index(Attribution.GRAPH_REPLAY)],
-        _ATTRIBUTIONS.index(Attribution.MODEL_ONLY),
+    of_layer, of_replay, of_model = map(
+        _ATTRIBUTIONS.index, (Attribution.LAYER, Attribution.GRAPH_REPLAY, Attribution.MODEL_ONLY)
     )
+    out: NDArray[np.int8] = scratch.full(len(layer), -1, np.int8)
+    graph = forest.is_kind(Kind.GRAPH)
+    for piece in scratch.pieces(len(layer)):
+        orphan = (forest.parent[piece] < 0) & ~graph[piece]
+        found = np.where(orphan, forest.orphans[piece], np.where(forest.replayed[piece], of_replay, of_model))
+        work = forest.is_level(Level.KERNEL, piece)
+        out[piece] = np.where(work, np.where(layer[piece] >= 0, of_layer, found), -1)
     return out
