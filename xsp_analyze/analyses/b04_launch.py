@@ -57,7 +57,7 @@ def launch(view: View) -> pl.LazyFrame:
 
     Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
     """
-    found = _rows(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    found = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
     found = found.with_columns(pl.col(_KEYS).cast(pl.String))
     means = (_ratio(column, "launched") for column in ("call_ns", "latency_ns", "queued_ns"))
     return (
@@ -71,8 +71,18 @@ def launch(view: View) -> pl.LazyFrame:
     )
 
 
+def _sums(view: View) -> pl.DataFrame:
+    """What the activities of each key add up to, a row for each share of a mean step that they have.
+
+    Whole numbers are added before they are shared out: sums of fractions differ with the order in which cores add.
+    """
+    keys = (*view.by, *_KEYS, "work_count")
+    found = _rows(view).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    return found.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
+
+
 def _rows(view: View) -> pl.DataFrame:
-    """One row an activity of the steps chosen: its keys, and what it adds to each sum of a step."""
+    """One row an activity of the steps chosen: its keys, what it adds to each sum, and its share of a step."""
     known = pl.col("call_start_ns").is_not_null()
     late = known & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
     queued = pl.min_horizontal("start_ns", "previous_end_ns") - pl.col("call_end_ns")
@@ -94,11 +104,7 @@ def _rows(view: View) -> pl.DataFrame:
     work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
     if work.height < every.height:
         found = found[places(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
-    return (
-        work.hstack(found.select(value.cast(pl.Int64).alias(name) for name, value in sums.items()))
-        .drop("span_id")
-        .with_columns(pl.col(name) * pl.col("work_count") for name in sums)
-    )
+    return work.hstack(found.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")
 
 
 def _ratio(column: str, count: str) -> pl.Expr:
