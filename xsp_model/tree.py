@@ -9,9 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_model.arrays import Bools, Positions
+    from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["ancestors", "innermost", "outermost"]
+__all__ = ["ancestors", "depths", "innermost", "outermost"]
 
 _CYCLE = "the span tree has a cycle"
 
@@ -28,6 +28,14 @@ def ancestors(parent: Positions) -> Iterator[Positions]:
         yield current
         current = np.where(current >= 0, parent[current], -1)
     raise ValueError(_CYCLE)
+
+
+def depths(parent: Positions) -> Ints:
+    """How many spans are above each. Raises ValueError on a cycle."""
+    found = np.zeros(len(parent), dtype=np.int64)
+    for up in ancestors(parent):
+        found += up >= 0
+    return found
 
 
 def innermost(parent: Positions, wanted: Bools) -> Positions:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_model import Attribution, Level
-from xsp_model.tree import ancestors
+from xsp_model.tree import depths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +102,7 @@ def _is(spans: pl.DataFrame, level: Level) -> Bools:
 def _stack_of_each(stacks: _Stacks, parent: Ints, counts: Bools, codes: Ints, base: Ints) -> Ints:
     """The stack of the spans that count among each span and its ancestors, on top of the root's base."""
     found = base.copy()
-    depth = np.zeros(len(parent), dtype=np.int64)
-    for up in ancestors(parent):
-        depth += up >= 0
+    depth = depths(parent)
     order = np.argsort(depth, kind="stable")
     edges = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
     for first, end in pairwise(edges.tolist()):

@@ -9,6 +9,7 @@ import numpy as np
 
 from xsp_analyze.codes import ranked
 from xsp_model.arrays import nowhere
+from xsp_model.tree import depths
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
@@ -35,7 +36,7 @@ class SpanPaths:
 
         A path is a row of codes, outermost first, padded with -1; the last path is empty.
         """
-        depth = _depths(self.outer)
+        depth = depths(self.outer)
         number = np.full(len(self.spans), -1, dtype=np.int64)
         parents, own = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         size, total = int(code.max(initial=-1)) + 1, 0
@@ -95,18 +96,9 @@ def _nearest(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> In
     raise ValueError(_CYCLE)
 
 
-def _depths(outer: Ints) -> Ints:
-    depth = np.zeros(len(outer), dtype=np.int64)
-    up = outer
-    while (up >= 0).any():
-        depth += up >= 0
-        up = np.where(up >= 0, outer[up], -1)
-    return depth
-
-
 def _paths(parent: Ints, code: Ints) -> Ints:
     """One row a path and a last, empty one; a path is that of its parent (-1: none) and its own code."""
-    depth = _depths(parent)
+    depth = depths(parent)
     found = np.full((len(parent) + 1, int(depth.max(initial=-1)) + 1), -1, dtype=np.int64)
     path = np.arange(len(parent))
     up = path

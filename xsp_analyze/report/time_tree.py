@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.report.launch_path import LaunchPaths, launch_paths
+from xsp_model.tree import depths
 from xsp_model.vocabulary import Attribution
 
 if TYPE_CHECKING:
@@ -98,21 +99,12 @@ def _summed(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
     time, count = np.zeros(len(parent), dtype=np.int64), np.zeros(len(parent), dtype=np.int64)
     np.add.at(time, at, paths.duration_ns)
     np.add.at(count, at, paths.count)
-    depths = _depths(parent)
-    for depth in range(int(depths.max()), 0, -1):
-        rows = np.flatnonzero(depths == depth)
+    depth_of = depths(parent)
+    for depth in range(int(depth_of.max()), 0, -1):
+        rows = np.flatnonzero(depth_of == depth)
         np.add.at(time, parent[rows], time[rows])
         np.add.at(count, parent[rows], count[rows])
     return TimeTree(parent, nodes.name, nodes.kind, time, count)
-
-
-def _depths(parent: Ints) -> Ints:
-    depth = np.zeros(len(parent), dtype=np.int64)
-    up = parent
-    while (up >= 0).any():
-        depth += up >= 0
-        up = np.where(up >= 0, parent[up], -1)
-    return depth
 
 
 def pruned(tree: TimeTree, most: int) -> TimeTree:
@@ -143,7 +135,7 @@ def _ordered(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
     kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
     time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
     count = np.concatenate((tree.count[kept], others["count"].to_numpy()))
-    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], _depths(parent)))
+    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], depths(parent)))
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
     moved = np.where(parent[order] < 0, -1, back[parent[order]])
