@@ -10,25 +10,17 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xsp_cli.arguments import (
-    DeviceFile,
-    Format,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    Nsys,
-    OsRuntime,
-)
 from xsp_cli.endings import ended_politely
 from xsp_cli.inputs import Reading
 from xsp_cli.output import check_writable, note, print_text
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from xsp_cli.batching.discover import Found
@@ -48,6 +40,7 @@ class BatchFormats(StrEnum):
     JSON = "json"
 
 
+@reads_input(range=None, pid=None, device_id=None, no_cache=True, cache_dir=None)
 def batch(
     inputs: Annotated[
         list[str],
@@ -98,13 +91,7 @@ def batch(
     output_format: Annotated[
         BatchFormats, typer.Option("-f", "--output-format", help="How the summary is printed.")
     ] = BatchFormats.TABLE,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    device: DeviceFile = None,
+    reading: Reading,
 ) -> int:
     """Convert and report many traces at once, with an index page over all of them.
 
@@ -120,15 +107,7 @@ def batch(
     from xsp_cli.batching.unit import Settings  # noqa: PLC0415
     from xsp_cli.batching.version import own_version  # noqa: PLC0415
 
-    reading = Reading(
-        format,
-        str(layer_source),
-        tuple(model_range or ()),
-        tuple(layer_range or ()),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=_sound(device),
-    )
+    reading = replace(reading, device=_sound(reading.device))
     _check_exclusive(scheduler, jobs, memory)
     began = time.perf_counter()
     with ExitStack() as stack:
@@ -137,7 +116,7 @@ def batch(
             begin()
             stack.callback(end)
         settings = Settings(place, reading, reports, redo, scratch, own_version())
-        found = discover(inputs, place, ranks=ranks, wanted=format)
+        found = discover(inputs, place, ranks=ranks, wanted=reading.format)
         outcomes = summary.ordered(_all(found, settings, scheduler, jobs, memory))
         known, left_out = _sorted_out(found, outcomes)
         document = summary.summary(known, left_out, settings)

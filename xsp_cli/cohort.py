@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp_cli.analyze import Formats
-from xsp_cli.arguments import CacheFolder, DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges, NoCache
-from xsp_cli.caching.cache import cache_of
 from xsp_cli.inputs import Reading, load
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from xsp_analyze.cohort.cohort import Member
@@ -29,6 +28,7 @@ __all__ = ["cohort"]
 _SUMMARY = "summary.json"
 
 
+@reads_input(format=None, nsys=None, os_runtime=False, range=None, pid=None, device_id=None)
 def cohort(
     inputs: Annotated[
         list[str],
@@ -60,12 +60,7 @@ def cohort(
             show_default=False,
         ),
     ] = None,
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> None:
     """Put many models, systems and batch sizes side by side: latency, throughput, GPU share, bounds, similarity.
 
@@ -78,10 +73,6 @@ def cohort(
     if output is not None:
         check_writable(output if output_format is None else output / "any")
     known = read_prices(prices) if prices else NO_PRICES
-    cache = cache_of(cache_dir, unwanted=no_cache)
-    reading = Reading(
-        None, layer_source, tuple(model_range or ()), tuple(layer_range or ()), device=device, cache=cache
-    )
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
         systems = gathered(_members(inputs, reading, beside, progress))

@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-)
-from xsp_cli.caching.cache import cache_of
 from xsp_cli.compare_output import Formats, printed, write
 from xsp_cli.compare_runs import Asked
 from xsp_cli.compare_runs import found as compared
 from xsp_cli.inputs import Reading, expand
 from xsp_cli.output import check_writable, note, print_bytes, write_file
 from xsp_cli.progress import Progress
+from xsp_cli.reading import reads_input
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Rule
@@ -40,6 +30,7 @@ _BASELINE_FILE = Path("baselines.toml")
 _TWO = 2
 
 
+@reads_input(format=None, os_runtime=False, range=None, pid=None, device_id=None)
 def compare(
     inputs: Annotated[
         list[str],
@@ -141,13 +132,7 @@ def compare(
     baselines: Annotated[
         Path, typer.Option(metavar="FILE", help="The file of baselines.", rich_help_panel=_BASELINES)
     ] = _BASELINE_FILE,
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
+    reading: Reading,
 ) -> int:
     """Say what became slower or faster between two captures of the same work, and what explains the difference.
 
@@ -164,8 +149,6 @@ def compare(
     if not before:
         _save(baselines, save_baseline, after)
         return 0
-    cache = cache_of(cache_dir, unwanted=no_cache)
-    reading = Reading(None, layer_source, model_range or (), layer_range or (), nsys=nsys, device=device, cache=cache)
     asked = Asked(reading, steps, per_input, run_noise, rules, strict)
     with Progress() as progress:
         found = compared(before, after, baseline, asked, progress)

@@ -74,14 +74,14 @@ def _reading(
 ) -> Reading:
     return Reading(
         format,
-        layer_source,
-        model_range or (),
-        layer_range or (),
+        str(layer_source),
+        tuple(model_range or ()),
+        tuple(layer_range or ()),
         nsys=nsys,
         os_runtime=os_runtime,
         device=device,
         cache=cache_of(cache_dir, unwanted=no_cache),
         time_range=range,
-        process_ids=pid or (),
-        device_ids=device_id or (),
+        process_ids=tuple(pid or ()),
+        device_ids=tuple(device_id or ()),
     )
