@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.codes import codes, numbered
 from xsp_analyze.counters import attach_counters
 from xsp_model import Level
-from xsp_model.arrays import places
+from xsp_model.arrays import or_null, places
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -99,8 +99,7 @@ def column_at(trace: Trace, name: str, spans: pl.Series) -> pl.Series:
 def _matching(table: pl.DataFrame, spans: pl.Series) -> pl.DataFrame:
     """The table's row (but its span_id) for each of the spans, nulls where there is none."""
     at = places(table["span_id"].to_numpy(), spans.fill_null(-1).to_numpy())
-    rows = pl.Series(at)
-    rows = rows if bool((at >= 0).all()) else rows.set(rows < 0, None)
+    rows = or_null(at)
     return pl.DataFrame([column.gather(rows) for column in table.drop("span_id")])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from xsp_model import scratch
@@ -12,7 +13,7 @@ from xsp_model import scratch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "places", "positions"]
+__all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "or_null", "places", "positions"]
 
 Ints = NDArray[np.int64]
 Positions = NDArray[np.signedinteger[Any]]
@@ -38,6 +39,12 @@ def positions(wanted: Bools) -> Positions:
         out[done : done + len(found)] = found + piece.start
         done += len(found)
     return out
+
+
+def or_null(at: Positions) -> pl.Series:
+    """Positions to gather rows by: null for -1, which gathers null."""
+    column = pl.Series(at)
+    return column if bool((at >= 0).all()) else column.set(column < 0, None)
 
 
 def places(keys: Ints, wanted: Ints) -> Ints:

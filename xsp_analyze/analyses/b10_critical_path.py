@@ -13,6 +13,7 @@ from xsp_analyze.critical_path import LINKS, Link, Timeline, walk
 from xsp_analyze.launches import STREAM
 from xsp_analyze.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.layer_time import LAYER_KEY
+from xsp_model.arrays import or_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +86,8 @@ def _of_run(view: View, run: int) -> Iterator[pl.DataFrame]:
 def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
     """The pieces by link, kind and layer, each as the row of a frame says that it is of; -1: of none."""
     described = ("kind", *LAYER_KEY) if "kind" in of.columns else LAYER_KEY
-    at = pl.Series(rows)
-    pieces = pl.DataFrame([of[c].gather(at.set(at < 0, None)) for c in described]).with_columns(
+    at = or_null(rows)
+    pieces = pl.DataFrame([of[c].gather(at) for c in described]).with_columns(
         pl.Series("link", links), pl.Series("duration_ns", duration_ns)
     )
     found = pieces.group_by("link", *described, maintain_order=True).agg(

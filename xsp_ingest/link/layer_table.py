@@ -13,7 +13,7 @@ from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import LayerSource, Level, scratch
-from xsp_model.arrays import nowhere, places, positions
+from xsp_model.arrays import nowhere, or_null, places, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +78,7 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
 
 def _beside(calls: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     """The calls with what is told of some of them; a join would hold all columns of all calls twice."""
-    place = pl.Series(places(facts["at"].to_numpy(), calls["at"].to_numpy()))
-    known = pl.select(pl.when(place >= 0).then(place)).to_series()
+    known = or_null(places(facts["at"].to_numpy(), calls["at"].to_numpy()))
     return calls.hstack(facts.drop("at").select(pl.all().gather(known)))
 
 

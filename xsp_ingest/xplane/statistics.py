@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.xplane.sweep import STAT
+from xsp_model.arrays import or_null
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +78,7 @@ def _spread(values: pl.Series, rows: Ints, height: int) -> pl.Series:
     """The values at their rows, null elsewhere; of two for one row the last counts."""
     place = np.full(height, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    at = pl.Series(place)
-    return values.gather(pl.select(pl.when(at >= 0).then(at)).to_series()).alias(values.name)
+    return values.gather(or_null(place)).alias(values.name)
 
 
 def _text_column(
