@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.xsp_analyze.captures import Noise, Work, view
+from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["REPO", "XSP", "Experiment", "Way", "measure", "program"]
 
 REPO = Path(__file__).resolve().parents[1]
-XSP = (sys.executable, "-c", "from xsp_cli.main import main; raise SystemExit(main())")
+XSP = (sys.executable, "-c", "from xsp.cli.main import main; raise SystemExit(main())")
 _OURS = ("polars", "pyarrow", "numpy", "numba", "msgspec", "isal", "adbc-driver-sqlite")
 _MB = 1_000_000
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.ship`: makes the bitcode that comes with the package (`xsp_ingest/bitcode`) from the sources.
+"""`python -m benchmarks.ship`: makes the bitcode that comes with the package of its sources.
 
 Every fixture is converted with all that can be compiled compiled, and what was asked for is what is shipped. It is made
 for a processor without extensions and without loops turned into vectors, so that any processor runs it.
@@ -26,7 +26,7 @@ def main() -> None:
     """Writes the files, and removes those that were of other sources."""
     os.environ |= _ANY_PROCESSOR | _NO_VECTORS  # numba reads them when it is imported
     made = _wanted_by(sorted(path for path in (REPO / "fixtures").rglob("*") if path.is_file()))
-    from xsp_ingest import shipped  # noqa: PLC0415 (as below)
+    from xsp_ingest.machine import shipped  # noqa: PLC0415 (as below)
 
     for old in shipped.FOLDER.glob("*.bc"):
         old.unlink()
@@ -37,7 +37,7 @@ def main() -> None:
 
 def _wanted_by(paths: Sequence[Path]) -> dict[tuple[str, str], tuple[str, bytes]]:
     """Name and stamp, symbol and bitcode of each function that is compiled when these are converted."""
-    from xsp_ingest import native as compiling  # noqa: PLC0415 (numba's settings come first)
+    from xsp_ingest.machine import native as compiling  # noqa: PLC0415 (numba's settings come first)
 
     made: dict[tuple[str, str], tuple[str, bytes]] = {}
 
@@ -55,14 +55,15 @@ def _wanted_by(paths: Sequence[Path]) -> dict[tuple[str, str], tuple[str, bytes]
 
 def _convert_compiled(paths: Sequence[Path]) -> None:
     from xsp_ingest.convert import convert  # noqa: PLC0415 (after `native` was replaced)
+    from xsp_ingest.formats.torch_profiler.compiled import scanner  # noqa: PLC0415
     from xsp_ingest.ingester import Options  # noqa: PLC0415
-    from xsp_ingest.link import climb, engine, link  # noqa: PLC0415
-    from xsp_ingest.sqlite_pages import reader  # noqa: PLC0415
-    from xsp_ingest.torch_profiler import scan_fast  # noqa: PLC0415
+    from xsp_ingest.link import climb, link  # noqa: PLC0415
+    from xsp_ingest.machine import sweep  # noqa: PLC0415
+    from xsp_ingest.machine.sqlite import reader  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     climb._FEW = 0  # noqa: SLF001
-    engine._MIN_ROWS = engine._COMPILE_ROWS = scan_fast.MIN_BYTES = reader.MIN_BYTES = 0  # noqa: SLF001
+    sweep._MIN_ROWS = sweep._COMPILE_ROWS = scanner.MIN_BYTES = reader.MIN_BYTES = 0  # noqa: SLF001
     for link.SPILLED_SPANS in (1 << 60, 1):
         for path in paths:
             with suppress(XspError):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.torch_profiler.compiled import scanner
+from xsp_ingest.formats.xplane import scan
 from xsp_ingest.ingester import Options
-from xsp_ingest.sqlite_pages import reader as pages
-from xsp_ingest.torch_profiler import scan_fast
-from xsp_ingest.xplane import scan
+from xsp_ingest.machine.sqlite import reader as pages
 from xsp_model import XspError, integrity
 
 __all__ = ["Failure", "Outcome", "compiled_readers", "prepare", "tried"]
@@ -62,7 +62,7 @@ def prepare(format_name: str, number: int, folder: Path) -> tuple[list[Path], st
 @contextmanager
 def compiled_readers(number: int) -> Iterator[None]:
     """In trials of odd numbers, the compiled scanners read small files too, which else only large ones are worth."""
-    thresholds = [(scan_fast, "MIN_BYTES"), (scan, "_MIN_BYTES"), (pages, "MIN_BYTES"), (pages, "_COMPILE_BYTES")]
+    thresholds = [(scanner, "MIN_BYTES"), (scan, "_MIN_BYTES"), (pages, "MIN_BYTES"), (pages, "_COMPILE_BYTES")]
     known = [getattr(module, name) for module, name in thresholds]
     if number % 2:
         for module, name in thresholds:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.make.catalog import CASES
-from tests.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase, facts, golden_text, trace_of
+from tests.helpers.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase, facts, golden_text, trace_of
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options, Probe
 from xsp_ingest.registry import INGESTERS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase
+from tests.helpers.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase
 from xsp_ingest.registry import INGESTERS
 
 _REPO = Path(__file__).resolve().parents[1]
@@ -44,10 +44,10 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("xsp_model, xsp_ingest.registry, xsp_analyze.catalog, xsp_cli.main", "torch"),
+        ("xsp_model, xsp_ingest.registry, xsp_analyze.catalog, xsp.cli.main", "torch"),
         ("runners.torch_profiler", "torch"),
-        ("xsp_cli.main", "polars"),
-        ("xsp_cli.main", "numba"),
+        ("xsp.cli.main", "polars"),
+        ("xsp.cli.main", "numba"),
         ("xsp_analyze.catalog", "pandas"),
         ("xsp_analyze.catalog", "plotly"),
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xsp_cli.caching.cache import Cache
+    from xsp.cache.cache import Cache
     from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
@@ -62,7 +62,7 @@ def expand(inputs: Sequence[str]) -> list[Path]:
 
 def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
     """The one trace of all inputs."""
-    from xsp_cli.memory import be_frugal  # noqa: PLC0415
+    from xsp.cli.memory import be_frugal  # noqa: PLC0415
 
     be_frugal()
     return with_device_file(_load(inputs, reading, progress), reading.device)
@@ -83,7 +83,7 @@ def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], Non
 
     paths = expand(inputs)
     if not any(bundle.is_bundle(p) for p in paths):
-        from xsp_cli.caching.cache import kept_or  # noqa: PLC0415
+        from xsp.cache.cache import kept_or  # noqa: PLC0415
 
         if reading.only is not None and (part := _excerpt(paths, reading)) is not None:
             return part
@@ -133,7 +133,7 @@ def _refuse_format(path: Path, reading: Reading) -> None:
 def options_of(reading: Reading) -> Options:
     """What the ingesters take of how the user wants inputs read."""
     from xsp_ingest.ingester import Options  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.selection import Selection, range_of  # noqa: PLC0415
+    from xsp_ingest.staging.selection import Selection, range_of  # noqa: PLC0415
 
     window = range_of(reading.time_range) if reading.time_range is not None else (None, None)
     return Options(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run", "words_of_need"]
 
@@ -155,7 +155,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows in units for people, and what they do not cover."""
-        from xsp_analyze.api.html import result  # noqa: PLC0415 (likewise)
+        from xsp_analyze.render.html import result  # noqa: PLC0415 (likewise)
 
         return result(self)
 

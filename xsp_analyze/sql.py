@@ -9,8 +9,8 @@ import polars as pl
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.schema import no_table
-from xsp_analyze.view import View
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 

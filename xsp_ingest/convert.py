@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.digests import Digests, files_of, sha256
-from xsp_ingest.given import NOTHING, Given
+from xsp_ingest.files.digests import Digests, files_of, sha256
+from xsp_ingest.files.known_others import refusal
+from xsp_ingest.files.safe_files import check, inside, leaves
 from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_part, read_runs, units
-from xsp_ingest.known_others import refusal
 from xsp_ingest.link.link import Source, link
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
-from xsp_ingest.safe_files import check, inside, leaves
-from xsp_ingest.selection import narrowed
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.staging.run_overrides import NOTHING, Given
+from xsp_ingest.staging.selection import narrowed
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:

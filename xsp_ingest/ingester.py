@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from xsp_ingest.known_others import refusal
-from xsp_ingest.selection import EVERYTHING, Selection, narrowed
+from xsp_ingest.files.known_others import refusal
+from xsp_ingest.staging.selection import EVERYTHING, Selection, narrowed
 from xsp_model import XspError
 from xsp_model.closest import closest
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = [
     "Ingester",

@@ -9,11 +9,11 @@ import polars as pl
 
 from xsp_ingest.link import layer_table
 from xsp_ingest.link.backward import is_backward
+from xsp_ingest.link.distinct_texts import codes
 from xsp_ingest.link.forest import Forest, sorts
 from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
-from xsp_ingest.link.words import codes
-from xsp_ingest.raw import frame_of
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder
 from xsp_model.schema import TABLES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.programs.stopwatch import measured
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import XspError, bundle
 
 _GROUPS = {"A01 to A15 and B01 to B06": r"A\d\d|B0[1-6]", "B07 to B14": r"B0[7-9]|B1\d"}

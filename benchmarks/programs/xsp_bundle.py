@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.programs.stopwatch import measured
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import bundle
 
 with measured("open and A10"):

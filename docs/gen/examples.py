@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import xsp_analyze
+import xsp
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.render import render_one
-from xsp_analyze.view import View
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _answer(analysis: Analysis, sample: str) -> Result | None:
 
 @cache
 def _view(sample: str) -> View:
-    return View(xsp_analyze.open(*(_ROOT / path for path in _inputs(sample))).trace)
+    return View(xsp.open(*(_ROOT / path for path in _inputs(sample))).trace)
 
 
 def _inputs(sample: str) -> list[str]:

@@ -7,7 +7,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from xsp_analyze import formulas
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

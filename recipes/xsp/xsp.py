@@ -89,8 +89,8 @@ def _command() -> Sequence[str] | None:
     found = shutil.which(os.environ.get("XSP") or "xsp")
     if found:
         return [found]
-    if "XSP" not in os.environ and importlib.util.find_spec("xsp_cli"):
-        return [sys.executable, "-c", "import sys; from xsp_cli.main import main; sys.exit(main())"]
+    if "XSP" not in os.environ and importlib.util.find_spec("xsp.cli"):
+        return [sys.executable, "-c", "import sys; from xsp.cli.main import main; sys.exit(main())"]
     return None
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from benchmarks.generate import grow
 from benchmarks.generate_nsys import grow_nsys
 from benchmarks.programs.hot_paths import correlations, kernels, nested_spans, plain_busy, plain_parents
-from xsp_cli.batching.unit import Settings, Status, Unit
-from xsp_cli.batching.work import process
+from xsp.batch.unit import Settings, Status, Unit
+from xsp.batch.work import process
+from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
+from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
-from xsp_ingest.nsys_sqlite.database import Database, table_names
-from xsp_ingest.torch_profiler import scan_fast
 from xsp_model.arrays import places
 from xsp_model.intervals import union_length
 
@@ -79,7 +79,7 @@ def test_scanning_is_cheaper_than_the_json_module(tmp_path: Path) -> None:
     assert len(json.loads(path.read_bytes())["traceEvents"]) >= events
 
     def compiled() -> int:
-        return sum(1 for _ in scan_fast.documents(path, scan_fast.PIECE_ROWS))
+        return sum(1 for _ in scanner.documents(path, scanner.PIECE_ROWS))
 
     assert _times_cheaper(compiled, lambda: json.loads(path.read_bytes())) > 4
 

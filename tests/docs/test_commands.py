@@ -15,8 +15,8 @@ from docs.gen.examples import example_of, plain
 from docs.gen.formats import format_pages
 from tests.docs.commands import PAGES, ROOT, Command, commands, not_run, reason_not_to_run
 from tests.docs.sandbox import fill
+from xsp.cli.main import app, main
 from xsp_analyze.catalog import ANALYSES
-from xsp_cli.main import app, main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.xsp_analyze.hand import Hand
-from xsp_analyze.view import View
+from tests.helpers.hand import Hand
+from xsp_analyze.frames.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

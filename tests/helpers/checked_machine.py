@@ -7,7 +7,7 @@ import struct
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.sqlite_pages import CannotRead, cells, desk, reader, records, shapes
+from xsp_ingest.machine.sqlite import CannotRead, cells, reader, records, scan_state, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.sqlite_pages.columns import Part
-    from xsp_ingest.sqlite_pages.layout import Layout
+    from xsp_ingest.machine.sqlite.columns import Part
+    from xsp_ingest.machine.sqlite.layout import Layout
     from xsp_model.arrays import Ints
 
 __all__ = ["OutsideError", "fill"]
@@ -67,7 +67,7 @@ def _interpreted(memory: _Memory) -> Callable[..., int]:
 
 def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     """What `reader._fill` does."""
-    room, span = part.room, slice(part.first, part.first + int(part.state[desk.MOST_ROWS]))
+    room, span = part.room, slice(part.first, part.first + int(part.state[scan_state.MOST_ROWS]))
     columns: list[NDArray[Any]] = [room.rowids, *room.values.values(), *room.missing.values()]
     kept: list[NDArray[Any]] = [
         part.state,
@@ -80,5 +80,5 @@ def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     for content, slots in reader._pieces(file, pages, wanted):
         memory = _Memory([content, slots], [*(each[span] for each in columns), *kept])
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
-        if _interpreted(memory)(*addresses, len(slots)) != desk.DONE:
+        if _interpreted(memory)(*addresses, len(slots)) != scan_state.DONE:
             raise CannotRead

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BROKEN", "RUN_SETS", "SOUND", "FixtureCase", "facts", "golden_text", "trace_of"]
 
-_ROOT = Path(__file__).resolve().parents[1] / "fixtures"
+_ROOT = Path(__file__).resolve().parents[2] / "fixtures"
 _OURS = {"case.toml", "expected.toml", "run.json"}
 
 

@@ -12,7 +12,7 @@ from xsp_ingest.ingester import Options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.synth import KinetoTrace
+    from tests.helpers.synth import KinetoTrace
     from xsp_model import Trace
 
 __all__ = ["converted", "ledger_counts", "named"]

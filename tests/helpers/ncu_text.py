@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.formats.ncu_csv import NCU_CSV
 from xsp_ingest.ingester import Options
-from xsp_ingest.ncu_csv import NCU_CSV
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["DETAILS_HEAD", "RAW_HEAD", "count_of", "details", "line", "metrics", "raw_page", "read_text"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tests.xsp_analyze.report_trace import HOSTILE
+from tests.helpers.report_trace import HOSTILE
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
 __all__ = ["profile"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

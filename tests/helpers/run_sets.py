@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.synth import KinetoTrace
+    from tests.helpers.synth import KinetoTrace
     from xsp_model import Trace
 
 __all__ = ["DRAM", "FLOPS", "OCCUPANCY", "merged", "write_counters", "write_run"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xsp_cli.main import main
+from xsp.cli.main import main
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")

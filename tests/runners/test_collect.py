@@ -252,7 +252,7 @@ def test_no_torch_is_loaded_to_start_the_levels() -> None:
 
 
 def test_xsp_hands_over_to_the_runner(tmp_path: Path) -> None:
-    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    program = "import sys; from xsp.cli.main import main; sys.exit(main())"
     command = [
         sys.executable,
         "-c",
@@ -274,7 +274,7 @@ def test_xsp_hands_over_to_the_runner(tmp_path: Path) -> None:
 
 
 def test_arguments_of_a_script_reach_the_runner_through_the_command(tmp_path: Path) -> None:
-    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    program = "import sys; from xsp.cli.main import main; sys.exit(main())"
     options = ["--script", "train.py", "--levels", "M", "--dry-run", "-o", str(tmp_path), "--", "--lr", "--", "3"]
     done = subprocess.run(
         [sys.executable, "-c", program, "collect", *options], cwd=_REPO, capture_output=True, text=True, check=False

@@ -17,7 +17,7 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import bundle
 
@@ -39,7 +39,7 @@ def _torch() -> None:
 
 
 def _xsp(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    program = "import sys; from xsp.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.run(command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=600)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runners import collect
-from tests.nsys_tool import nsys as real_nsys
+from tests.helpers.nsys_tool import nsys as real_nsys
 
 _WRONG = ("unrecognised", "Illegal", "is invalid", "Invalid configuration", "usage:", "Failed to find metric")
 

@@ -16,7 +16,7 @@ from runners import nsys as runner
 from runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
 from runners.run_folder import RunnerError
 from runners.tool import version_of
-from tests.nsys_tool import nsys as real_nsys
+from tests.helpers.nsys_tool import nsys as real_nsys
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert

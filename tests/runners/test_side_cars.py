@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from runners import collect, run_folder, side_cars, tool_runs
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
 

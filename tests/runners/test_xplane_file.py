@@ -8,7 +8,7 @@ import pytest
 
 from runners.run_folder import RunnerError
 from runners.xplane_file import profile_in, without_private_data
-from tests.synth_xplane import Profile, space_class
+from tests.helpers.synth_xplane import Profile, space_class
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runners import jax_profiler, tf_profiler
-from tests.frameworks import python_with
+from tests.helpers.frameworks import python_with
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
 

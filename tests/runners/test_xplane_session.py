@@ -12,7 +12,7 @@ import pytest
 from runners.run_folder import RunnerError
 from runners.xplane_levels import Work, captured, facts_of, prepared, run_steps
 from runners.xplane_session import Session, write_profile
-from tests.synth_xplane import Profile
+from tests.helpers.synth_xplane import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

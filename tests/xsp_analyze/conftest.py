@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.xsp_analyze.browser import Browser
+    from tests.helpers.browser import Browser
 
 
 @pytest.fixture(name="browser", scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.xsp_model.sample import sample_builder, sample_trace
+from tests.helpers.model_sample import sample_builder, sample_trace
 from xsp_model import Finding, TraceBuilder
 from xsp_model.schema import TABLES
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.xsp_model.sample import sample_trace
+from tests.helpers.model_sample import sample_trace
 from xsp_model import XspError, arrow, bundle
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.upgrade import upgrade

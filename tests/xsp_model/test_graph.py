@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tests.xsp_model.sample import sample_trace
+from tests.helpers.model_sample import sample_trace
 from xsp_model import Trace, TraceBuilder
 
 if TYPE_CHECKING:

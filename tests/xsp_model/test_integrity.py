@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.xsp_model.sample import sample_trace
+from tests.helpers.model_sample import sample_trace
 from xsp_model import Trace, integrity
 from xsp_model.schema import TABLES
 

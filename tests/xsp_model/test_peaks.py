@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.raw import frame_of
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import XspError, bundle
 from xsp_model.device_table import QUANTITIES, device_table, peaks_for, read_device_file, spec_for
 from xsp_model.peaks import fill, fp32_lanes, unknown, with_devices

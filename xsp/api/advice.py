@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, overload
 
 import polars as pl
 
-from xsp_analyze.api import html
 from xsp_analyze.findings.text import as_text, gain_of
+from xsp_analyze.render import html
 
 if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.api import html
-from xsp_analyze.api.writing import write
-from xsp_analyze.compare import comparison, json_text, text
-from xsp_analyze.compare.page import page
+from xsp.api.writing import write
+from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import Row
-from xsp_analyze.compare.sections import sections, sentences
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
+from xsp_analyze.pages.compare import json_text, text
+from xsp_analyze.pages.compare.page import page
+from xsp_analyze.pages.compare.sections import sections, sentences
+from xsp_analyze.render import html
 
 if TYPE_CHECKING:
     import os
 
     import pandas as pd
 
-    from xsp_analyze.api.open_trace import OpenTrace
+    from xsp.api.open_trace import OpenTrace
     from xsp_analyze.compare.comparison import Comparison
 
 __all__ = ["ComparedTraces", "compared"]

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.api.overview import Info, info_of
-from xsp_analyze.api.writing import unwritable, write
+from xsp.api.overview import Info, info_of
+from xsp.api.writing import unwritable, write
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.schema import no_table
-from xsp_analyze.view import View
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from xsp_analyze.api.advice import Findings
-    from xsp_analyze.api.comparing import ComparedTraces
+    from xsp.api.advice import Findings
+    from xsp.api.comparing import ComparedTraces
     from xsp_analyze.core import Result
     from xsp_model import Trace
 
@@ -87,7 +87,7 @@ class OpenTrace:
 
     def findings(self) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers first."""
-        from xsp_analyze.api.advice import Findings  # noqa: PLC0415 (only where asked for)
+        from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
         return Findings(advise(View(self.trace)))
@@ -104,13 +104,13 @@ class OpenTrace:
             XspError: The sides cannot be set beside each other at all. Whether they did the same work is told by
                 `comparable` and `reasons` instead.
         """
-        from xsp_analyze.api.comparing import compared  # noqa: PLC0415 (only where two are compared)
+        from xsp.api.comparing import compared  # noqa: PLC0415 (only where two are compared)
 
         return compared(self, after, steps=steps, per_input=per_input)
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""
-        from xsp_analyze.report import render  # noqa: PLC0415
+        from xsp_analyze.pages.report import render  # noqa: PLC0415
 
         return write(Path(path).expanduser(), render(self.trace))
 
@@ -158,6 +158,6 @@ class OpenTrace:
         return f"<{self.name}: {self.trace.row_count:,} spans>"
 
     def _repr_html_(self) -> str:
-        from xsp_analyze.api import html  # noqa: PLC0415
+        from xsp_analyze.render import html  # noqa: PLC0415
 
         return html.heading(repr(self)[1:-1]) + self.info()._repr_html_()

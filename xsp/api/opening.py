@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_analyze.api.open_trace import OpenTrace
+from xsp.api.open_trace import OpenTrace
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +19,7 @@ __all__ = ["open"]
 _LAYER_SOURCES = ("auto", "module", "range", "operator")
 
 
-def open(  # noqa: A001 (xa.open is what people will type)
+def open(  # noqa: A001 (xsp.open is what people will type)
     *inputs: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 (the command's name for it)
     layer_source: str = "auto",
@@ -54,8 +54,8 @@ def open(  # noqa: A001 (xa.open is what people will type)
     Raises:
         XspError: An input is missing, of no known format, or damaged; one sentence says what to do.
     """
-    from xsp_cli.caching.cache import cache_of  # noqa: PLC0415 (see above; both import only what they need)
-    from xsp_cli.inputs import Reading, load  # noqa: PLC0415
+    from xsp.cache.cache import cache_of  # noqa: PLC0415 (see above; both import only what they need)
+    from xsp.opening import Reading, load  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if not inputs:

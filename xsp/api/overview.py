@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_analyze.api import html
+from xsp_analyze.pages.report.trace_contents import Summary, summarise
+from xsp_analyze.render import html
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration, share
-from xsp_analyze.report.summary import Summary, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

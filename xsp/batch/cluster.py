@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from xsp_cli.batching.unit import Outcome, Status
-from xsp_cli.batching.work import process
+from xsp.batch.unit import Outcome, Status
+from xsp.batch.work import process
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from xsp_cli.batching.unit import Settings, Unit
+    from xsp.batch.unit import Settings, Unit
 
 __all__ = ["run_on_cluster"]
 
@@ -53,7 +53,7 @@ def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
 
 def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
     """XspError where there are no workers, or their xsp is not ours: results would differ with who made them."""
-    from xsp_cli.batching.version import own_version  # noqa: PLC0415
+    from xsp.batch.version import own_version  # noqa: PLC0415
 
     try:
         client.wait_for_workers(1, timeout=_PATIENCE_S)

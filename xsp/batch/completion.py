@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsp_cli.batching.place import is_url, joined, read_bytes, stamp
+from xsp.batch.locations import is_url, joined, read_bytes, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_cli.batching.unit import Settings, Unit
+    from xsp.batch.unit import Settings, Unit
 
 __all__ = ["DONE", "Inputs", "asked", "earlier", "record", "same_content"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.batching import folders, job_ranks, remote
-from xsp_cli.batching.place import absolute, is_url
-from xsp_cli.batching.unit import Kind, Unit
-from xsp_cli.inputs import expand
+from xsp.batch import folders, job_ranks, remote
+from xsp.batch.locations import absolute, is_url
+from xsp.batch.unit import Kind, Unit
+from xsp.opening import expand
 from xsp_model import XspError
 
 if TYPE_CHECKING:

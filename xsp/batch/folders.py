@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from xsp_cli.batching.discover import Part
+    from xsp.batch.discover import Part
     from xsp_ingest.ingester import Ingester
 
 __all__ = ["parts"]
@@ -29,9 +29,9 @@ def parts(folder: Path, wanted: str | None, output: Path | None) -> tuple[list[P
 def _walk(
     folder: Path, root: Path, wanted: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
 ) -> Iterator[Part]:
+    from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
     from xsp_ingest.ingester import laid_out, owner_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
-    from xsp_ingest.safe_files import inside  # noqa: PLC0415
     from xsp_model import bundle  # noqa: PLC0415
 
     ingesters = all_ingesters()
@@ -96,8 +96,8 @@ def _files(
 
 def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> list[Ingester]:
     """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
+    from xsp_ingest.files.known_others import refusal  # noqa: PLC0415
     from xsp_ingest.ingester import Probe, claimants_of  # noqa: PLC0415
-    from xsp_ingest.known_others import refusal  # noqa: PLC0415
 
     if path.name.startswith(".") or not path.stat().st_size:
         return []
@@ -112,7 +112,7 @@ def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> 
 
 
 def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> Part:
-    from xsp_cli.batching.discover import Part  # noqa: PLC0415 (it imports this module)
+    from xsp.batch.discover import Part  # noqa: PLC0415 (it imports this module)
 
     below = root.name if named else paths[0].relative_to(root).as_posix()
     return Part(tuple(map(str, paths)), below, found=not named)

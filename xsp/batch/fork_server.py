@@ -27,14 +27,14 @@ results would differ with the number of processes.
 """
 
 _NEEDED = (
-    "xsp_cli.main",
-    "xsp_cli.batching.pool",
+    "xsp.cli.main",
+    "xsp.batch.pool",
     "xsp_ingest.convert",
     "xsp_ingest.run_set.run_set",
-    "xsp_ingest.torch_profiler.shape",
-    "xsp_ingest.torch_profiler.scan_columns",
+    "xsp_ingest.formats.torch_profiler.shape",
+    "xsp_ingest.formats.torch_profiler.compiled.columns",
     "xsp_analyze.cohort.facts",
-    "xsp_analyze.report",
+    "xsp_analyze.pages.report",
     "llvmlite.binding",
     "pyarrow.compute",
 )

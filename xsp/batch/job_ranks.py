@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.batching.place import is_url
+from xsp.batch.locations import is_url
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_cli.batching.discover import Part
+    from xsp.batch.discover import Part
 
 __all__ = ["grouped"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.batching.place import is_url, joined, read_bytes
+from xsp.batch.locations import is_url, joined, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _FACTS = "facts.json"
 @contextmanager
 def local_tables(place: str, ranks: Sequence[str]) -> Iterator[Path]:
     """Within `with`, a folder of the job with the facts and tables of these ranks; bundles are not fetched."""
-    from xsp_analyze.ranks.of_rank import TABLES  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.ranks.rank_facts import TABLES  # noqa: PLC0415 (imports polars)
 
     if not is_url(place):
         yield Path(place)

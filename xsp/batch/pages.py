@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xsp.batch.job_tables import local_tables
+from xsp.batch.locations import joined
 from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import from_json
-from xsp_analyze.cohort.markup import escaped, link, section
-from xsp_analyze.cohort.page import render
-from xsp_cli.batching.of_job import local_tables
-from xsp_cli.batching.place import joined
+from xsp_analyze.pages.cohort.markup import escaped, link, section
+from xsp_analyze.pages.cohort.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.cohort.page import Part
+    from xsp_analyze.pages.cohort.page import Part
 
 __all__ = ["index_page", "job_pages", "members"]
 
@@ -40,8 +40,8 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
 
     Of a job at a URL, those are fetched; the ranks' spans stay where they are.
     """
+    from xsp_analyze.pages.ranks.page import render as render_job  # noqa: PLC0415
     from xsp_analyze.ranks.job import open_job  # noqa: PLC0415 (only where there are ranks)
-    from xsp_analyze.ranks.page import render as render_job  # noqa: PLC0415
     from xsp_analyze.ranks.tables import tables  # noqa: PLC0415
     from xsp_analyze.render import json_text  # noqa: PLC0415
 

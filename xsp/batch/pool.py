@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.batching.forked import ONE_THREAD, begin, context
-from xsp_cli.batching.unit import Outcome, Status
-from xsp_cli.batching.work import process
+from xsp.batch.fork_server import ONE_THREAD, begin, context
+from xsp.batch.unit import Outcome, Status
+from xsp.batch.work import process
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from xsp_cli.batching.unit import Settings, Unit
+    from xsp.batch.unit import Settings, Unit
 
 __all__ = ["default_limit_bytes", "run_here"]
 

@@ -6,15 +6,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from xsp_cli.batching.unit import Status
-from xsp_cli.output import note
+from xsp.batch.unit import Status
+from xsp.cli.output import note
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.progress import Progress, TaskID
 
-    from xsp_cli.batching.unit import Outcome
+    from xsp.batch.unit import Outcome
 
 __all__ = ["BatchProgress"]
 

@@ -6,14 +6,14 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from xsp_cli.batching.place import joined, put_file
-from xsp_cli.batching.unit import Kind, Status
-from xsp_cli.batching.work import BUNDLE, REPORT, place_of
+from xsp.batch.locations import joined, put_file
+from xsp.batch.unit import Kind, Status
+from xsp.batch.work import BUNDLE, REPORT, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xsp_cli.batching.unit import Outcome, Settings
+    from xsp.batch.unit import Outcome, Settings
 
 __all__ = ["COSTS", "INDEX", "SUMMARY", "costs", "ordered", "summary", "write"]
 
@@ -98,7 +98,7 @@ def write(document: dict[str, Any], spent: dict[str, Any], outcomes: Sequence[Ou
         if outcome.details:
             place = joined(settings.output, "faults", f"{outcome.unit.job or ''}{outcome.unit.name}.txt")
             put_file(place, outcome.details.encode())
-    from xsp_cli.batching.pages import index_page, job_pages  # noqa: PLC0415 (imports polars)
+    from xsp.batch.pages import index_page, job_pages  # noqa: PLC0415 (imports polars)
 
     for job in document["jobs"]:
         if any(row["status"] == "ok" for row in job["ranks"]):

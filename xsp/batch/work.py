@@ -15,15 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsp_cli.batching.done import DONE, Inputs, content_of, earlier, record, same_content
-from xsp_cli.batching.place import fetch, is_url, joined, put_folder, read_bytes, stamp
-from xsp_cli.batching.unit import Cost, Kind, Outcome, Status
+from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same_content
+from xsp.batch.locations import fetch, is_url, joined, put_folder, read_bytes, stamp
+from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_cli.batching.unit import Settings, Unit
+    from xsp.batch.unit import Settings, Unit
     from xsp_model import Trace
 
 __all__ = ["BUNDLE", "FACTS", "REPORT", "place_of", "process"]
@@ -80,8 +80,8 @@ class _UnknownError(XspError):
 
 def _check_known(path: Path) -> None:
     """_UnknownError where no ingester claims the file."""
+    from xsp_ingest.files.known_others import refusal  # noqa: PLC0415
     from xsp_ingest.ingester import Probe, claimants_of  # noqa: PLC0415 (imports polars)
-    from xsp_ingest.known_others import refusal  # noqa: PLC0415
     from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
 
     if path.is_file() and not claimants_of(Probe(path), all_ingesters()):
@@ -154,7 +154,7 @@ def _here(name: str, folder: Path, inputs: Inputs) -> Path:
 
 def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
     """Writes bundle and report into the folder; the unit's facts."""
-    from xsp_cli.inputs import load  # noqa: PLC0415 (imports polars)
+    from xsp.opening import load  # noqa: PLC0415 (imports polars)
     from xsp_model import bundle  # noqa: PLC0415
 
     if unit.found and settings.reading.format is None:
@@ -179,8 +179,8 @@ def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dic
 
     if not settings.reports:
         return facts_of(trace, unit.name).to_json()
-    from xsp_analyze.report import render_answers  # noqa: PLC0415
-    from xsp_analyze.report.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.pages.report import render_answers  # noqa: PLC0415
+    from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
@@ -189,6 +189,6 @@ def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dic
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:
     """Writes the tables by which ranks are compared; what the job's page shows of the rank."""
-    from xsp_analyze.ranks.of_rank import write_tables  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.ranks.rank_facts import write_tables  # noqa: PLC0415 (imports polars)
 
     return write_tables(trace, result, unit.rank, os.path.basename(unit.inputs[0]))  # noqa: PTH119 (may be a URL)

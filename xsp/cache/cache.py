@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from xsp_cli.caching.key import Seen
-    from xsp_cli.inputs import Reading
+    from xsp.cache.key import Seen
+    from xsp.opening import Reading
     from xsp_model import Trace
 
 __all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "cache_of", "kept_or"]
@@ -47,9 +47,9 @@ def kept_or(
     limit_bytes = _limit_bytes() if cache else 0
     if cache is None or folder is None or not limit_bytes:
         return convert()
-    from xsp_cli.caching.key import Digests, key, look  # noqa: PLC0415 (--help must not wait for them)
-    from xsp_cli.caching.store import Store  # noqa: PLC0415
-    from xsp_ingest.safe_files import check  # noqa: PLC0415
+    from xsp.cache.key import Digests, key, look  # noqa: PLC0415 (--help must not wait for them)
+    from xsp.cache.store import Store  # noqa: PLC0415
+    from xsp_ingest.files.safe_files import check  # noqa: PLC0415
 
     for path in paths:
         check(path)  # as conversion does: nothing kept may hide that a file is being written
@@ -70,7 +70,7 @@ def kept_or(
 
 def _is_still(seen: Seen, name: str, again: Callable[[Seen], str | None]) -> bool:
     """Whether the inputs are what they were before they were read."""
-    from xsp_cli.caching.key import look  # noqa: PLC0415
+    from xsp.cache.key import look  # noqa: PLC0415
 
     now = look(seen.paths)
     if now is None or not seen.same_as(now):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.caching.program import program
-from xsp_cli.caching.stamp import Stamp, stamp_of, stamps_in
+from xsp.cache.program import program
+from xsp.cache.stamp import Stamp, stamp_of, stamps_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_cli.inputs import Reading
+    from xsp.opening import Reading
 
 __all__ = ["Digests", "Seen", "key", "look"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["program"]
 
-_PACKAGES = ("xsp_model", "xsp_ingest", "xsp_analyze", "xsp_cli")
+_PACKAGES = ("xsp_model", "xsp_ingest", "xsp_analyze", "xsp")
 _LIBRARIES = ("xsp", "polars", "pyarrow", "numpy", "msgspec", "protobuf", "cxxfilt", "adbc-driver-sqlite")
 _ENTRY_POINTS = "xsp.ingesters"  # as xsp_ingest.registry, which imports every format; a test holds them equal
 _SOURCES = (".py", ".toml")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.complete import format_names
+from xsp.cli.complete import format_names
 
 __all__ = [
     "CacheFolder",

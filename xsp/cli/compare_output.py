@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.compare_runs import ALONE
-from xsp_cli.output import write_file
+from xsp.cli.compare_runs import ALONE
+from xsp.cli.output import write_file
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.several import Several
@@ -29,7 +29,7 @@ class Formats(StrEnum):
 
 def write(found: Several, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
     """Writes the files that were asked for."""
-    from xsp_analyze.compare import junit as as_junit  # noqa: PLC0415
+    from xsp_analyze.pages.compare import junit as as_junit  # noqa: PLC0415
 
     if junit is not None:
         write_file(junit, as_junit.render(found.compared))
@@ -40,14 +40,14 @@ def write(found: Several, junit: Path | None, markdown: Path | None, html: Path 
 
 
 def _page(found: Several) -> str:
-    from xsp_analyze.compare.page import page, page_of_several  # noqa: PLC0415
+    from xsp_analyze.pages.compare.page import page, page_of_several  # noqa: PLC0415
 
     one = found.compared[0]
     return page_of_several(found) if _is_batch(found) else page(one.comparison, one.outcomes)
 
 
 def _markdown(found: Several, rows: int | None) -> str:
-    from xsp_analyze.compare import text  # noqa: PLC0415
+    from xsp_analyze.pages.compare import text  # noqa: PLC0415
 
     if _is_batch(found):
         return text.markdown_of_several(found)
@@ -60,7 +60,8 @@ def _is_batch(found: Several) -> bool:
 
 def printed(found: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
-    from xsp_analyze.compare import json_text, several, text  # noqa: PLC0415
+    from xsp_analyze.compare import several  # noqa: PLC0415
+    from xsp_analyze.pages.compare import json_text, text  # noqa: PLC0415
 
     if output_format == Formats.MD:
         return _markdown(found, rows).encode()

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.compare_batches import is_batch, pairing
-from xsp_cli.inputs import Reading, load
+from xsp.cli.compare_batches import is_batch, pairing
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
+    from xsp.cli.progress import Progress
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.view import View
-    from xsp_cli.progress import Progress
+    from xsp_analyze.frames.view import View
 
 __all__ = ["ALONE", "Asked", "found"]
 
@@ -85,7 +85,7 @@ def _one(
 
 
 def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> View:
-    from xsp_analyze.view import View  # noqa: PLC0415
+    from xsp_analyze.frames.view import View  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if steps not in {None, "mean", "all"}:

@@ -9,26 +9,26 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.analyses import analyses
-from xsp_cli.analyze import analyze
-from xsp_cli.batch import batch
-from xsp_cli.cohort import cohort
-from xsp_cli.collect import PASSED_ON, collect, with_both_dashes
-from xsp_cli.compare import compare
-from xsp_cli.convert import convert
-from xsp_cli.devices import devices
-from xsp_cli.export import export
-from xsp_cli.figure import figure
-from xsp_cli.findings import findings
-from xsp_cli.formats import formats
-from xsp_cli.info import info
-from xsp_cli.memory import before_polars
-from xsp_cli.merge import merge
-from xsp_cli.output import ReaderGoneError, note, print_text
-from xsp_cli.query import query
-from xsp_cli.report import report
-from xsp_cli.schema import schema
-from xsp_cli.top import top
+from xsp.cli.commands.analyses import analyses
+from xsp.cli.commands.analyze import analyze
+from xsp.cli.commands.batch import batch
+from xsp.cli.commands.cohort import cohort
+from xsp.cli.commands.collect import PASSED_ON, collect, with_both_dashes
+from xsp.cli.commands.compare import compare
+from xsp.cli.commands.convert import convert
+from xsp.cli.commands.devices import devices
+from xsp.cli.commands.export import export
+from xsp.cli.commands.figure import figure
+from xsp.cli.commands.findings import findings
+from xsp.cli.commands.formats import formats
+from xsp.cli.commands.info import info
+from xsp.cli.commands.merge import merge
+from xsp.cli.commands.query import query
+from xsp.cli.commands.report import report
+from xsp.cli.commands.schema import schema
+from xsp.cli.commands.top import top
+from xsp.cli.memory import before_polars
+from xsp.cli.output import ReaderGoneError, note, print_text
 
 __all__ = ["app", "main"]
 

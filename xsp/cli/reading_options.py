@@ -6,7 +6,8 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from xsp_cli.arguments import (
+from xsp.cache.cache import cache_of
+from xsp.cli.arguments import (
     CacheFolder,
     DeviceFile,
     DeviceIds,
@@ -21,8 +22,7 @@ from xsp_cli.arguments import (
     ProcessIds,
     TimeRange,
 )
-from xsp_cli.caching.cache import cache_of
-from xsp_cli.inputs import Reading
+from xsp.opening import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ import polars as pl
 from xsp_analyze.columns import BATCH_SIZE, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
-from xsp_analyze.model_time import model_latency
+from xsp_analyze.frames.model_time import model_latency
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["model_information"]
 

@@ -8,11 +8,11 @@ import polars as pl
 
 from xsp_analyze.columns import LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.layer_spread import layer_quartiles
-from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_spread import layer_quartiles
+from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["layer_latency"]
 

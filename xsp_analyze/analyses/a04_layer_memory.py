@@ -10,7 +10,7 @@ from xsp_analyze.columns import ALLOCATED, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, 
 from xsp_analyze.core import FigureSpec, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["layer_memory"]
 

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import share_of_sum
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["layer_type_distribution"]
 

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import known_sum, share_of_sum
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["layer_memory_by_type"]
 

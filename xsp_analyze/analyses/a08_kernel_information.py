@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.activities import shapes_at
-from xsp_analyze.codes import in_order
 from xsp_analyze.columns import COUNTER_COLUMNS, EXECUTION, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, Role, analysis
-from xsp_analyze.counters import derived
+from xsp_analyze.frames.activities import shapes_at
+from xsp_analyze.frames.counters import derived
+from xsp_analyze.frames.group_ids import in_order
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model.arrays import Ints
 
 __all__ = ["kernel_information", "listed", "listed_order"]

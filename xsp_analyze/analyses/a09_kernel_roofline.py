@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.columns import DURATION, EXECUTION, KERNEL_NAME, LAYER_INDEX, LAYER_NAME, STEP
 from xsp_analyze.core import FigureSpec, Role, analysis
-from xsp_analyze.device_peaks import DEVICE, device_peaks
-from xsp_analyze.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
+from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
+from xsp_analyze.frames.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["kernel_roofline"]
 

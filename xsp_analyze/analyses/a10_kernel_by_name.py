@@ -8,10 +8,10 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_NAME, KIND, MODEL_SHARE, STEP
 from xsp_analyze.core import FigureSpec, analysis
-from xsp_analyze.counters import counted, derived
+from xsp_analyze.frames.counters import counted, derived
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["kernel_by_name"]
 

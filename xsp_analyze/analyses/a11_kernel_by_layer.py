@@ -16,13 +16,13 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import analysis
-from xsp_analyze.counters import derived
-from xsp_analyze.layer_kernels import layer_kernels
+from xsp_analyze.frames.counters import derived
+from xsp_analyze.frames.layer_kernels import layer_kernels
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["kernel_by_layer"]
 

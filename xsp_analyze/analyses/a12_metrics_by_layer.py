@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.columns import COUNTER_COLUMNS, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import FigureSpec, analysis
-from xsp_analyze.layer_kernels import layer_kernels
+from xsp_analyze.frames.layer_kernels import layer_kernels
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["metrics_by_layer"]
 

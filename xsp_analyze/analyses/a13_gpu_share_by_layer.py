@@ -8,10 +8,10 @@ import polars as pl
 
 from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_LATENCY, LAYER_NAME, LAYER_TYPE, NON_KERNEL, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.layer_kernels import layer_kernels
+from xsp_analyze.frames.layer_kernels import layer_kernels
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["gpu_share_by_layer"]
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import FigureSpec, analysis
-from xsp_analyze.device_peaks import agreed_peaks
-from xsp_analyze.layer_kernels import layer_kernels
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
+from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["layer_roofline"]
 

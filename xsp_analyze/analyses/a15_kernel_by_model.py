@@ -9,15 +9,15 @@ import polars as pl
 
 from xsp_analyze.columns import BATCH_SIZE, COUNTER_COLUMNS, KERNEL_DURATION, KERNELS, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.counters import are_known, counted, derived
-from xsp_analyze.device_peaks import agreed_peaks
-from xsp_analyze.model_time import model_latency
-from xsp_analyze.roofline import PRECISION, ROOF_COLUMNS, by_precision, under_roof
+from xsp_analyze.frames.counters import are_known, counted, derived
+from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.model_time import model_latency
+from xsp_analyze.frames.roofline import PRECISION, ROOF_COLUMNS, by_precision, under_roof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["kernel_by_model"]
 

@@ -8,10 +8,10 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, Role, analysis
-from xsp_analyze.coverage import ATTRIBUTIONS, attribution
+from xsp_analyze.frames.coverage import ATTRIBUTIONS, attribution
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["ledger"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.model_time import timed_latency
-from xsp_analyze.roles import Roles
-from xsp_analyze.steps import mean_over_steps
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.model_time import timed_latency
+from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.steps import mean_over_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["profiling_overhead"]
 

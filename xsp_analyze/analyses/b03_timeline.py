@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.codes import groups
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.idle import CAUSES, idle_causes
-from xsp_analyze.timeline import MEASURES, breakdown
+from xsp_analyze.frames.group_ids import groups
+from xsp_analyze.frames.idle import CAUSES, idle_causes
+from xsp_analyze.frames.timeline import MEASURES, breakdown
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["timeline"]
 

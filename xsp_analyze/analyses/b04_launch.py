@@ -8,11 +8,11 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.launches import queues
+from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import places
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["launch"]
 

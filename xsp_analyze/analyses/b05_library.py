@@ -8,12 +8,12 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.roles import Roles
+from xsp_analyze.frames.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model.arrays import Ints
 
 __all__ = ["library_calls"]

@@ -8,13 +8,13 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.module_tree import ModuleTree
-from xsp_analyze.module_work import module_work
-from xsp_analyze.roles import Roles
+from xsp_analyze.frames.module_device_time import module_work
+from xsp_analyze.frames.module_tree import ModuleTree
+from xsp_analyze.frames.roles import Roles
 from xsp_model import Phase
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["module_tree"]
 

@@ -8,11 +8,11 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, DURATION, STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.device_peaks import agreed_peaks
+from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["copies"]
 

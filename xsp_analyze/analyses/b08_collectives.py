@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.collectives import bus_factors, operations
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.frames.collectives import bus_factors, operations
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["collectives"]
 

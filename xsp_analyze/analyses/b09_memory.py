@@ -10,7 +10,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["memory"]
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import codes, in_order, numbered
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.critical_path import LINKS, Link, Timeline, walk
-from xsp_analyze.launches import STREAM
-from xsp_analyze.layer_occupancy import innermost_calls, overlaps
-from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
+from xsp_analyze.frames.group_ids import codes, in_order, numbered
+from xsp_analyze.frames.launches import STREAM
+from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
+from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model.arrays import or_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model.arrays import Ints
 
 __all__ = ["critical_path"]

@@ -8,10 +8,10 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.operator_work import operator_work
+from xsp_analyze.frames.counted_operators import operator_work
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["modelled_work"]
 

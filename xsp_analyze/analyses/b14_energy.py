@@ -8,16 +8,16 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.energy import power_series
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.steps import StepMode
+from xsp_analyze.frames.energy import power_series
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.steps import StepMode
 from xsp_model.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.energy import Energy
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.energy import Energy
+    from xsp_analyze.frames.view import View
 
 __all__ = ["energy"]
 

@@ -13,7 +13,7 @@ from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:

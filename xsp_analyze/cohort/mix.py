@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.roles import Roles
+from xsp_analyze.frames.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["GROUPS", "Mix", "group_of", "operator_mix"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.cohort.cohort import System
     from xsp_analyze.cohort.price import Prices
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["MOST_COMPARED", "TOP", "across", "groups", "models", "similarity", "tables", "top"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.device_peaks import agreed_peaks
-from xsp_analyze.timeline import breakdown
+from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.timeline import breakdown
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["Utilisation", "utilisation"]
 

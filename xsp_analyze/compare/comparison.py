@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["LEAST_MATCH", "Comparison", "compare"]
 

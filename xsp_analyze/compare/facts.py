@@ -14,7 +14,7 @@ from xsp_analyze.merge.comparable import name_and_version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["Difference", "Facts", "Sort", "differences", "facts"]
 

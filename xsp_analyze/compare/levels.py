@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.merge.kernel_names import normalised
-from xsp_analyze.roles import Roles
-from xsp_analyze.steps import StepMode
 from xsp_model import Kind, Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model.arrays import Floats
 
 __all__ = ["Measured", "kernels", "layers", "model", "operators", "operators_by_layer"]

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare import json_text
-from xsp_analyze.compare.sections import Section, change, interval, verdict
+from xsp_analyze.pages.compare import json_text
+from xsp_analyze.pages.compare.sections import Section, change, interval, verdict
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
 

@@ -11,15 +11,15 @@ import polars as pl
 
 from xsp_analyze.compare import levels
 from xsp_analyze.compare.facts import Facts, facts
+from xsp_analyze.frames.roles import Roles
 from xsp_analyze.merge.kernels import kernel_work, template
-from xsp_analyze.roles import Roles
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["Side"]
 

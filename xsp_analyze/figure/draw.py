@@ -8,14 +8,14 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.figure.look import Look, require_matplotlib, settings
-from xsp_analyze.report.figures import figure as blocks_of
+from xsp_analyze.pages.report.figures import figure as blocks_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Analysis
-    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.pages.report.answers import Answers
 
 __all__ = ["Drawn", "draw"]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.device_peaks import device_peaks
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
-from xsp_analyze.findings.words import times
+from xsp_analyze.frames.device_peaks import device_peaks
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import duration, share
 from xsp_model import Kind

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import find
-from xsp_analyze.codes import positions_in
 from xsp_analyze.core import run
-from xsp_analyze.launches import SYNC_CALLS, names_like
-from xsp_analyze.roles import Roles
+from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.launches import SYNC_CALLS, names_like
+from xsp_analyze.frames.roles import Roles
 from xsp_model import Kind, Level, XspError
 from xsp_model.arrays import or_null
 from xsp_model.intervals import intersection, merge, union_length
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsp_analyze.core import Result
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model.arrays import Ints
 
 __all__ = ["Facts"]

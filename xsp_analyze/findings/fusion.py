@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import codes, run_starts, sort_by
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.frames.group_ids import codes, run_starts, sort_by
 from xsp_analyze.render.units import count, duration
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Found, rule
-from xsp_analyze.findings.words import times
+from xsp_analyze.findings.phrases import times
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Kind
 

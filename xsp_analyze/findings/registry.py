@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.findings import computing, copying, fusion, idle, roof, training, trust, uneven
+from xsp_analyze.findings import computing, confidence, copying, fusion, idle, roof, training, uneven
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings.advice import Found, Rule
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["RULES", "advise"]
 
 RULES: tuple[Rule, ...] = (
-    trust.orphans,
-    trust.unattributed,
-    trust.no_modules,
-    trust.profiling_overhead,
-    trust.few_steps,
-    trust.unmatched,
+    confidence.orphans,
+    confidence.unattributed,
+    confidence.no_modules,
+    confidence.profiling_overhead,
+    confidence.few_steps,
+    confidence.unmatched,
     idle.gpu_idle,
     idle.launch_bound,
     idle.host_sync,

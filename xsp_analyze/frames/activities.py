@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.codes import codes, numbered
-from xsp_analyze.counters import attach_counters
+from xsp_analyze.frames.counters import attach_counters
+from xsp_analyze.frames.group_ids import codes, numbered
 from xsp_model import Level
 from xsp_model.arrays import or_null, places
 

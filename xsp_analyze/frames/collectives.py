@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.modelled import tensors
-from xsp_analyze.timeline import COMMUNICATION
+from xsp_analyze.frames.modelled_work import tensors
+from xsp_analyze.frames.timeline import COMMUNICATION
 from xsp_model import Kind, Level
 from xsp_model.arrays import or_null
 from xsp_model.intervals import covered_before, merge
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 

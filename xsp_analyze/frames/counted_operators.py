@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.activities import column_at
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.modelled import KNOWN
-from xsp_analyze.modelled_calls import CALL, following_shapes, modelled_calls
-from xsp_analyze.roles import Roles
+from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.modelled_calls import CALL, following_shapes, modelled_calls
+from xsp_analyze.frames.modelled_work import KNOWN
+from xsp_analyze.frames.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 

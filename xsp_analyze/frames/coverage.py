@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze import sanity
-from xsp_analyze.counters import are_known, counter_columns
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.steps import StepMode
+from xsp_analyze.frames import sanity
+from xsp_analyze.frames.counters import are_known, counter_columns
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.steps import StepMode
 from xsp_model import Attribution, Kind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import in_order
+from xsp_analyze.frames.group_ids import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

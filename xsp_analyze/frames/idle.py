@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import run_starts
+from xsp_analyze.frames.group_ids import run_starts
 from xsp_model.intervals import covered_before, gaps, merge
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model.arrays import Ints
 
 __all__ = ["CAUSES", "idle_causes"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import codes, first_rows, numbered, positions_in, run_starts, sort_by
-from xsp_analyze.counters import are_known, counter_columns, summed_columns
 from xsp_analyze.formulas import trimmed_count
-from xsp_analyze.steps import step_counts
+from xsp_analyze.frames.counters import are_known, counter_columns, summed_columns
+from xsp_analyze.frames.group_ids import codes, first_rows, numbered, positions_in, run_starts, sort_by
+from xsp_analyze.frames.steps import step_counts
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints

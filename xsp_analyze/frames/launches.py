@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import codes, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import codes, run_starts, running_max, sort_by
 from xsp_model import Level
 
 if TYPE_CHECKING:

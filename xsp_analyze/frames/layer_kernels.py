@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.counters import counted
-from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.frames.counters import counted
+from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["GRAPH_REPLAY", "layer_kernels"]
 

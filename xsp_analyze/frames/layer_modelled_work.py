@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.modelled_calls import CALL, following_shapes, modelled_calls
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.modelled_calls import CALL, following_shapes, modelled_calls
 from xsp_model import Level, Phase
 
 if TYPE_CHECKING:

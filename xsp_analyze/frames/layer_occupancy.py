@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_analyze.codes import in_order, run_starts
+from xsp_analyze.frames.group_ids import in_order, run_starts
 
 if TYPE_CHECKING:
     import polars as pl

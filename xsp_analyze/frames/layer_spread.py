@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import bootstrap_interval
-from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["layer_intervals", "layer_quartiles"]
 

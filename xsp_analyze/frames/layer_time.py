@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.activities import column_at
-from xsp_analyze.codes import codes, first_rows, numbered, run_starts, running_max, sort_by
 from xsp_analyze.formulas import known_sum
+from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.group_ids import codes, first_rows, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
 from xsp_model.arrays import places
 

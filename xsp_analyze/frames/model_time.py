@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.roles import Roles
-from xsp_analyze.steps import StepMode
+from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.steps import StepMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

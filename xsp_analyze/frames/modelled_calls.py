@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.modelled import Work, modelled, tensors
+from xsp_analyze.frames.modelled_work import Work, modelled, tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.module_tree import inside_phase
+from xsp_analyze.frames.module_tree import inside_phase
 from xsp_model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.module_tree import ModuleTree
+    from xsp_analyze.frames.module_tree import ModuleTree
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["module_work"]

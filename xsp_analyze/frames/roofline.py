@@ -12,8 +12,8 @@ import polars as pl
 
 from xsp_analyze import formulas
 from xsp_analyze.core import Column, Role
-from xsp_analyze.counters import counted_time, moved_bytes
-from xsp_analyze.device_peaks import BANDWIDTH
+from xsp_analyze.frames.counters import counted_time, moved_bytes
+from xsp_analyze.frames.device_peaks import BANDWIDTH
 from xsp_model import XspError
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 from xsp_model.device_table import QUANTITIES
@@ -21,7 +21,7 @@ from xsp_model.device_table import QUANTITIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["PRECISION", "ROOF_COLUMNS", "by_precision", "require_flops", "under_roof"]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.counters import are_known, summed_columns
-from xsp_analyze.device_peaks import DEVICE, device_peaks
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.layer_work import layer_work
-from xsp_analyze.roofline import by_precision, under_roof
+from xsp_analyze.frames.counters import are_known, summed_columns
+from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
+from xsp_analyze.frames.layer_modelled_work import layer_work
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.roofline import by_precision, under_roof
 from xsp_model import Attribution, Finding, Kind, Phase, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["flags"]
 

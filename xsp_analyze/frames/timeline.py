@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.codes import codes, groups, numbered
+from xsp_analyze.frames.group_ids import codes, groups, numbered
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge
 

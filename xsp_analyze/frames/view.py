@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze import coverage, layer_time, model_time
-from xsp_analyze.activities import WORK_COLUMNS, device_activities, device_work, shapes_of
-from xsp_analyze.codes import positions_in
-from xsp_analyze.counters import attach_counters, counter_columns, ideal_intensity
-from xsp_analyze.energy import power_series
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.kernel_means import aligned, executions
-from xsp_analyze.launches import waits_of
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.roles import Roles, roles_of
-from xsp_analyze.steps import StepChoice, StepMode, all_steps, choose_steps, mean_over_steps, without_stubs
-from xsp_analyze.timeline import COMMUNICATION
+from xsp_analyze.frames import coverage, layer_time, model_time
+from xsp_analyze.frames.activities import WORK_COLUMNS, device_activities, device_work, shapes_of
+from xsp_analyze.frames.counters import attach_counters, counter_columns, ideal_intensity
+from xsp_analyze.frames.energy import power_series
+from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.kernel_means import aligned, executions
+from xsp_analyze.frames.launches import waits_of
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.roles import Roles, roles_of
+from xsp_analyze.frames.steps import StepChoice, StepMode, all_steps, choose_steps, mean_over_steps, without_stubs
+from xsp_analyze.frames.timeline import COMMUNICATION
 from xsp_model import Level
 from xsp_model.schema import TABLES
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.activities import AXES, device_activities, shapes_of, with_shapes
-from xsp_analyze.kernel_means import aligned
+from xsp_analyze.frames.activities import AXES, device_activities, shapes_of, with_shapes
+from xsp_analyze.frames.kernel_means import aligned
+from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_analyze.merge.kernel_names import base_name, normalised
 from xsp_analyze.merge.matched import Matched
-from xsp_analyze.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

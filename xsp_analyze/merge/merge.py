@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.roles import OTHER_BATCH
+from xsp_analyze.frames.steps import all_steps
 from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_sizes, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
-from xsp_analyze.roles import OTHER_BATCH
-from xsp_analyze.steps import all_steps
 from xsp_model import Finding, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 

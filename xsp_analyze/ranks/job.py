@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.ranks.of_rank import TABLES
+from xsp_analyze.ranks.rank_facts import TABLES
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.timeline import COMMUNICATION, MEASURES, breakdown
-from xsp_analyze.view import View
+from xsp_analyze.frames.timeline import COMMUNICATION, MEASURES, breakdown
+from xsp_analyze.frames.view import View
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.frames.view import View
     from xsp_analyze.ranks.job import Job
-    from xsp_analyze.view import View
 
 __all__ = ["tables"]
 

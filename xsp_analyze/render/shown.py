@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
 from xsp_analyze.render.names import bare
-from xsp_analyze.render.rest import sums_of_the_rest
+from xsp_analyze.render.remainder import sums_of_the_rest
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
 from xsp_model.plain_text import clean
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from xsp_analyze.render.fit import GAP, NO_LIMIT, Fitted, Screen, Wanted, fit, natural, unit_of, with_names
+from xsp_analyze.render.column_fit import GAP, NO_LIMIT, Fitted, Screen, Wanted, fit, natural, unit_of, with_names
 from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import ledger_lines, provenance_line, shown_columns, unknown_columns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
-from xsp_ingest.safe_files import bounded
+from xsp_ingest.files.safe_files import bounded
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from threading import Event
 from typing import TYPE_CHECKING, Self
 
-from xsp_ingest.safe_files import inside
+from xsp_ingest.files.safe_files import inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

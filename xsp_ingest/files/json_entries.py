@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from xsp_ingest.content import pieces
-from xsp_ingest.json_window import TOKEN, Window, check_depth, no_json, stretch
+from xsp_ingest.files.content import pieces
+from xsp_ingest.files.json_window import TOKEN, Window, check_depth, no_json, stretch
 from xsp_model import XspError
 
 if TYPE_CHECKING:

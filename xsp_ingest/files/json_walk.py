@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from xsp_ingest.json_window import Window, no_json, opened, skip, stretch, value
+from xsp_ingest.files.json_window import Window, no_json, opened, skip, stretch, value
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_ingest.content import cut_off, pieces
+from xsp_ingest.files.content import cut_off, pieces
 from xsp_model import XspError
 
 if TYPE_CHECKING:

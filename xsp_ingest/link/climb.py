@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_ingest.link.engine import dual
+from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch, tree
 from xsp_model.arrays import nowhere
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.link.distinct_texts import codes
 from xsp_ingest.link.keys import pair_keys
-from xsp_ingest.link.words import codes
 from xsp_model import Attribution, Kind, Level, scratch
 from xsp_model.arrays import nowhere, places, positions
 

@@ -11,10 +11,10 @@ import polars as pl
 from xsp_ingest.link import graphs, steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
+from xsp_ingest.link.distinct_texts import codes
 from xsp_ingest.link.nest import Moments, Nesting, nest
-from xsp_ingest.link.stated import with_callers
+from xsp_ingest.link.recorded_links import with_callers
 from xsp_ingest.link.threads import Threads
-from xsp_ingest.link.words import codes
 from xsp_model import Finding, Kind, Level, scratch
 from xsp_model.arrays import places
 from xsp_model.order import total_order
@@ -23,7 +23,7 @@ from xsp_model.vocabulary import LEVELS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["Forest", "Sorts", "at_spans", "grow", "sorts"]

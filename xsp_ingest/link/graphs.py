@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.stated import placed
-from xsp_ingest.link.words import matches
+from xsp_ingest.link.distinct_texts import matches
+from xsp_ingest.link.recorded_links import placed
 from xsp_model import Kind, Level
 from xsp_model.arrays import nowhere
 

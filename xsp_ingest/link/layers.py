@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_ingest.link.climb import innermost, outermost
+from xsp_ingest.link.distinct_texts import worded
 from xsp_ingest.link.phases import phases
-from xsp_ingest.link.words import worded
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
 from xsp_model.arrays import nowhere, positions
 

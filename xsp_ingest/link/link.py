@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.given import NOTHING, Given
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
+from xsp_ingest.staging.run_overrides import NOTHING, Given
 from xsp_model import Attribution, Finding, LayerSource, Level, TraceBuilder, peaks
 from xsp_model.arrays import or_null
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.clock import Zero
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.link.layers import Layering
-    from xsp_ingest.raw import RawTrace, RunFacts
+    from xsp_ingest.staging.raw import RawTrace, RunFacts
     from xsp_model import Trace
     from xsp_model.arrays import Positions
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.link.engine import dual
+from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
 from xsp_model.arrays import nowhere
 from xsp_model.order import tied

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link.ranges import FRAMEWORK_RANGES, one_of
+from xsp_ingest.link.range_rules import FRAMEWORK_RANGES, one_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:

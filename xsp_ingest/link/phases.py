@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.climb import innermost
+from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.threads import Threads
-from xsp_ingest.link.words import matches
 from xsp_model import Kind, LayerSource, Level, scratch
 from xsp_model.arrays import positions
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest import shipped
+from xsp_ingest.machine import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from xsp_ingest.native import Native
+    from xsp_ingest.machine.native import Native
 
     Column = NDArray[Any]
 
@@ -75,7 +75,7 @@ class Sweep:
         """The sweep as machine code, compiled once per installation."""
         kinds = self._kinds(columns, results)
         if kinds not in self._machine_code:
-            from xsp_ingest.native import native  # noqa: PLC0415 (small traces need no compiler)
+            from xsp_ingest.machine.native import native  # noqa: PLC0415 (small traces need no compiler)
 
             name, stamp = self._name(kinds)
             self._machine_code[kinds] = native(name, lambda: self.function, kinds, stamp)
@@ -92,7 +92,7 @@ class Sweep:
     def _is_worth_it(self, rows: int, kinds: tuple[str, ...]) -> bool:
         if rows < _MIN_ROWS or rows >= _COMPILE_ROWS or kinds in self._machine_code:
             return rows >= _MIN_ROWS
-        from xsp_ingest.native import is_at_hand  # noqa: PLC0415
+        from xsp_ingest.machine.native import is_at_hand  # noqa: PLC0415
 
         return is_at_hand(*self._name(kinds))
 

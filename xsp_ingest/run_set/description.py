@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from xsp_ingest.given import Given
 from xsp_ingest.ingester import LayerScope
+from xsp_ingest.staging.run_overrides import Given
 from xsp_model import XspError
 
 if TYPE_CHECKING:

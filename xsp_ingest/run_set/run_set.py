@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from xsp_ingest.convert import convert_run, without_files
-from xsp_ingest.given import Given
 from xsp_ingest.run_set.description import read_description
+from xsp_ingest.staging.run_overrides import Given
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from xsp_model import Finding, Kind, Level, Severity, XspError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["EVERYTHING", "Selection", "Skipped", "narrowed", "range_of"]
 

@@ -12,14 +12,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-import xsp_analyze as xa
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.report_trace import small_trace
-from tests.xsp_analyze.run_sets import write_run
+import xsp
+from tests.helpers.report_trace import small_trace
+from tests.helpers.run_sets import write_run
+from tests.helpers.synth import KinetoTrace
+from xsp.cli.main import main
 from xsp_analyze.render import render_one
-from xsp_cli.main import main
 
-_REPO = Path(__file__).resolve().parents[2]
+_REPO = Path(__file__).resolve().parents[3]
 _PLANTED = "<img src=x onerror=alert(1)>\u202e&amp;"
 
 
@@ -30,17 +30,17 @@ def fixture_raw(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(name="small")
-def fixture_small(raw: Path) -> xa.OpenTrace:
-    return xa.open(raw)
+def fixture_small(raw: Path) -> xsp.OpenTrace:
+    return xsp.open(raw)
 
 
-def _planted(folder: Path) -> xa.OpenTrace:
+def _planted(folder: Path) -> xsp.OpenTrace:
     trace = KinetoTrace()
     launch = trace.runtime("cudaLaunchKernel", 1_000, 500)
     trace.kernel(_PLANTED, 2_000, 3_000, correlation=launch)
     path = folder / f"{_PLANTED.replace('/', '')}.json"
     trace.write(path)
-    return xa.open(path)
+    return xsp.open(path)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -50,48 +50,48 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_everything_the_package_offers_is_there() -> None:
-    assert {name for name in xa.__all__ if getattr(xa, name).__doc__} == set(xa.__all__)
-    assert set(xa.__all__) <= set(dir(xa))
+    assert {name for name in xsp.__all__ if getattr(xsp, name).__doc__} == set(xsp.__all__)
+    assert set(xsp.__all__) <= set(dir(xsp))
     with pytest.raises(AttributeError, match="no attribute 'opne'"):
-        xa.opne  # noqa: B018 (a slip of the fingers)
+        xsp.opne  # noqa: B018 (a slip of the fingers)
 
 
 @pytest.mark.parametrize("steps", ["mean", "all", "each"])
 def test_an_answer_is_the_command_s(
-    raw: Path, small: xa.OpenTrace, steps: str, capsysbinary: pytest.CaptureFixture[bytes]
+    raw: Path, small: xsp.OpenTrace, steps: str, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["analyze", str(raw), "-a", "A10", "-f", "json", "--steps", steps]) == 0
     assert render_one(small.analyze("a10", steps=steps), "json") == capsysbinary.readouterr().out
 
 
-def test_an_answer_is_one_table_in_three_libraries(small: xa.OpenTrace) -> None:
+def test_an_answer_is_one_table_in_three_libraries(small: xsp.OpenTrace) -> None:
     found = small.analyze("A10", steps="all")
     assert found.to_polars()["duration_ns"].to_list() == found.to_pandas()["duration_ns"].tolist()
     assert found.to_polars()["duration_ns"].to_list() == found.to_arrow()["duration_ns"].to_pylist()
     assert found.to_polars()["duration_ns"].sum() == small.info().device_time_ns
 
 
-def test_a_step_may_be_a_number(small: xa.OpenTrace) -> None:
+def test_a_step_may_be_a_number(small: xsp.OpenTrace) -> None:
     one, *_ = small.table("spans")["step"].drop_nulls().unique().sort()
     assert small.analyze("A10", steps=one).to_polars().equals(small.analyze("A10", steps=str(one)).to_polars())
 
 
-def test_tables_are_the_trace_s(small: xa.OpenTrace) -> None:
+def test_tables_are_the_trace_s(small: xsp.OpenTrace) -> None:
     assert small.table("spans").height == small.trace.row_count
     assert small.scan("layers").collect().equals(small.table("layers"))
-    with pytest.raises(xa.XspError, match=r"there is no table 'span'\. Did you mean spans"):
+    with pytest.raises(xsp.XspError, match=r"there is no table 'span'\. Did you mean spans"):
         small.table("span")
 
 
-def test_analyses_say_which_can_be_answered(small: xa.OpenTrace) -> None:
+def test_analyses_say_which_can_be_answered(small: xsp.OpenTrace) -> None:
     able = dict(small.analyses().select("id", "answerable").iter_rows())
     assert able["A10"]
     assert not able["A12"]
-    with pytest.raises(xa.XspError, match="needs"):
+    with pytest.raises(xsp.XspError, match="needs"):
         small.analyze("A12")
 
 
-def test_info_counts(small: xa.OpenTrace) -> None:
+def test_info_counts(small: xsp.OpenTrace) -> None:
     info = small.info()
     counted = dict(small.sql("select level, count(*) from spans group by level").iter_rows())
     assert info.spans_by_level == counted
@@ -99,7 +99,7 @@ def test_info_counts(small: xa.OpenTrace) -> None:
     assert "device time" in str(info)
 
 
-def test_findings_are_a_sequence_and_a_table(small: xa.OpenTrace) -> None:
+def test_findings_are_a_sequence_and_a_table(small: xsp.OpenTrace) -> None:
     found = small.findings()
     assert [one.rule.id for one in found] == found.to_polars()["id"].to_list()
     assert len(found[:2]) == 2
@@ -107,23 +107,23 @@ def test_findings_are_a_sequence_and_a_table(small: xa.OpenTrace) -> None:
     assert "gpu-idle" in str(found)
 
 
-def test_files_are_written_whole_and_named(small: xa.OpenTrace, tmp_path: Path) -> None:
+def test_files_are_written_whole_and_named(small: xsp.OpenTrace, tmp_path: Path) -> None:
     assert small.report(tmp_path / "r.html").read_text(encoding="utf-8").endswith("</html>\n")
     chrome = json.loads(small.export(tmp_path / "t.json", to="chrome").read_bytes())
     assert chrome["traceEvents"]
-    again = xa.open(small.save(tmp_path / "t.xsp"))
+    again = xsp.open(small.save(tmp_path / "t.xsp"))
     assert again.table("spans").equals(small.table("spans"))
     assert again.name == "t.xsp"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "small.json", "t.json", "t.xsp"]
 
 
-def test_what_cannot_be_written_is_one_sentence(small: xa.OpenTrace, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_one_sentence(small: xsp.OpenTrace, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(xa.XspError, match="cannot be written"):
+    with pytest.raises(xsp.XspError, match="cannot be written"):
         small.report(tmp_path / "file" / "x.html")
-    with pytest.raises(xa.XspError, match="cannot be written"):
+    with pytest.raises(xsp.XspError, match="cannot be written"):
         small.save(tmp_path / "file" / "x.xsp")
-    with pytest.raises(xa.XspError, match="cannot be written"):
+    with pytest.raises(xsp.XspError, match="cannot be written"):
         small.export(tmp_path / "file" / "x.json", to="chrome")
 
 
@@ -149,7 +149,7 @@ def test_a_long_name_is_cut_and_kept_whole_under_the_pointer(tmp_path: Path) -> 
     name = f'void k<{"a" * 300}>::run("x")'
     trace.kernel(name, 2_000, 3_000, correlation=trace.runtime("cudaLaunchKernel", 1_000, 500))
     trace.write(tmp_path / "long.json")
-    html = xa.open(tmp_path / "long.json").analyze("A10", steps="all")._repr_html_()
+    html = xsp.open(tmp_path / "long.json").analyze("A10", steps="all")._repr_html_()
     assert f'title="void k&lt;{"a" * 300}&gt;::run(&quot;x&quot;)"' in html
     assert html.count("a" * 300) == 1
 
@@ -160,13 +160,13 @@ def test_a_run_set_is_merged(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"batch_size": 1, "device": {"name": "by hand"}}
     write_run(tmp_path / "set" / "m", "M", **facts, step_durations_ns=[9_000, 9_000])
     write_run(tmp_path / "set" / "mlg", "MLG", trace, **facts, step_durations_ns=[9_500])
-    assert set(xa.open(tmp_path / "set").table("runs")["role"]) >= {"model", "kernels"}
+    assert set(xsp.open(tmp_path / "set").table("runs")["role"]) >= {"model", "kernels"}
 
 
 def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
     folder = fixtures_dir / "torch_profiler" / "two_ranks"
-    by_pattern = xa.open(folder / "rank*.json.gz")
-    assert by_pattern.table("spans").equals(xa.open(*sorted(folder.glob("rank*.gz"))).table("spans"))
+    by_pattern = xsp.open(folder / "rank*.json.gz")
+    assert by_pattern.table("spans").equals(xsp.open(*sorted(folder.glob("rank*.gz"))).table("spans"))
     assert by_pattern.name == "rank0.json.gz and 1 more"
 
 
@@ -180,11 +180,11 @@ def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
     ],
 )
 def test_what_cannot_be_opened_is_one_sentence(given: tuple[str, ...], options: dict[str, str], says: str) -> None:
-    with pytest.raises(xa.XspError, match=says):
-        xa.open(*given, **options)  # type: ignore[arg-type]
+    with pytest.raises(xsp.XspError, match=says):
+        xsp.open(*given, **options)  # type: ignore[arg-type]
 
 
-def test_a_trace_compared_with_itself_is_the_same(small: xa.OpenTrace, tmp_path: Path) -> None:
+def test_a_trace_compared_with_itself_is_the_same(small: xsp.OpenTrace, tmp_path: Path) -> None:
     found = small.compare(small)
     assert found.comparable
     assert found.reasons == []
@@ -211,5 +211,5 @@ def test_the_examples_of_the_docs_run(fixtures_dir: Path, tmp_path: Path, monkey
 
 def test_the_docs_name_what_there_is() -> None:
     text = (_REPO / "docs" / "python.md").read_text(encoding="utf-8")
-    public = {name for name in dir(xa.OpenTrace) if not name.startswith("_")} - {"name"}
+    public = {name for name in dir(xsp.OpenTrace) if not name.startswith("_")} - {"name"}
     assert {name for name in public if f"`t.{name}" not in text and f"t.{name}(" not in text} == set()

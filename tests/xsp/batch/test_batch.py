@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.synth import KinetoTrace
-from xsp_cli.batching.discover import discover
-from xsp_cli.batching.pool import run_here
-from xsp_cli.batching.unit import Kind, Outcome, Settings, Status, Unit
-from xsp_cli.batching.version import own_version
-from xsp_cli.batching.work import process
-from xsp_cli.inputs import Reading
-from xsp_cli.main import main
+from tests.helpers.synth import KinetoTrace
+from xsp.batch.discover import discover
+from xsp.batch.pool import run_here
+from xsp.batch.unit import Kind, Outcome, Settings, Status, Unit
+from xsp.batch.version import own_version
+from xsp.batch.work import process
+from xsp.cli.main import main
+from xsp.opening import Reading
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_REPO = Path(__file__).parents[2]
+_REPO = Path(__file__).parents[3]
 
 
 def trace_of(scale: int, **head: object) -> KinetoTrace:
@@ -169,7 +169,7 @@ def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
 def _outcomes(
     traces: Path, out: Path, bad: str, monkeypatch: pytest.MonkeyPatch, limit_bytes: int
 ) -> dict[str, Outcome]:
-    monkeypatch.setattr("xsp_cli.batching.pool.process", _process_or_die)
+    monkeypatch.setattr("xsp.batch.pool.process", _process_or_die)
     names = {"one": "a/one.json", bad: "three.json", "two": "a/two.json"}
     units = [Unit(name, (str(traces / file),)) for name, file in names.items()]
     settings = Settings(str(out), version=own_version())
@@ -192,7 +192,7 @@ def test_an_interrupt_leaves_nothing_half_done(traces: Path, tmp_path: Path) -> 
     for n in range(40):
         shutil.copy(traces / "three.json", traces / f"more{n}.json")
     out = tmp_path / "out"
-    code = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    code = "import sys; from xsp.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "batch", str(traces), "-o", str(out), "--jobs", "1"]
     batch = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(_REPO)}, stderr=subprocess.PIPE, text=True)
     _wait(lambda: len(list(out.glob("traces/*"))) >= 2)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.xsp_cli.test_batch import _bytes_below, trace_of
-from xsp_cli.batching import cluster
-from xsp_cli.batching.unit import Outcome, Settings, Status, Unit
-from xsp_cli.batching.version import own_version
-from xsp_cli.batching.work import process
-from xsp_cli.main import main
+from tests.xsp.batch.test_batch import _bytes_below, trace_of
+from xsp.batch import cluster
+from xsp.batch.unit import Outcome, Settings, Status, Unit
+from xsp.batch.version import own_version
+from xsp.batch.work import process
+from xsp.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,7 +221,7 @@ def test_traces_of_a_web_server_are_read(tmp_path: Path, web: str, capsys: pytes
 
 
 def test_patterns_and_run_sets_of_s3_are_units(s3: S3) -> None:
-    from xsp_cli.batching.discover import discover  # noqa: PLC0415
+    from xsp.batch.discover import discover  # noqa: PLC0415
 
     for name in ("a/m/run.json", "a/mlg/run.json", "a/mlg/trace.json", "b.xsp/manifest.json", "c/x.json", "c/y.txt"):
         s3.pipe_file(f"{_BUCKET}/{name}", b"{}")

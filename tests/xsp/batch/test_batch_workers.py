@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.generate import grow
-from tests.xsp_cli.test_batch import trace_of
-from xsp_cli.batching import work
-from xsp_cli.batching.pool import run_here
-from xsp_cli.batching.unit import Settings, Status, Unit
+from tests.xsp.batch.test_batch import trace_of
+from xsp.batch import work
+from xsp.batch.pool import run_here
+from xsp.batch.unit import Settings, Status, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_REPO = Path(__file__).parents[2]
+_REPO = Path(__file__).parents[3]
 # Whoever runs the tests may have switched interrupts off.
 _MAIN = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from xsp_cli.main import main; sys.exit(main())"
+    "from xsp.cli.main import main; sys.exit(main())"
 )
 
 

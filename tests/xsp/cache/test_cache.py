@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.report_trace import small_trace
-from xsp_cli.caching import cache as caching
-from xsp_cli.caching import key as keys
-from xsp_cli.caching import program as programs
-from xsp_cli.caching import stamp as stamps
-from xsp_cli.caching.cache import Cache
-from xsp_cli.caching.key import Digests, look
-from xsp_cli.caching.stamp import stamp_of
-from xsp_cli.caching.store import Store
-from xsp_cli.inputs import Reading, load
-from xsp_cli.main import main
+from tests.helpers.report_trace import small_trace
+from xsp.cache import cache as caching
+from xsp.cache import key as keys
+from xsp.cache import program as programs
+from xsp.cache import stamp as stamps
+from xsp.cache.cache import Cache
+from xsp.cache.key import Digests, look
+from xsp.cache.stamp import stamp_of
+from xsp.cache.store import Store
+from xsp.cli.main import main
+from xsp.opening import Reading, load
 from xsp_ingest import convert as conversion
 from xsp_ingest.registry import ENTRY_POINTS
 from xsp_model import Trace, XspError, bundle
@@ -33,7 +33,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_REPO = Path(__file__).resolve().parents[2]
+_REPO = Path(__file__).resolve().parents[3]
 _LIMIT = 1 << 30
 
 
@@ -357,8 +357,8 @@ def test_nothing_kept_hides_that_a_database_is_being_written(tmp_path: Path, fix
 
 def test_several_processes_at_once_keep_one(tmp_path: Path, raw: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from xsp_cli.caching.cache import Cache;"
-        "from xsp_cli.inputs import Reading, load;"
+        "import sys; from pathlib import Path; from xsp.cache.cache import Cache;"
+        "from xsp.opening import Reading, load;"
         "reading = Reading(cache=Cache(Path(sys.argv[2]), worth_bytes=0));"
         "print(load([sys.argv[1]], reading, lambda _: None).row_count)"
     )
@@ -394,7 +394,7 @@ def test_answers_are_the_same_from_what_was_kept(
 ) -> None:
     monkeypatch.setattr(caching, "WORTH_BYTES", 0)
     monkeypatch.setattr(caching, "cache_of", lambda folder, **_: Cache(folder, 0))
-    monkeypatch.setattr("xsp_cli.reading.cache_of", lambda folder, **_: Cache(folder, 0))
+    monkeypatch.setattr("xsp.cli.reading_options.cache_of", lambda folder, **_: Cache(folder, 0))
     asked = ["analyze", str(raw), "-f", "json", "--cache-dir", str(tmp_path / "cache")]
     answers = []
     for _ in range(2):

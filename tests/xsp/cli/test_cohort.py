@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_cli.test_batch import trace_of
-from xsp_cli.main import main
+from tests.xsp.batch.test_batch import trace_of
+from xsp.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

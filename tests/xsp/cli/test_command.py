@@ -15,18 +15,18 @@ import polars as pl
 import pytest
 from rich.cells import cell_len
 
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.report_trace import US, small_trace
+from tests.helpers.report_trace import US, small_trace
+from tests.helpers.synth import KinetoTrace
+from xsp.cli.commands.analyze import Formats
+from xsp.cli.main import app, main
+from xsp.cli.output import print_bytes
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.render import FORMATS
-from xsp_cli.analyze import Formats
-from xsp_cli.main import app, main
-from xsp_cli.output import print_bytes
 from xsp_ingest.registry import INGESTERS
 from xsp_model import bundle
 
-_REPO = Path(__file__).resolve().parents[2]
-_COMMAND = [sys.executable, "-c", "import sys; from xsp_cli.main import main; sys.exit(main())"]
+_REPO = Path(__file__).resolve().parents[3]
+_COMMAND = [sys.executable, "-c", "import sys; from xsp.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture(name="raw")
@@ -132,7 +132,7 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_loads_no_heavy_library() -> None:
     code = (
-        "import sys; from xsp_cli.main import main; main(['--help'])\n"
+        "import sys; from xsp.cli.main import main; main(['--help'])\n"
         "print([m for m in ('polars', 'pyarrow', 'numba', 'plotly', 'pandas', 'networkx') if m in sys.modules])"
     )
     done = subprocess.run(
@@ -396,7 +396,7 @@ def test_an_interrupt_ends_quietly(
     def interrupted(_content: bytes) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xsp_cli.analyze.print_bytes", interrupted)
+    monkeypatch.setattr("xsp.cli.commands.analyze.print_bytes", interrupted)
     assert main(["analyze", str(raw), "-a", "A10"]) == 130
     assert "Traceback" not in capsys.readouterr().err
 
@@ -405,7 +405,7 @@ def test_our_own_mistakes_are_not_hidden(raw: Path, monkeypatch: pytest.MonkeyPa
     def broken(_content: bytes) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("xsp_cli.analyze.print_bytes", broken)
+    monkeypatch.setattr("xsp.cli.commands.analyze.print_bytes", broken)
     with pytest.raises(ZeroDivisionError):
         main(["analyze", str(raw), "-a", "A10"])
 

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.xsp_analyze.captures import Noise, Work, capture
-from xsp_cli.main import main
+from tests.helpers.captures import Noise, Work, capture
+from xsp.cli.main import main
 from xsp_model import bundle
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_cli.main import main
+from xsp.cli.main import main
 from xsp_model import bundle
 from xsp_model.device_table import device_table
 
@@ -62,7 +62,7 @@ def test_the_users_peaks_go_before_all_others(tmp_path: Path) -> None:
         'fp32 = { value = 1e12, source = "measured" }\ndram = { value = 5e11, source = "measured" }\n'
     )
     trace = (
-        Path(__file__).resolve().parents[2] / "fixtures/torch_profiler/transformer_train_gpu_synthetic/trace.json.gz"
+        Path(__file__).resolve().parents[3] / "fixtures/torch_profiler/transformer_train_gpu_synthetic/trace.json.gz"
     )
     output = tmp_path / "t.xsp"
     assert main(["convert", str(trace), "-o", str(output), "--device", str(file)]) == 0

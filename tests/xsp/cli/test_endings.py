@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.synth import KinetoTrace
-from xsp_cli.main import main
-from xsp_ingest.digests import Digests, sha256
+from tests.helpers.synth import KinetoTrace
+from xsp.cli.main import main
+from xsp_ingest.files.digests import Digests, sha256
 from xsp_ingest.link import link
 from xsp_model import scratch
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from xsp_cli.main import app
+from xsp.cli.main import app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CAPTURE = Path(__file__).parents[2] / "fixtures" / "nsys_sqlite" / "inference_2gpu_synthetic" / "trace.sqlite"
+_CAPTURE = Path(__file__).parents[3] / "fixtures" / "nsys_sqlite" / "inference_2gpu_synthetic" / "trace.sqlite"
 
 
 def _said(arguments: Sequence[str]) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.exported import small_kineto
+from tests.helpers.exported import small_kineto
+from xsp.cli.commands.export import Targets
+from xsp.cli.main import main
 from xsp_analyze.export import EXPORTERS
-from xsp_cli.export import Targets
-from xsp_cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

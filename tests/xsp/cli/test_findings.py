@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.report_trace import small_trace
-from xsp_cli.main import main
+from tests.helpers.report_trace import small_trace
+from xsp.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from xsp_cli import progress
-from xsp_cli.progress import Progress
+from xsp.cli import progress
+from xsp.cli.progress import Progress
 
 if TYPE_CHECKING:
     import pytest

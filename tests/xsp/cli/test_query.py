@@ -10,15 +10,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import xsp_analyze as xa
-from tests.xsp_analyze.report_trace import small_trace
+import xsp
+from tests.helpers.report_trace import small_trace
+from xsp.cli.main import main
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.render.frame import as_csv, as_json, as_table
 from xsp_analyze.schema import described
-from xsp_cli.main import main
 from xsp_model.schema import TABLES
 
-_DOCS = Path(__file__).resolve().parents[2] / "docs"
+_DOCS = Path(__file__).resolve().parents[3] / "docs"
 _EXAMPLE = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 
 
@@ -31,7 +31,7 @@ def fixture_raw(tmp_path: Path) -> Path:
 def test_rows_equal_those_of_the_frame(raw: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     text = "select span_id, name, duration_ns, thread_id from spans where level = 'kernel' order by span_id"
     expected = (
-        xa.open(raw)
+        xsp.open(raw)
         .table("spans")
         .with_columns(pl.col("level", "name").cast(pl.String))
         .filter(pl.col("level") == "kernel")
@@ -46,7 +46,7 @@ def test_rows_equal_those_of_the_frame(raw: Path, capsysbinary: pytest.CaptureFi
 def test_an_analysis_is_a_table_and_steps_are_its(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask = ["query", str(raw), "select sum(duration_ns) as total from a10", "-f", "json"]
     assert main([*ask, "--steps", "all"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"total": xa.open(raw).info().device_time_ns}]
+    assert json.loads(capsys.readouterr().out) == [{"total": xsp.open(raw).info().device_time_ns}]
 
 
 def test_words_are_text(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_words_are_text(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_holds_all_rows_and_appears_whole(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", str(raw), "select * from spans", "-o", str(tmp_path / "s.csv"), "-f", "csv"]) == 0
-    assert pl.read_csv(tmp_path / "s.csv").height == xa.open(raw).trace.row_count
+    assert pl.read_csv(tmp_path / "s.csv").height == xsp.open(raw).trace.row_count
     assert capsys.readouterr().out == ""
 
 

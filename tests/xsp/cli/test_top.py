@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.report_trace import US, small_trace
+from tests.helpers.report_trace import US, small_trace
+from tests.helpers.synth import KinetoTrace
+from xsp.cli.main import main
 from xsp_analyze.render.top import Entry, Ranking, bar, ranking_lines
-from xsp_cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

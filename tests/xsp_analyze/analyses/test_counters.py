@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import Hand, paper_trace
+from tests.helpers.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.columns import COUNTER_COLUMNS
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 
 def measured() -> Hand:

@@ -8,10 +8,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 
 def _path(hand: Hand) -> list[tuple[object, ...]]:

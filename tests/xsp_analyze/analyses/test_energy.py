@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.energy import Energy
-from xsp_analyze.view import View
+from xsp_analyze.frames.energy import Energy
+from xsp_analyze.frames.view import View
 from xsp_model import XspError
 
 _SECOND = 1_000_000_000

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth_nsys import SCHEMAS, THREAD, NsightFile, global_id
+from tests.helpers.synth_nsys import SCHEMAS, THREAD, NsightFile, global_id
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.excerpt import excerpt
 from xsp_ingest.ingester import Options
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 _DECLARED = [one for one in ANALYSES if one.reads is not None]
-_FIXTURES = Path(__file__).parents[2] / "fixtures" / "nsys_sqlite"
+_FIXTURES = Path(__file__).parents[3] / "fixtures" / "nsys_sqlite"
 _REAL = (
     "cloverleaf.a100.nsys2024_5",
     "h100_fsdp_2gpu.nsys2026_2",

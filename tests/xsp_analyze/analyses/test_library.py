@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 
 def test_work_stands_with_the_innermost_call_and_host_time_with_each() -> None:

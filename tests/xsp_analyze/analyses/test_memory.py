@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 
 def _sampled(*samples: tuple[int, float], **columns: Any) -> list[dict[str, Any]]:  # noqa: ANN401

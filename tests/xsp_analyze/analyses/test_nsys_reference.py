@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.test_nsys_answers import differences, parse
+from tests.xsp_analyze.analyses.test_nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.render import csv_text
-from xsp_analyze.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

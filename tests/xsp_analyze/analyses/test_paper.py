@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import Hand, paper_run, paper_trace
+from tests.helpers.hand import Hand, paper_run, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 if TYPE_CHECKING:
     from xsp_model import Trace

@@ -9,10 +9,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.xsp_analyze.hand import Hand, total
+from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import Attribution
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import total
+from tests.helpers.hand import total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.synth_nsys import THREAD, NsightFile
+from tests.helpers.synth_nsys import THREAD, NsightFile
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.short_name import base_name
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.nsys_tool import install_copy, nsys, recipe_python
-from tests.synth_nsys import NsightFile
+from tests.helpers.nsys_tool import install_copy, nsys, recipe_python
+from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import bundle
@@ -21,7 +21,7 @@ from xsp_model.schema import TABLES
 
 pytestmark = pytest.mark.nsys
 
-_REPO = Path(__file__).resolve().parents[2]
+_REPO = Path(__file__).resolve().parents[3]
 _RECIPES = _REPO / "recipes"
 
 
@@ -37,7 +37,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("tool")
     executable = install_copy(folder)
     python = Path(recipe_python())
-    run = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    run = "import sys; from xsp.cli.main import main; sys.exit(main())"
     xsp = f'PYTHONPATH={shlex.quote(str(_REPO))} exec {shlex.quote(sys.executable)} -c {shlex.quote(run)} "$@"'
     (folder / "bin").mkdir()
     return {

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.nsys_tool import analyze, recipe, run_rule
-from tests.synth_nsys import NsightFile
-from tests.xsp_analyze.test_nsys_answers import differences
+from tests.helpers.nsys_tool import analyze, recipe, run_rule
+from tests.helpers.synth_nsys import NsightFile
+from tests.xsp_analyze.analyses.test_nsys_answers import differences
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.hand import Hand, paper_trace
-from tests.xsp_analyze.run_sets import DRAM, FLOPS, OCCUPANCY, merged, write_counters, write_run
+from tests.helpers.hand import Hand, paper_trace
+from tests.helpers.run_sets import DRAM, FLOPS, OCCUPANCY, merged, write_counters, write_run
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.render.figure import figure_data
-from xsp_analyze.view import View
 from xsp_model import Trace, XspError
 
 if TYPE_CHECKING:

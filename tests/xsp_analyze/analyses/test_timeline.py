@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.idle import CAUSES
-from xsp_analyze.timeline import COMMUNICATION
-from xsp_analyze.view import View
+from xsp_analyze.frames.idle import CAUSES
+from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_analyze.frames.view import View
 
 
 def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:

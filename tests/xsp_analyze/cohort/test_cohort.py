@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
 from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import Facts, Speed, facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.mix import Mix, group_of, operator_mix
-from xsp_analyze.cohort.page import render
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
+from xsp_analyze.pages.cohort.page import render
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.xsp_analyze.captures import Noise, Work, capture, view
+from tests.helpers.captures import Noise, Work, capture, view
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.kernel_changes import ChangeKind
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def test_times_per_input_need_a_batch_size() -> None:
 
 
 def _without_batch(found: View) -> View:
-    from tests.xsp_analyze.hand import Hand  # noqa: PLC0415
+    from tests.helpers.hand import Hand  # noqa: PLC0415
 
     hand = Hand()
     hand.run(0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import Hand
-from tests.xsp_analyze.profile_trace import profile
+from tests.helpers.hand import Hand
+from tests.helpers.profile_trace import profile
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.layer_pairs import family, pair_layers
+from xsp_analyze.frames.view import View
 from xsp_analyze.merge.alignment import align
-from xsp_analyze.view import View
 
 
 def _layers(*rows: tuple[str, str, str | None]) -> pl.DataFrame:

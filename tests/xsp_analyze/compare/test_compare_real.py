@@ -10,7 +10,7 @@ import pytest
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.facts import Sort
 from xsp_analyze.compare.kernel_changes import ChangeKind
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.xsp_analyze.captures import Noise, Work, view
+from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.rules import Outcome, Rule, Verdict, check, parse
 from xsp_model import XspError

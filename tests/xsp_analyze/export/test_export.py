@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.fixture_cases import SOUND, FixtureCase, trace_of
-from tests.xsp_analyze.exported import small, words
+from tests.helpers.exported import small, words
+from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export import EXPORTERS, export, find, part_of
 from xsp_model import XspError, integrity
 from xsp_model.vocabulary import LEVELS

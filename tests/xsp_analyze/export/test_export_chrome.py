@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 from fixtures.make.catalog import CASES
-from tests.fixture_cases import SOUND, FixtureCase, trace_of
-from tests.xsp_analyze.exported import small, words, written
+from tests.helpers.exported import small, words, written
+from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export import rows as export_rows
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

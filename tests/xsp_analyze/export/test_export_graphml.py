@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import pytest
 
-from tests.fixture_cases import SOUND, FixtureCase, trace_of
-from tests.xsp_analyze.exported import small, written
+from tests.helpers.exported import small, written
+from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export import graphml, part_of
 from xsp_model import XspError
 

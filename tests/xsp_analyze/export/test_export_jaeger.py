@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.make.jaeger import leveled
-from tests.fixture_cases import SOUND, FixtureCase, trace_of
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.exported import small, words, written
-from tests.xsp_analyze.run_sets import merged, write_run
+from tests.helpers.exported import small, words, written
+from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.run_sets import merged, write_run
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.export import part_of
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import TraceBuilder

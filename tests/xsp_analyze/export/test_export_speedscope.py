@@ -9,8 +9,8 @@ import jsonschema
 import polars as pl
 import pytest
 
-from tests.fixture_cases import SOUND, FixtureCase, trace_of
-from tests.xsp_analyze.exported import small, written
+from tests.helpers.exported import small, written
+from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export.stacks import device_stacks
 from xsp_model import Trace, TraceBuilder, XspError
 

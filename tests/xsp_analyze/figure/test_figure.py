@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.test_roofline import mixed
+from tests.xsp_analyze.analyses.test_roofline import mixed
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.figure import Look, draw, width_inches
 from xsp_analyze.figure.icicle import places
 from xsp_analyze.figure.look import settings
-from xsp_analyze.report.answers import Answers
-from xsp_analyze.report.figures import figure as blocks_of
+from xsp_analyze.pages.report.answers import Answers
+from xsp_analyze.pages.report.figures import figure as blocks_of
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 figure_module = pytest.importorskip("matplotlib.figure")
 
-_TRAINING = Path(__file__).resolve().parents[2] / "fixtures" / "torch_profiler" / "transformer_train_gpu_synthetic"
+_TRAINING = Path(__file__).resolve().parents[3] / "fixtures" / "torch_profiler" / "transformer_train_gpu_synthetic"
 _MAGIC = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 
 

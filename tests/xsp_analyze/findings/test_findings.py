@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import Hand
+from tests.helpers.hand import Hand
 from xsp_analyze.findings import RULES, Advice, advise
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.pages import pages
 from xsp_analyze.findings.text import as_json, as_markdown, as_text
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -400,7 +400,7 @@ def test_a_hostile_name_breaks_no_table() -> None:
 def test_every_rule_has_its_page_in_the_docs() -> None:
     from pathlib import Path  # noqa: PLC0415
 
-    folder = Path(__file__).parents[2] / "docs" / "findings"
+    folder = Path(__file__).parents[3] / "docs" / "findings"
     written = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.md")}
     assert written == dict(pages()), "write them anew: python -m xsp_analyze.findings docs/findings"
 

@@ -7,7 +7,17 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xsp_analyze.codes import codes, groups, in_order, numbered, positions_in, ranked, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import (
+    codes,
+    groups,
+    in_order,
+    numbered,
+    positions_in,
+    ranked,
+    run_starts,
+    running_max,
+    sort_by,
+)
 
 _WIDE = st.sampled_from([-(2**62), -(2**40), -1, 0, 1, 2**40, 2**62])
 _VALUES = {

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.hand import Hand, paper_trace
+from tests.helpers.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.layer_work import layer_work
-from xsp_analyze.modelled import NOTHING, Tensor, Work, modelled, tensors
-from xsp_analyze.view import View
+from xsp_analyze.frames.layer_modelled_work import layer_work
+from xsp_analyze.frames.modelled_work import NOTHING, Tensor, Work, modelled, tensors
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.xsp_analyze.hand import Hand, paper_trace
+from tests.helpers.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.steps import StepChoice, StepMode
-from xsp_analyze.view import View
+from xsp_analyze.frames.steps import StepChoice, StepMode
+from xsp_analyze.frames.view import View
 from xsp_model import Trace, XspError
 
 

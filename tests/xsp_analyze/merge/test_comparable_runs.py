@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.run_sets import merged, write_run
+from tests.helpers.run_sets import merged, write_run
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.merge.merge import merge
-from xsp_analyze.report.answers import Answers
-from xsp_analyze.view import View
+from xsp_analyze.pages.report.answers import Answers
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
 from xsp_model import XspError

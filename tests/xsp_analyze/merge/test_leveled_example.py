@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.xsp_analyze.run_sets import merged
+from tests.helpers.run_sets import merged
+from xsp.cli.main import main
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
-from xsp_cli.main import main
+from xsp_analyze.frames.view import View
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:

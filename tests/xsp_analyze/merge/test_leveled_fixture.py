@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import xsp_analyze as xa
+import xsp
 from fixtures.make.leveled import LAUNCH_COST_NS, LAYER_COST_NS, LAYERS, RUN_SET
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ _KERNELS = sum(len(layer.kernels) for layer in LAYERS)
 
 
 @pytest.fixture(name="trace", scope="module")
-def fixture_trace(fixtures_dir: Path) -> xa.OpenTrace:
-    return xa.open(fixtures_dir / RUN_SET)
+def fixture_trace(fixtures_dir: Path) -> xsp.OpenTrace:
+    return xsp.open(fixtures_dir / RUN_SET)
 
 
-def test_overhead_is_that_of_layers_and_of_launches(trace: xa.OpenTrace) -> None:
+def test_overhead_is_that_of_layers_and_of_launches(trace: xsp.OpenTrace) -> None:
     rows = trace.analyze("B02").to_polars().filter(scope="model")
     cost = dict(rows.select("level", "overhead_ns").iter_rows())
     most = _JITTER * trace.analyze("A01").to_polars()["latency_ns"].item()
@@ -30,7 +30,7 @@ def test_overhead_is_that_of_layers_and_of_launches(trace: xa.OpenTrace) -> None
     assert cost["total"] == pytest.approx(cost["layer"] + cost["kernel"])
 
 
-def test_layers_and_kernels_are_the_program_s(trace: xa.OpenTrace) -> None:
+def test_layers_and_kernels_are_the_program_s(trace: xsp.OpenTrace) -> None:
     rows = trace.analyze("A11").to_polars()
     assert rows["layer_name"].to_list() == [layer.name for layer in LAYERS]
     for row, layer in zip(rows.iter_rows(named=True), LAYERS, strict=True):

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.synth import KinetoTrace
-from tests.xsp_analyze.run_sets import DRAM, FLOPS, OCCUPANCY, merged, write_counters, write_run
+from tests.helpers.run_sets import DRAM, FLOPS, OCCUPANCY, merged, write_counters, write_run
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

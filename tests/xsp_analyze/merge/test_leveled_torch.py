@@ -13,8 +13,8 @@ import pytest
 
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.merge.merge import merge
-from xsp_analyze.view import View
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import bundle
@@ -22,7 +22,7 @@ from xsp_model import bundle
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-_REPO = Path(__file__).resolve().parents[2]
+_REPO = Path(__file__).resolve().parents[3]
 _STEPS = 40
 _MOST_NOISE = 1.3  # profiling takes about half as long again
 _LAYERS = (
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.torch
 
 
 def _xsp(*arguments: str | Path) -> None:
-    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    program = "import sys; from xsp.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr

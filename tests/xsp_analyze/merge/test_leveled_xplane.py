@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.frameworks import python_with
+from tests.helpers.frameworks import python_with
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_model import bundle
 
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-_REPO = Path(__file__).resolve().parents[2]
+_REPO = Path(__file__).resolve().parents[3]
 _COMMON = ("--levels", "M,ML,MLG", "--device", "cpu", "--threads", "1", "--warmup", "2")
 _STEPS = 4
 _BETWEEN_NS = 1_000_000  # of the fastest step, on a busy machine; some 30 us on a quiet one
@@ -35,7 +35,7 @@ _MARKS = {"tensorflow": pytest.mark.tensorflow, "jax": pytest.mark.jax}
 
 
 def _xsp(*arguments: str | Path) -> None:
-    program = "import sys; from xsp_cli.main import main; sys.exit(main())"
+    program = "import sys; from xsp.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.browser import opened
-from tests.xsp_analyze.test_cohort import _member
-from tests.xsp_analyze.test_ranks import rank_trace, write_rank
+from tests.helpers.browser import opened
+from tests.xsp_analyze.cohort.test_cohort import _member
+from tests.xsp_analyze.ranks.test_ranks import rank_trace, write_rank
 from xsp_analyze.cohort.cohort import gathered
 from xsp_analyze.cohort.mix import Mix
-from xsp_analyze.cohort.page import render
+from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.pages.ranks.page import render as render_job
 from xsp_analyze.ranks.job import open_job
-from xsp_analyze.ranks.page import render as render_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.xsp_analyze.browser import Browser, Page
+    from tests.helpers.browser import Browser, Page
 
 pytestmark = pytest.mark.browser
 _MS = 1_000_000

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.captures import Noise, Work, view
+from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.compare.page import page, page_of_several
 from xsp_analyze.compare.rules import check, parse
 from xsp_analyze.compare.several import Compared, Several
+from xsp_analyze.pages.compare.page import page, page_of_several
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.xsp_analyze.browser import Browser
+    from tests.helpers.browser import Browser
     from xsp_analyze.compare.comparison import Comparison
 
 _EVIL = "</style><script>alert(1)</script>"

@@ -8,11 +8,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.cells import cell_len
 
-from tests.xsp_analyze.captures import Noise, Work, view
-from xsp_analyze.compare import json_text, junit, text
+from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.rules import check, parse
 from xsp_analyze.compare.several import Compared
+from xsp_analyze.pages.compare import json_text, junit, text
 
 _NOISE = Noise(kernel=0.01, step=0.005)
 _RULES = ("model.latency > +3%", 'layer["*Linear_3"].latency > +10%', 'kernel["n<e&w"].time > +10%')

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.browser import Browser, opened
-from tests.xsp_analyze.large_trace import large_trace
-from xsp_analyze.report import render
+from tests.helpers.browser import Browser, opened
+from tests.helpers.large_trace import large_trace
+from xsp_analyze.pages.report import render
 
 if TYPE_CHECKING:
     from pathlib import Path

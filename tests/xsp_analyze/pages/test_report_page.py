@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.browser import Browser, Page, opened
-from tests.xsp_analyze.report_trace import HOSTILE, small_trace
-from xsp_analyze.report import render
+from tests.helpers.browser import Browser, Page, opened
+from tests.helpers.report_trace import HOSTILE, small_trace
+from xsp_analyze.pages.report import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

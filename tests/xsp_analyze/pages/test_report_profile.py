@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.profile_trace import profile
-from tests.xsp_analyze.report_trace import HOSTILE, small_trace
+from tests.helpers.profile_trace import profile
+from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.analyses.nsys.cuda_gpu_kern_sum import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
+from xsp_analyze.pages.report import render
+from xsp_analyze.pages.report.nested import longest, nested_timelines
+from xsp_analyze.pages.report.time_tree import time_tree
+from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.render import terminal
-from xsp_analyze.report import render
-from xsp_analyze.report.nested import longest, nested_timelines
-from xsp_analyze.report.summary import summarise
-from xsp_analyze.report.time_tree import time_tree
-from xsp_analyze.view import View
 from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.browser import Browser, Page, opened
-from tests.xsp_analyze.profile_trace import profile
-from tests.xsp_analyze.report_trace import HOSTILE
-from xsp_analyze.report import render
+from tests.helpers.browser import Browser, Page, opened
+from tests.helpers.profile_trace import profile
+from tests.helpers.report_trace import HOSTILE
+from xsp_analyze.pages.report import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

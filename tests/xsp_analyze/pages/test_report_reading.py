@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.xsp_analyze.browser import Browser, Page, opened
-from tests.xsp_analyze.profile_trace import profile
-from tests.xsp_analyze.report_trace import small_trace
-from xsp_analyze.report import render
+from tests.helpers.browser import Browser, Page, opened
+from tests.helpers.profile_trace import profile
+from tests.helpers.report_trace import small_trace
+from xsp_analyze.pages.report import render
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-_TRAINING = Path(__file__).parents[2] / "fixtures" / "torch_profiler" / "transformer_train_gpu_synthetic"
+_TRAINING = Path(__file__).parents[3] / "fixtures" / "torch_profiler" / "transformer_train_gpu_synthetic"
 
 
 @pytest.fixture(name="files", scope="module")

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xsp_analyze.report.time_tree import TimeTree, pruned, time_tree
+from xsp_analyze.pages.report.time_tree import TimeTree, pruned, time_tree
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
 _HOST = (

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
+from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.job import open_job
-from xsp_analyze.ranks.of_rank import write_tables
-from xsp_analyze.ranks.page import findings, render
+from xsp_analyze.ranks.rank_facts import write_tables
 from xsp_analyze.ranks.tables import tables
-from xsp_analyze.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError, bundle

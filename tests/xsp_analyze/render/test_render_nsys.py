@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.synth_nsys import NsightFile
+from tests.helpers.synth_nsys import NsightFile
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.nsys.statistics import deviation
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames.view import View
 from xsp_analyze.render import render_one
-from xsp_analyze.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xsp_ingest import content
-from xsp_ingest.json_entries import Entries, entries
-from xsp_ingest.json_values import nanoseconds, whole
+from xsp_ingest.files import content
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import nanoseconds, whole
 from xsp_model import XspError
 
 if TYPE_CHECKING:

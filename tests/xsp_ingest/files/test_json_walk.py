@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xsp_ingest import json_window
-from xsp_ingest.json_walk import EACH, Part, Wanted, walk
+from xsp_ingest.files import json_window
+from xsp_ingest.files.json_walk import EACH, Part, Wanted, walk
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from xsp_ingest import safe_files
 from xsp_ingest.convert import convert
+from xsp_ingest.files import safe_files
+from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.ingester import Options
-from xsp_ingest.torch_profiler.ingester import TORCH_PROFILER
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -12,15 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from xsp_ingest.torch_profiler import scan_columns, scan_fast, scan_plain, scan_source
-from xsp_ingest.torch_profiler.scan_columns import Ready
-from xsp_ingest.torch_profiler.scan_fast import CannotScan
+from xsp_ingest.formats.torch_profiler import scan_plain, scan_source
+from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
+from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
+from xsp_ingest.formats.torch_profiler.compiled.scanner import CannotScan
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.torch_profiler.events import Document
+    from xsp_ingest.formats.torch_profiler.events import Document
 
 _EVENT = (
     b'{"ph": "X", "cat": "kernel", "name": "void f<1>(int)", "pid": 0, "tid": 7, "ts": 1712195495519689.047, '
@@ -50,26 +51,26 @@ def _assert_same(found: Document, expected: Document) -> None:
 
 def _compare(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    found = scan_fast.scan(path)
+    found = scanner.scan(path)
     _assert_same(found, scan_plain.scan(path))
     return found
 
 
 @pytest.fixture(autouse=True)
 def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 0)
-    monkeypatch.setattr(scan_fast, "_FINISH_BYTES", 0)
+    monkeypatch.setattr(scanner, "_COMPILE_BYTES", 0)
+    monkeypatch.setattr(scanner, "_FINISH_BYTES", 0)
 
 
 @pytest.mark.parametrize(("ready", "least"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
 def test_small_files_do_not_wait_for_the_compiler(
     file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, least: str
 ) -> None:
-    monkeypatch.setattr(scan_fast, least, 1 << 20)
-    monkeypatch.setattr(scan_columns, "readiness", lambda: ready)
+    monkeypatch.setattr(scanner, least, 1 << 20)
+    monkeypatch.setattr(columns, "readiness", lambda: ready)
     file.write_bytes(_SMALL)
     with pytest.raises(CannotScan):
-        scan_fast.scan(file)
+        scanner.scan(file)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_real_files(real_dir: Path) -> None:
     files = sorted((real_dir / "kineto").rglob("*.json.gz"))
     assert files
     for path in files:
-        _assert_same(scan_fast.scan(path), scan_plain.scan(path))
+        _assert_same(scanner.scan(path), scan_plain.scan(path))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_whole_numbers(file: Path, text: str, number: int | None) -> None:
     expected = scan_plain.scan(file)
     assert expected.events["pid"].to_list() == [number]
     try:
-        _assert_same(scan_fast.scan(file), expected)
+        _assert_same(scanner.scan(file), expected)
     except CannotScan:
         assert "\\" in text
 
@@ -248,7 +249,7 @@ def test_what_the_plain_scanner_refuses_is_not_read(file: Path, data: bytes) -> 
     with pytest.raises(XspError):
         scan_plain.scan(file)
     with pytest.raises((XspError, CannotScan)):
-        scan_fast.scan(file)
+        scanner.scan(file)
 
 
 @pytest.mark.parametrize(
@@ -271,20 +272,20 @@ def test_what_the_plain_scanner_refuses_is_not_read(file: Path, data: bytes) -> 
 def test_the_rare_is_left_to_the_plain_scanner(file: Path, data: bytes) -> None:
     file.write_bytes(data)
     with pytest.raises(CannotScan):
-        scan_fast.scan(file)
+        scanner.scan(file)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
 def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(scan_fast, "_BUFFER_BYTES", size)
+    monkeypatch.setattr(scanner, "_BUFFER_BYTES", size)
     _compare(file, _SMALL)
     _compare(file, _list(b"1234567", _EVENT, b" null ", _OPERATOR, b"12 "))
 
 
 def test_tables_that_must_grow(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_columns, "_FIRST_ROWS", 2)
-    monkeypatch.setattr(scan_columns, "_FIRST_TEXTS", 64)
-    monkeypatch.setattr(scan_columns, "_FIRST_BYTES", 256)
+    monkeypatch.setattr(columns, "_FIRST_ROWS", 2)
+    monkeypatch.setattr(columns, "_FIRST_TEXTS", 64)
+    monkeypatch.setattr(columns, "_FIRST_BYTES", 256)
     entries = [json.dumps({"name": f"kernel {n % 700}", "ph": "X", "ts": n}).encode() for n in range(3000)]
     late = b'{"name": "late", "args": {"graph id": 4}}'
     document = _compare(file, _list(*entries, late))
@@ -295,19 +296,19 @@ def test_truncation_at_every_byte(file: Path) -> None:
     for length in range(len(_SMALL) - 1):
         file.write_bytes(_SMALL[:length])
         with pytest.raises((XspError, CannotScan)):
-            scan_fast.scan(file)
+            scanner.scan(file)
 
 
 def test_truncation_is_said_in_one_sentence(file: Path) -> None:
     file.write_bytes(_SMALL[:200])
     with pytest.raises(XspError, match="the trace is cut off"):
-        scan_fast.scan(file)
+        scanner.scan(file)
 
 
 def test_json_without_events(file: Path) -> None:
     file.write_bytes(b'{"schemaVersion": 1}')
     with pytest.raises(XspError, match="no list `traceEvents`"):
-        scan_fast.scan(file)
+        scanner.scan(file)
 
 
 class TestGzip:
@@ -329,20 +330,20 @@ class TestGzip:
         for length in range(2, len(data)):
             file.write_bytes(data[:length])
             with pytest.raises(XspError, match="cut off"):
-                scan_fast.scan(file)
+                scanner.scan(file)
 
     @pytest.mark.parametrize("tail", [b"x", b"garbage behind the member"])
     def test_garbage_behind_it(self, file: Path, tail: bytes) -> None:
         file.write_bytes(gzip.compress(_SMALL) + tail)
         with pytest.raises(XspError):
-            scan_fast.scan(file)
+            scanner.scan(file)
 
     def test_a_damaged_stream(self, file: Path) -> None:
         data = bytearray(gzip.compress(_SMALL))
         data[-6] ^= 1
         file.write_bytes(bytes(data))
         with pytest.raises(XspError):
-            scan_fast.scan(file)
+            scanner.scan(file)
 
     def test_content_bytes(self, file: Path) -> None:
         file.write_bytes(gzip.compress(_SMALL * 100))
@@ -378,7 +379,7 @@ def _agree(file: Path, data: bytes) -> None:
     """The same document, or both refuse, or the compiled scanner leaves it."""
     file.write_bytes(data)
     try:
-        found = scan_fast.scan(file)
+        found = scanner.scan(file)
     except CannotScan:
         return
     except XspError:
@@ -500,17 +501,17 @@ class TestEventsLikeEarlierOnes:
         with pytest.raises(XspError):
             scan_plain.scan(file)
         with pytest.raises((XspError, CannotScan)):
-            scan_fast.scan(file)
+            scanner.scan(file)
 
     def test_lists_that_are_none(self, file: Path) -> None:
         for dims in (b"[[2,3],[]", b"[2}", b'["]', b"[2 3]", b"[,]", b"[2,]", b'["a" "b"]'):
             file.write_bytes(_list(_OPERATOR, _OPERATOR, _like(_OPERATOR, b"[[2,\n3],[]]", dims)))
             with pytest.raises((XspError, CannotScan)):
-                scan_fast.scan(file)
+                scanner.scan(file)
 
 
 def test_damage_to_a_compressed_file(file: Path) -> None:
     data = zlib.compress(_SMALL)
     file.write_bytes(data)
     with pytest.raises((XspError, CannotScan)):
-        scan_fast.scan(file)
+        scanner.scan(file)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.synth_cupti import OS_THREAD, PROCESS, THREAD, CuptiDump
+from tests.helpers.synth_cupti import OS_THREAD, PROCESS, THREAD, CuptiDump
 from xsp_ingest.convert import convert
-from xsp_ingest.cupti_dump import CUPTI_DUMP
+from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
 from xsp_ingest.ingester import Options, Probe
 from xsp_model import XspError, integrity
 

@@ -13,7 +13,7 @@ from xsp_ingest.registry import INGESTERS
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Ingester
 
-_REPO = Path(__file__).resolve().parents[2]
+_REPO = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_is_up_to_date() -> None:

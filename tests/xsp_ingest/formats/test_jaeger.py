@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
-from tests.xsp_ingest.linked import ledger_counts, named
+from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert, relayer
+from xsp_ingest.formats.jaeger import JAEGER
+from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference
+from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
+from xsp_ingest.formats.jaeger.references import parents
+from xsp_ingest.formats.jaeger.values import decimal, lists_as_json, sizes, whole
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.jaeger import JAEGER
-from xsp_ingest.jaeger.document import JaegerSpan, Reference
-from xsp_ingest.jaeger.lanes import HostSpan, lanes
-from xsp_ingest.jaeger.references import parents
-from xsp_ingest.jaeger.values import decimal, lists_as_json, sizes, whole
 from xsp_model import Level, XspError
 
 if TYPE_CHECKING:

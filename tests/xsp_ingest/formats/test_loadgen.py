@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.loadgen import LOADGEN
+from xsp_ingest.formats.loadgen.detail import read_detail
+from xsp_ingest.formats.loadgen.outcome import Outcome
+from xsp_ingest.formats.loadgen.queries import read_queries
+from xsp_ingest.formats.loadgen.run import percentiles
+from xsp_ingest.formats.loadgen.summary import read_summary
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.loadgen import LOADGEN
-from xsp_ingest.loadgen.detail import read_detail
-from xsp_ingest.loadgen.outcome import Outcome
-from xsp_ingest.loadgen.queries import read_queries
-from xsp_ingest.loadgen.run import percentiles
-from xsp_ingest.loadgen.summary import read_summary
 from xsp_ingest.registry import INGESTERS
 from xsp_ingest.run_set.run_set import read_single
 from xsp_model import XspError, integrity

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_ingest.ncu_text import DETAILS_HEAD, RAW_HEAD, count_of, details, line, metrics, raw_page, read_text
+from tests.helpers.ncu_text import DETAILS_HEAD, RAW_HEAD, count_of, details, line, metrics, raw_page, read_text
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.ncu_csv import NCU_CSV
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.ncu_csv import NCU_CSV
 from xsp_model import XspError
 
 if TYPE_CHECKING:

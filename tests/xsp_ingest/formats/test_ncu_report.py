@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_ingest.ncu_text import metrics, raw_page
+from tests.helpers.ncu_text import metrics, raw_page
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.ncu_report import NCU_REPORT
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.ncu_report import NCU_REPORT
 from xsp_ingest.registry import INGESTERS
 from xsp_model import XspError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tests.synth_nsys import PROCESS, THREAD, NsightFile, global_id
+from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import integrity

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
 
-from tests.synth_nsys import PROCESS, THREAD, NsightFile, global_id
+from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.nsys_export import NSYS_EXPORT
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.nsys_export import NSYS_EXPORT
 from xsp_model import Trace, XspError
 from xsp_model.schema import TABLES
 

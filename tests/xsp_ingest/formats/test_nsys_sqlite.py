@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
+from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
+from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.raw import RAW_TABLES
+from xsp_ingest.staging.raw import RAW_TABLES
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 
 def _read(file: NsightFile, folder: Path, options: Options | None = None) -> RawTrace:

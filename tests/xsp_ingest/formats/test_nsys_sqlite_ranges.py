@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth_nsys import NsightFile
+from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.nsys_sqlite.ranges import classify, is_backward, plain_name
+from xsp_ingest.link.nvtx_range_rules import classify, is_backward, plain_name
 
 if TYPE_CHECKING:
     from pathlib import Path

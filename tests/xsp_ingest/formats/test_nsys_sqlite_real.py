@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.nsys_sqlite import NSYS_SQLITE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.nsys_tool import nsys
+from tests.helpers.nsys_tool import nsys
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.nsys_stats_csv import NSYS_STATS_CSV
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.nsys_stats_csv import NSYS_STATS_CSV
 from xsp_model import XspError
 
 if TYPE_CHECKING:

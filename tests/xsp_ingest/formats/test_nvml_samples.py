@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_ingest.ncu_text import count_of, metrics
+from tests.helpers.ncu_text import count_of, metrics
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
+from xsp_ingest.formats.nvprof_metrics.rows import value_of
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.nvprof_metrics import NVPROF_METRICS
-from xsp_ingest.nvprof_metrics.rows import value_of
 from xsp_ingest.registry import INGESTERS
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 _HEAD = '"Device","Kernel","Invocations","Metric Name","Metric Description","Min","Max","Avg"\n'
 _DEVICE = '"GeForce GTX 950 (1)","relu(float*)",3'

@@ -9,10 +9,10 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.xsp_ingest.linked import ledger_counts, named
+from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.onnxruntime import ONNXRUNTIME
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.onnxruntime import ONNXRUNTIME
 from xsp_model import Trace, XspError, integrity
 
 if TYPE_CHECKING:

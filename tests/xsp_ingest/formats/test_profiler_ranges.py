@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth import KinetoTrace
-from tests.xsp_ingest.linked import ledger_counts
+from tests.helpers.linked import ledger_counts
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.synth_rocprof import PROCESS, RocprofRun
+from tests.helpers.synth_rocprof import PROCESS, RocprofRun
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.ingester import Options, Probe
 from xsp_ingest.registry import INGESTERS
-from xsp_ingest.rocprofv3 import ROCPROFV3
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:

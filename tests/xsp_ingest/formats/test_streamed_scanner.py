@@ -10,10 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.xsp_ingest.test_scan_fast import _EVENT, _EVENTS, _OPERATOR, _SETTINGS, _SMALL, _STYLES, _assert_same, _list
-from xsp_ingest.torch_profiler import scan_plain, scan_stream
-from xsp_ingest.torch_profiler.cannot_scan import CannotScan
-from xsp_ingest.torch_profiler.events import Document
+from tests.xsp_ingest.formats.test_compiled_scanner import (
+    _EVENT,
+    _EVENTS,
+    _OPERATOR,
+    _SETTINGS,
+    _SMALL,
+    _STYLES,
+    _assert_same,
+    _list,
+)
+from xsp_ingest.formats.torch_profiler import scan_plain
+from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.streamed import scanner
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -28,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 def _scan(path: Path, most_rows: int = 1 << 17) -> Document:
     """The documents as one."""
     events, details, rows = [], [], 0
-    for document in scan_stream.documents(path, most_rows):
+    for document in scanner.documents(path, most_rows):
         events.append(document.events.clone())
         details.append(document.details.with_columns(pl.col("event") + rows))
         rows += document.events.height
@@ -103,8 +113,8 @@ def test_documents_of_every_shape(file: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
 def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(scan_stream, "_PIECE_BYTES", size)
-    monkeypatch.setattr(scan_stream, "_NEAR_BYTES", 10)
+    monkeypatch.setattr(scanner, "_PIECE_BYTES", size)
+    monkeypatch.setattr(scanner, "_NEAR_BYTES", 10)
     _compare(file, _list(*[_EVENT, _OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
     if size < 20:
         return
@@ -113,9 +123,9 @@ def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: i
 
 
 def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_stream, "_PIECE_BYTES", 4000)
+    monkeypatch.setattr(scanner, "_PIECE_BYTES", 4000)
     file.write_bytes(_list(*[_EVENT, _OPERATOR] * 500))
-    assert len(list(scan_stream.documents(file, 100))) > 5
+    assert len(list(scanner.documents(file, 100))) > 5
     _assert_same(_scan(file, 100), scan_plain.scan(file))
 
 
@@ -142,7 +152,7 @@ def test_whole_numbers(file: Path, text: str) -> None:
 
 
 def test_the_least_number_across_pieces(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_stream, "_PIECE_BYTES", 20)
+    monkeypatch.setattr(scanner, "_PIECE_BYTES", 20)
     file.write_bytes(_list(b'{"pid": 1}', b'{"pid": -9223372036854775808}', b'{"pid": 2}'))
     with pytest.raises(CannotScan):
         _scan(file)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.xsp_ingest.linked import ledger_counts, named
+from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError, integrity

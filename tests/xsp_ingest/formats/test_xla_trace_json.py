@@ -9,10 +9,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.xsp_ingest.linked import ledger_counts, named
+from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.xla_trace_json import planes
 from xsp_ingest.ingester import Options
-from xsp_ingest.xla_trace_json import planes
 from xsp_model import XspError
 
 if TYPE_CHECKING:

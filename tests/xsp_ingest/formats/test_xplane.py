@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.synth_xplane import Profile
-from tests.xsp_ingest.linked import ledger_counts, named
+from tests.helpers.linked import ledger_counts, named
+from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.xplane import XPLANE
 from xsp_ingest.ingester import Options, Probe
-from xsp_ingest.xplane import XPLANE
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.frameworks import python_with
+from tests.helpers.frameworks import python_with
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import integrity
@@ -237,7 +237,7 @@ def test_a_step_as_profile_and_as_timeline_is_the_same(fixtures_dir: Path) -> No
 @pytest.mark.tensorflow
 def test_a_step_that_was_just_run_is_the_same_as_profile_and_as_timeline(tmp_path: Path) -> None:
     """On a busy machine clocks are read late now and then: one of three steps must agree."""
-    program = Path(__file__).resolve().parents[2] / "fixtures" / "make" / "tensorflow_program.py"
+    program = Path(__file__).resolve().parents[3] / "fixtures" / "make" / "tensorflow_program.py"
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         subprocess.run([python_with("tensorflow"), str(program), str(folder)], check=True, capture_output=True)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.synth_xplane import Profile
+from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.xplane import wire
+from xsp_ingest.formats.xplane.scan import scan_compiled, scan_plain
+from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
 from xsp_ingest.ingester import Options
-from xsp_ingest.xplane import wire
-from xsp_ingest.xplane.scan import scan_compiled, scan_plain
-from xsp_ingest.xplane.sweep import EVENT, LINE, STAT
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.synth import KinetoTrace
-from tests.xsp_ingest.linked import converted, ledger_counts, named
+from tests.helpers.linked import converted, ledger_counts, named
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert, relayer
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -11,15 +11,15 @@ import polars as pl
 import pytest
 
 from benchmarks import generate
-from tests.fixture_cases import SOUND, trace_of
+from tests.helpers.fixture_cases import SOUND, trace_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.nsys_sqlite import rows
+from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
-from xsp_ingest.nsys_sqlite import rows
-from xsp_ingest.torch_profiler import scan_fast
 from xsp_model import XspError, bundle, integrity, scratch
 from xsp_model import builder as building
 from xsp_model.schema import TABLES
@@ -27,7 +27,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fixture_cases import FixtureCase
+    from tests.helpers.fixture_cases import FixtureCase
     from xsp_model import Trace
 
 _ON_DISK = [case for case in SOUND if case.name.startswith(("torch_profiler/", "nsys_sqlite/"))]
@@ -41,9 +41,9 @@ def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(rows, "_MANY", 0)
     monkeypatch.setattr(rows, "_PIECE", 50)
     monkeypatch.setattr(building, "PIECE_ROWS", 1000)
-    monkeypatch.setattr(scan_fast, "PIECE_ROWS", 700)
-    monkeypatch.setattr(scan_fast, "MIN_BYTES", 0)
-    monkeypatch.setattr(scan_fast, "_COMPILE_BYTES", 0)
+    monkeypatch.setattr(scanner, "PIECE_ROWS", 700)
+    monkeypatch.setattr(scanner, "MIN_BYTES", 0)
+    monkeypatch.setattr(scanner, "_COMPILE_BYTES", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
 
 

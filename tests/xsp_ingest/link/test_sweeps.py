@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from xsp_ingest.link import climb, engine
+from xsp_ingest.link import climb
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.link.threads import Threads
+from xsp_ingest.machine import sweep
 from xsp_model import tree
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ _SEEDS = range(4)
 
 @pytest.fixture(params=["plain", "compiled", "compiled, in parts"])
 def engine_in_use(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs the test with each engine."""
+    """Runs the test with each sweep."""
     few = 1 << 60 if request.param == "plain" else 0
     if "parts" in request.param:
         monkeypatch.setattr(climb, "_PIECE", 7)
         monkeypatch.setattr("xsp_ingest.link.nest._PIECE", 7)
-    monkeypatch.setattr(engine, "_MIN_ROWS", few)
-    monkeypatch.setattr(engine, "_COMPILE_ROWS", few)
+    monkeypatch.setattr(sweep, "_MIN_ROWS", few)
+    monkeypatch.setattr(sweep, "_COMPILE_ROWS", few)
     monkeypatch.setattr(climb, "_FEW", 0)
     return str(request.param)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest import native, shipped
-from xsp_ingest.torch_profiler import scan_columns
+from xsp_ingest.formats.torch_profiler.compiled import columns
+from xsp_ingest.machine import native, shipped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +22,9 @@ _SCAN = """
 import sys
 from pathlib import Path
 from xsp_ingest import native
-from xsp_ingest.torch_profiler import scan_columns, scan_fast
+from xsp_ingest.formats.torch_profiler import columns, scan_fast
 native._folders = lambda: iter(())
-assert scan_columns.readiness() is scan_columns.Ready.FINISH
+assert columns.readiness() is columns.Ready.FINISH
 scan_fast._FINISH_BYTES = 0
 assert scan_fast.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
 assert not any(name.partition(".")[0] == "numba" for name in sys.modules)
@@ -39,15 +39,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_scanner_s_code_is_of_its_sources() -> None:
-    assert shipped.is_shipped(*scan_columns._name()), _AGAIN
+    assert shipped.is_shipped(*columns._name()), _AGAIN
 
 
 def test_the_scanner_s_sources_are_all_those_that_its_machine_imports() -> None:
-    import_module("xsp_ingest.torch_profiler.scan_machine")
-    package = "xsp_ingest.torch_profiler."
+    import_module("xsp_ingest.formats.torch_profiler.compiled.machine_code")
+    package = "xsp_ingest.formats.torch_profiler."
     script = f"import sys, {package}scan_machine; print(*(n for n in sys.modules if n.startswith({package!r})))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(name.removeprefix(package) for name in found) == sorted(scan_columns.MACHINE_MODULES)
+    assert sorted(name.removeprefix(package) for name in found) == sorted(columns.MACHINE_MODULES)
 
 
 def test_it_runs_without_numba(tmp_path: Path) -> None:

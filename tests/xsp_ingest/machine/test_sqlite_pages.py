@@ -17,19 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import checked_machine
-from xsp_ingest import shipped
+from tests.helpers import checked_machine
+from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
+from xsp_ingest.formats.nsys_sqlite.tables import Among
 from xsp_ingest.ingester import Options
-from xsp_ingest.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.nsys_sqlite.database import Database, table_names
-from xsp_ingest.nsys_sqlite.tables import Among
-from xsp_ingest.sqlite_pages import CannotRead, Values, read, reader
+from xsp_ingest.machine import shipped
+from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_ingest.nsys_sqlite.bulk import Take
+    from xsp_ingest.formats.nsys_sqlite.bulk import Take
 
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(
@@ -187,7 +187,7 @@ def test_texts_that_go_on_on_other_pages(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_to_ask_for_are_left_to_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp_ingest.sqlite_pages.columns.MOST_ASKED", 10)
+    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MOST_ASKED", 10)
     path = _make(tmp_path / "t.db", "CREATE TABLE t (a)", [("text",)] * 40)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"a": INTEGER})
@@ -413,7 +413,7 @@ def _all_tables(path: Path) -> None:
 
 @pytest.fixture
 def _anything_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp_ingest.sqlite_pages.columns.MOST_ASKED", 1 << 20)
+    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MOST_ASKED", 1 << 20)
 
 
 @pytest.mark.usefixtures("_anything_may_be_asked")

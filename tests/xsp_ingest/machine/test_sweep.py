@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from xsp_ingest import native
-from xsp_ingest.link import engine
+from xsp_ingest.machine import native, sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,7 @@ def _nest(start: list[int], end: list[int], slack: int, parent: list[int], depth
         top = i
 
 
-_SWEEP = engine.dual(_nest)
+_SWEEP = sweep.dual(_nest)
 _START = np.array([0, 1, 2, 5, 11, 20], dtype=np.int64)
 _END = np.array([10, 4, 3, 9, 12, 21], dtype=np.int64)
 
@@ -36,7 +35,7 @@ def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: object) -> None:
         pytest.fail("compiled engine used")
 
-    monkeypatch.setattr(engine.Sweep, "compiled", fail)
+    monkeypatch.setattr(sweep.Sweep, "compiled", fail)
     parent, depth = _SWEEP(_START, _END, 0, outputs=2, fill=-1)
     assert parent.tolist() == [-1, 0, 1, 0, -1, -1]
     assert depth.tolist() == [-1, 0, 1, 0, -1, -1]
@@ -44,8 +43,8 @@ def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_the_compiled_engine_agrees(monkeypatch: pytest.MonkeyPatch, *, frozen: bool) -> None:
-    monkeypatch.setattr(engine, "_MIN_ROWS", 0)
-    monkeypatch.setattr(engine, "_COMPILE_ROWS", 0)
+    monkeypatch.setattr(sweep, "_MIN_ROWS", 0)
+    monkeypatch.setattr(sweep, "_COMPILE_ROWS", 0)
     start: Ints = _START.copy()
     start.flags.writeable = not frozen
     plain = _SWEEP.plain([_START, _END, 1], (np.zeros(6, np.int64), np.zeros(6, np.int64)))
@@ -56,24 +55,24 @@ def test_the_compiled_engine_agrees(monkeypatch: pytest.MonkeyPatch, *, frozen: 
 
 def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path]))
-    monkeypatch.setattr(engine, "_MIN_ROWS", 4)
-    monkeypatch.setattr(engine, "_COMPILE_ROWS", 7)
-    engine.dual(_copy)(_START)
+    monkeypatch.setattr(sweep, "_MIN_ROWS", 4)
+    monkeypatch.setattr(sweep, "_COMPILE_ROWS", 7)
+    sweep.dual(_copy)(_START)
     assert not list(tmp_path.iterdir())
-    engine.dual(_copy)(np.arange(7))
+    sweep.dual(_copy)(np.arange(7))
     (kept,) = tmp_path.iterdir()
     monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
-    (found,) = engine.dual(_copy)(_START)
+    (found,) = sweep.dual(_copy)(_START)
     assert found.tolist() == _START.tolist()
     kept.write_bytes(kept.read_bytes()[:-1])  # damaged: not to be loaded
-    (found,) = engine.dual(_copy)(_START)
+    (found,) = sweep.dual(_copy)(_START)
     assert found.tolist() == _START.tolist()
 
 
 def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
-    (found,) = engine.dual(_copy).compiled([_START], (np.zeros_like(_START),))
+    (found,) = sweep.dual(_copy).compiled([_START], (np.zeros_like(_START),))
     assert found.tolist() == _START.tolist()
 
 
@@ -86,7 +85,7 @@ def test_code_that_needs_numba_to_run_is_refused() -> None:
 
 
 def test_a_reversed_column_is_taken_in_its_own_order() -> None:
-    (parent,) = engine.dual(_copy)(_START[::-1])
+    (parent,) = sweep.dual(_copy)(_START[::-1])
     assert parent.tolist() == _START[::-1].tolist()
 
 

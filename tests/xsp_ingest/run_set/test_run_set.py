@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.synth import KinetoTrace
+from tests.helpers.synth import KinetoTrace
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.description import json_schema
 from xsp_ingest.run_set.run_set import is_run_set, read_run, read_run_set, read_single
@@ -118,7 +118,7 @@ def test_the_schema_takes_what_is_right_and_only_that() -> None:
 
 
 def test_the_documented_schema_is_the_one_in_force() -> None:
-    documented = Path(__file__).resolve().parents[2] / "docs" / "run.schema.json"
+    documented = Path(__file__).resolve().parents[3] / "docs" / "run.schema.json"
     assert json.loads(documented.read_text()) == json_schema()
 
 

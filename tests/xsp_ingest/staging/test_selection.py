@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.fixture_cases import SOUND, FixtureCase
-from tests.synth import KinetoTrace
-from tests.synth_nsys import NsightFile
-from tests.xsp_ingest.linked import ledger_counts
-from xsp_cli.main import main
+from tests.helpers.fixture_cases import SOUND, FixtureCase
+from tests.helpers.linked import ledger_counts
+from tests.helpers.synth import KinetoTrace
+from tests.helpers.synth_nsys import NsightFile
+from xsp.cli.main import main
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys_sqlite.database import Database
 from xsp_ingest.ingester import Options, read_part, read_runs
-from xsp_ingest.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.nsys_sqlite.database import Database
-from xsp_ingest.selection import Selection, narrowed, range_of
+from xsp_ingest.staging.selection import Selection, narrowed, range_of
 from xsp_model import Trace, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 _OTHER = 200  # another process
 _NSYS = [case for case in SOUND if case.name.startswith("nsys_sqlite/")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xsp_cli.output import print_text
+from xsp.cli.output import print_text
 
 __all__ = ["analyses"]
 

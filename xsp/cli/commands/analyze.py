@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.complete import analysis_ids
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, in_color, note, print_bytes, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.complete import analysis_ids
+from xsp.cli.output import check_writable, in_color, note, print_bytes, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
+    from xsp_analyze.frames.view import View
     from xsp_analyze.render import Screen
-    from xsp_analyze.view import View
 
 __all__ = ["analyze"]
 
@@ -91,7 +91,7 @@ def analyze(
 
     Examples: `xsp analyze trace.json.gz -a A10`, `xsp analyze out.xsp -f csv -o tables/`.
     """
-    from xsp_analyze.view import View  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.frames.view import View  # noqa: PLC0415 (--help must not wait for polars)
 
     wanted = _find(analyses or ())
     if output is not None:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xsp_cli.endings import ended_politely
-from xsp_cli.inputs import Reading
-from xsp_cli.output import check_writable, note, print_text
-from xsp_cli.reading import reads_input
+from xsp.cli.endings import ended_politely
+from xsp.cli.output import check_writable, note, print_text
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading
 
 if TYPE_CHECKING:
-    from xsp_cli.batching.discover import Found
-    from xsp_cli.batching.unit import Outcome, Settings, Unit
+    from xsp.batch.discover import Found
+    from xsp.batch.unit import Outcome, Settings, Unit
 
 __all__ = ["batch"]
 
@@ -101,11 +101,11 @@ def batch(
     Examples: `xsp batch traces/ -o out`, `xsp batch 's3://bucket/run7/*.json.gz' -o s3://bucket/out --scheduler
     tcp://head:8786`.
     """
-    from xsp_cli.batching import summary  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_cli.batching.discover import discover  # noqa: PLC0415
-    from xsp_cli.batching.forked import begin, end  # noqa: PLC0415
-    from xsp_cli.batching.unit import Settings  # noqa: PLC0415
-    from xsp_cli.batching.version import own_version  # noqa: PLC0415
+    from xsp.batch import summary  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp.batch.discover import discover  # noqa: PLC0415
+    from xsp.batch.fork_server import begin, end  # noqa: PLC0415
+    from xsp.batch.unit import Settings  # noqa: PLC0415
+    from xsp.batch.version import own_version  # noqa: PLC0415
 
     reading = replace(reading, device=_sound(reading.device))
     _check_exclusive(scheduler, jobs, memory)
@@ -147,7 +147,7 @@ def _check_exclusive(scheduler: str | None, jobs: int | None, memory: str | None
 
 
 def _jobs(jobs: int | None) -> int:
-    from xsp_cli.batching.forked import cores  # noqa: PLC0415
+    from xsp.batch.fork_server import cores  # noqa: PLC0415
 
     return jobs or cores()
 
@@ -169,7 +169,7 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
 
     Nothing is held at a URL, and unfinished work is then kept where the system keeps temporary files.
     """
-    from xsp_cli.batching.place import is_url  # noqa: PLC0415
+    from xsp.batch.locations import is_url  # noqa: PLC0415
     from xsp_model import XspError, bundle  # noqa: PLC0415
 
     if is_url(output):
@@ -215,7 +215,7 @@ def _all(
     found: Found, settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
 ) -> list[Outcome]:
     """The outcomes of all units; on an interrupt what is done stays, and a line says how to go on."""
-    from xsp_cli.batching.progress import BatchProgress  # noqa: PLC0415
+    from xsp.batch.progress import BatchProgress  # noqa: PLC0415
 
     outcomes: list[Outcome] = []
     with ended_politely(), BatchProgress(len(found.units)) as progress:
@@ -236,10 +236,10 @@ def _stream(
     units: Sequence[Unit], settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
 ) -> Generator[Outcome]:
     if scheduler is not None:
-        from xsp_cli.batching.cluster import run_on_cluster  # noqa: PLC0415 (Dask only where asked for)
+        from xsp.batch.cluster import run_on_cluster  # noqa: PLC0415 (Dask only where asked for)
 
         return run_on_cluster(units, settings, scheduler=scheduler, say=note)
-    from xsp_cli.batching.pool import default_limit_bytes, run_here  # noqa: PLC0415
+    from xsp.batch.pool import default_limit_bytes, run_here  # noqa: PLC0415
 
     count = _jobs(jobs)
     return run_here(units, settings, jobs=count, limit_bytes=_bytes(memory) if memory else default_limit_bytes(count))
@@ -260,9 +260,9 @@ def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str, 
     if output_format == BatchFormats.JSON:
         print_text(json.dumps({**document, "costs": spent}, indent=1, ensure_ascii=False, allow_nan=False))
         return
-    from xsp_cli.batching.told import lines  # noqa: PLC0415
+    from xsp.batch.summary_text import lines  # noqa: PLC0415
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    from xsp_cli.batching.place import joined  # noqa: PLC0415
+    from xsp.batch.locations import joined  # noqa: PLC0415
 
     print_text("\n".join((*lines(document, spent, width), f"open {joined(output, 'index.html')}")))

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.analyze import Formats
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, note, print_bytes, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.commands.analyze import Formats
+from xsp.cli.output import check_writable, note, print_bytes, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
+    from xsp.batch.unit import Unit
     from xsp_analyze.cohort.cohort import Member
     from xsp_analyze.core import Result
-    from xsp_cli.batching.unit import Unit
 
 __all__ = ["cohort"]
 
@@ -77,7 +77,7 @@ def cohort(
     with Progress() as progress:
         systems = gathered(_members(inputs, reading, beside, progress))
         if output is not None and output_format is None:
-            from xsp_analyze.cohort.page import render  # noqa: PLC0415
+            from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
 
             write_file(output, render(systems, title=_title(inputs), prices=known).encode())
             note(f"{output}: {len(systems)} rows")
@@ -110,7 +110,7 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
     """The traces that a batch did, from its summary; how many had failed is said on stderr."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from xsp_cli.batching.pages import members  # noqa: PLC0415
+    from xsp.batch.pages import members  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     try:
@@ -132,9 +132,9 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
 
 def _of_traces(text: str, reading: Reading, progress: Progress) -> Iterator[Member]:
     """The traces of folders and files, read one after the other; one that cannot be is a line on stderr."""
+    from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
-    from xsp_cli.batching.discover import discover  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     found = discover([text], "", ranks=False, wanted=None)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.compare_output import Formats, printed, write
-from xsp_cli.compare_runs import Asked
-from xsp_cli.compare_runs import found as compared
-from xsp_cli.inputs import Reading, expand
-from xsp_cli.output import check_writable, note, print_bytes, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.compare_output import Formats, printed, write
+from xsp.cli.compare_runs import Asked
+from xsp.cli.compare_runs import found as compared
+from xsp.cli.output import check_writable, note, print_bytes, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, expand
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Rule

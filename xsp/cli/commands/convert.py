@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.endings import ended_politely
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, note, unwritable
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.endings import ended_politely
+from xsp.cli.output import check_writable, note, unwritable
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.output import print_text
+from xsp.cli.output import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

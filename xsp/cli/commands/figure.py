@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.complete import analysis_ids
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, note, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.complete import analysis_ids
+from xsp.cli.output import check_writable, note, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 __all__ = ["figure"]
 
@@ -60,7 +60,7 @@ def figure(
     from xsp_analyze.catalog import find  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.figure import Look, draw, width_inches  # noqa: PLC0415
     from xsp_analyze.figure.look import require_matplotlib, settings  # noqa: PLC0415
-    from xsp_analyze.report.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
 
     wanted, suffix = find(analysis), _suffix(output)
     look = Look(width_inches(width) if width else None, style)

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, print_text, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.output import check_writable, print_text, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 __all__ = ["findings"]
 
@@ -52,7 +52,7 @@ def findings(
         trace = load(inputs, reading, progress.note)
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.view import View  # noqa: PLC0415
+        from xsp_analyze.frames.view import View  # noqa: PLC0415
 
         found = advise(View(trace))
     found = found[:top] if top else found

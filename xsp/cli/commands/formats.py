@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.complete import format_names
-from xsp_cli.output import print_text
+from xsp.cli.complete import format_names
+from xsp.cli.output import print_text
 
 __all__ = ["formats"]
 

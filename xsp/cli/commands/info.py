@@ -9,14 +9,14 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import in_color, print_text
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.output import in_color, print_text
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
-    from xsp_analyze.report.summary import Summary
+    from xsp_analyze.pages.report.trace_contents import Summary
     from xsp_model import Trace
 
 __all__ = ["info"]
@@ -38,7 +38,7 @@ def info(
 
     Examples: `xsp info trace.json.gz`, `xsp info runs/`.
     """
-    from xsp_analyze.report.summary import summarise  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.pages.report.trace_contents import summarise  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note)
@@ -62,7 +62,7 @@ def _absent(trace: Trace) -> list[tuple[str, str]]:
     """For each thing that analyses need and the trace does not hold: which they are."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
     from xsp_analyze.core import words_of_need  # noqa: PLC0415
-    from xsp_analyze.view import View  # noqa: PLC0415
+    from xsp_analyze.frames.view import View  # noqa: PLC0415
 
     view = View(trace)
     without: dict[str, list[str]] = {}

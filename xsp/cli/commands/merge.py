@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges
-from xsp_cli.inputs import Reading, options_of, with_device_file
-from xsp_cli.output import check_writable, note, unwritable
-from xsp_cli.progress import Progress
+from xsp.cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges
+from xsp.cli.output import check_writable, note, unwritable
+from xsp.cli.progress import Progress
+from xsp.opening import Reading, options_of, with_device_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, note, print_bytes, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.output import check_writable, note, print_bytes, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import check_writable, note, write_file
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.output import check_writable, note, write_file
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 __all__ = ["report"]
 
@@ -29,7 +29,7 @@ def report(
 
     Examples: `xsp report trace.json.gz`, `xsp report 'rank*.json.gz' -o job.html`.
     """
-    from xsp_analyze.report import render  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.pages.report import render  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
     with Progress() as progress:

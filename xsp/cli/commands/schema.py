@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from xsp_cli.output import print_text
+from xsp.cli.output import print_text
 
 __all__ = ["schema"]
 

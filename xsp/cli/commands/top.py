@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp_cli.arguments import Inputs
-from xsp_cli.inputs import Reading, load
-from xsp_cli.output import in_color, print_text
-from xsp_cli.progress import Progress
-from xsp_cli.reading import reads_input
+from xsp.cli.arguments import Inputs
+from xsp.cli.output import in_color, print_text
+from xsp.cli.progress import Progress
+from xsp.cli.reading_options import reads_input
+from xsp.opening import Reading, load
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.text import Text
 
+    from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.render.top import Entry, Ranking
-    from xsp_analyze.report.answers import Answers
 
 __all__ = ["top"]
 
@@ -37,8 +37,8 @@ def top(
 
     Examples: `xsp top trace.json.gz`, `xsp top job.xsp -n 25`.
     """
+    from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_analyze.report.answers import Answers  # noqa: PLC0415
 
     with Progress() as progress:
         answers = Answers(load(inputs, reading, progress.note))

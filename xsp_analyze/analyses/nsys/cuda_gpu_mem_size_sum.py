@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import deviation, integer, name_column
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_mem_size_sum"]

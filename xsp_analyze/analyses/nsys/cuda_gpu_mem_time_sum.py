@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_mem_time_sum"]

@@ -12,7 +12,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, s
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["nvtx_kern_sum"]

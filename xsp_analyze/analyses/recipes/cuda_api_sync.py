@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.common import on_source_clock
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_api_sync"]

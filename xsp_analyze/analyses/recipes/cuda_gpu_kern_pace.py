@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.short_name import short_name
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_kern_pace"]

@@ -13,7 +13,7 @@ from xsp_analyze.analyses.recipes.operations import GPU
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_time_util_map"]

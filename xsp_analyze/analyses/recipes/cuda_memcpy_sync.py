@@ -12,7 +12,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_memcpy_sync"]

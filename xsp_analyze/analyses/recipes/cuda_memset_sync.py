@@ -13,7 +13,7 @@ from xsp_analyze.core import Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["cuda_memset_sync"]

@@ -16,7 +16,7 @@ from xsp_analyze.core import Column, Role, analysis
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["gpu_time_util"]

@@ -14,7 +14,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["nccl_gpu_proj_sum"]

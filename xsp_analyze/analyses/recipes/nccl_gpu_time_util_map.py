@@ -16,7 +16,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["nccl_gpu_time_util_map"]

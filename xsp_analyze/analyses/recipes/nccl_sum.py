@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.common import closed_ranges, described, descri
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["nccl_sum"]

@@ -13,7 +13,7 @@ from xsp_model import Kind
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["nvtx_gpu_proj_pace"]

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.recipes.pace import pace, pace_columns
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
     from xsp_model import Trace
 
 __all__ = ["nvtx_pace"]

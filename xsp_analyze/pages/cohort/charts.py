@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
-from xsp_analyze.cohort.markup import escaped, link
 from xsp_analyze.cohort.mix import GROUPS
+from xsp_analyze.pages.cohort.markup import escaped, link
 from xsp_analyze.render.units import share
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.cohort import drawn, tables
-from xsp_analyze.cohort.markup import escaped, page, section, sentence, table
+from xsp_analyze.cohort import tables
 from xsp_analyze.cohort.price import NO_PRICES
+from xsp_analyze.pages.cohort import charts
+from xsp_analyze.pages.cohort.markup import escaped, page, section, sentence, table
 from xsp_analyze.render.units import duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
@@ -98,16 +99,16 @@ def _left(rows: int, where: str) -> str:
 def _alike(mixed: Sequence[System]) -> list[Part]:
     from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage  # noqa: PLC0415
 
-    if len(mixed) > drawn.MOST_LEAVES:
+    if len(mixed) > charts.MOST_LEAVES:
         pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MOST_COMPARED else ""
         text = f"{len(mixed):,} models are more than a tree can show.{pairs}"
         return [("mix", "Operators", section("mix", "Time by group of operators", _MIX, sentence(text)))]
     order = leaf_order(linkage(1 - cosines([s.facts.mix.shares for s in mixed])), len(mixed))
     parts = [
-        ("mix", "Operators", section("mix", "Time by group of operators", _MIX, drawn.bars([mixed[n] for n in order])))
+        ("mix", "Operators", section("mix", "Time by group of operators", _MIX, charts.bars([mixed[n] for n in order])))
     ]
     if len(mixed) >= _PAIR:
-        parts.append(("similar", "Similarity", section("similar", "Which models are alike", _TREE, drawn.tree(mixed))))
+        parts.append(("similar", "Similarity", section("similar", "Which models are alike", _TREE, charts.tree(mixed))))
     return parts
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET  # written, not read
 
 from xsp_analyze.compare.rules import Verdict
-from xsp_analyze.compare.sections import change, sentences
+from xsp_analyze.pages.compare.sections import change, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

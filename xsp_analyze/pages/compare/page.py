@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare.sections import change, sections, sentences, signed_duration, verdict
 from xsp_analyze.compare.several import section
+from xsp_analyze.pages.compare.sections import change, sections, sentences, signed_duration, verdict
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome
-    from xsp_analyze.compare.sections import Section
     from xsp_analyze.compare.several import Several
     from xsp_analyze.compare.waterfall import Part, Waterfall
+    from xsp_analyze.pages.compare.sections import Section
 
 __all__ = ["page", "page_of_several"]
 

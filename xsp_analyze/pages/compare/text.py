@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from xsp_analyze.compare.rules import Verdict
-from xsp_analyze.compare.sections import change, sections, sentences
 from xsp_analyze.compare.several import section
+from xsp_analyze.pages.compare.sections import change, sections, sentences
 from xsp_analyze.render.shown import clean
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome
-    from xsp_analyze.compare.sections import Section
     from xsp_analyze.compare.several import Several
+    from xsp_analyze.pages.compare.sections import Section
 
 __all__ = ["markdown", "markdown_of_several", "terminal", "terminal_of_several"]
 

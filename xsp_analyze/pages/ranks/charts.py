@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.cohort.markup import escaped
+from xsp_analyze.pages.cohort.markup import escaped
 from xsp_analyze.render.units import duration
 
 if TYPE_CHECKING:

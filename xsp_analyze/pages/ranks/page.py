@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.cohort.markup import escaped, page, section, sentence, table
 from xsp_analyze.core import Result
-from xsp_analyze.ranks.drawn import strip
+from xsp_analyze.pages.cohort.markup import escaped, page, section, sentence, table
+from xsp_analyze.pages.ranks.charts import strip
 from xsp_analyze.ranks.tables import tables
 from xsp_analyze.render.units import duration, share
 

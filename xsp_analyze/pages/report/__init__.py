@@ -5,23 +5,23 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from xsp_analyze.report import (
+from xsp_analyze.pages.report import (
+    all_analyses,
     attribution,
     detail,
-    every,
-    in_short,
     next_steps,
     origin,
     overhead,
     overview,
     roofline,
     step,
+    summary,
 )
-from xsp_analyze.report.answers import Answers
-from xsp_analyze.report.page import page
+from xsp_analyze.pages.report.answers import Answers
+from xsp_analyze.pages.report.page import page
 
 if TYPE_CHECKING:
-    from xsp_analyze.report.blocks import Section
+    from xsp_analyze.pages.report.blocks import Section
     from xsp_model import Trace
 
 __all__ = ["render", "render_answers"]
@@ -53,12 +53,12 @@ def render_answers(answers: Answers) -> str:
         *_known(roofline.rooflines(answers)),
         detail.devices(answers),
         detail.modules(answers),
-        every.every_analysis(answers),
+        all_analyses.every_analysis(answers),
     )
     title = _title(answers)
     data = {
         "title": title,
-        "short": in_short.in_short(answers),
+        "short": summary.in_short(answers),
         "measured": origin.measured(answers),
         "sections": sections,
         "footer": f"Made by {_program()}. {_FOOTER}",

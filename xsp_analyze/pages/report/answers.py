@@ -9,8 +9,8 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.report.summary import Summary, summarise
-from xsp_analyze.view import View
+from xsp_analyze.frames.view import View
+from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.core import Column, Result
-    from xsp_analyze.report.time_tree import TimeTree
+    from xsp_analyze.pages.report.time_tree import TimeTree
 
 __all__ = ["Block", "Section", "bars", "facts", "findings", "icicle", "missing", "section", "shares", "table", "text"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Column, Result, Role
-from xsp_analyze.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages.report.drill import drill
+from xsp_analyze.pages.report.module_icicle import module_icicle
+from xsp_analyze.pages.report.module_rows import module_rows
+from xsp_analyze.pages.report.row_limits import cut
+from xsp_analyze.pages.report.time_tree import pruned, time_tree
 from xsp_analyze.render.figure import figure_data
-from xsp_analyze.report import blocks
-from xsp_analyze.report.cut import cut
-from xsp_analyze.report.drill import drill
-from xsp_analyze.report.module_icicle import module_icicle
-from xsp_analyze.report.module_rows import module_rows
-from xsp_analyze.report.time_tree import pruned, time_tree
 
 if TYPE_CHECKING:
-    from xsp_analyze.report.answers import Answers
-    from xsp_analyze.report.blocks import Block, Section
+    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages.report.module_icicle import module_icicle
+from xsp_analyze.pages.report.roofline import figure_of
 from xsp_analyze.render.figure import figure_data
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import scale_of
-from xsp_analyze.report import blocks
-from xsp_analyze.report.module_icicle import module_icicle
-from xsp_analyze.report.roofline import figure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.core import FigureSpec, Result
-    from xsp_analyze.report.answers import Answers
-    from xsp_analyze.report.blocks import Block
+    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.pages.report.blocks import Block
 
 __all__ = ["figure"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.activities import column_at
-from xsp_analyze.codes import codes, numbered, ranked
-from xsp_analyze.report.span_paths import above
-from xsp_analyze.roles import roles_of
+from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.group_ids import codes, numbered, ranked
+from xsp_analyze.frames.roles import roles_of
+from xsp_analyze.pages.report.span_paths import above
 from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:

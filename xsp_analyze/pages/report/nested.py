@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze import layer_time
-from xsp_analyze.activities import device_activities, shapes_of
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.kernel_means import aligned
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.model_time import timed_latency
-from xsp_analyze.roles import Roles
-from xsp_analyze.steps import steps_of
+from xsp_analyze.frames import layer_time
+from xsp_analyze.frames.activities import device_activities, shapes_of
+from xsp_analyze.frames.kernel_means import aligned
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.model_time import timed_latency
+from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["LEVELS", "Timeline", "longest", "nested_timelines"]
 

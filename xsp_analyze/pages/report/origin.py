@@ -9,9 +9,9 @@ from xsp_analyze.render.units import duration, size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.report.answers import Answers
-    from xsp_analyze.report.summary import Summary
-    from xsp_analyze.roles import Roles
+    from xsp_analyze.frames.roles import Roles
+    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.pages.report.trace_contents import Summary
 
 __all__ = ["measured"]
 

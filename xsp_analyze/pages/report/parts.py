@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.activities import column_at
-from xsp_analyze.codes import codes, numbered, ranked
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.layer_kernels import GRAPH_REPLAY
-from xsp_analyze.layer_time import LAYER_KEY
-from xsp_analyze.report.span_paths import above
+from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.group_ids import codes, numbered, ranked
+from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.pages.report.span_paths import above
 from xsp_model import Attribution, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.report.span_paths import SpanPaths
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
+    from xsp_analyze.pages.report.span_paths import SpanPaths
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xsp_analyze.pages.report import blocks
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import count, quantity, share
-from xsp_analyze.report import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import polars as pl
 
-    from xsp_analyze.report.answers import Answers
-    from xsp_analyze.report.blocks import Block, Section
+    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["figure_of", "rooflines", "verdict"]
 

@@ -15,7 +15,7 @@ from xsp_analyze.render.units import share
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
-    from xsp_analyze.view import View
+    from xsp_analyze.frames.view import View
 
 __all__ = ["MOST_ROWS", "cut", "cut_executions"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_analyze.codes import ranked
+from xsp_analyze.frames.group_ids import ranked
 from xsp_model.arrays import nowhere
 from xsp_model.tree import depths
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.findings.thresholds import IDLE_SHARE
+from xsp_analyze.pages.report import overhead, roofline
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import count, duration, share
-from xsp_analyze.report import overhead, roofline
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_analyze.report.answers import Answers
+    from xsp_analyze.pages.report.answers import Answers
 
 __all__ = ["in_short", "is_per_process"]
 

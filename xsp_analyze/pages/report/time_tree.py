@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.report.launch_path import LaunchPaths, launch_paths
+from xsp_analyze.pages.report.launch_path import LaunchPaths, launch_paths
 from xsp_model.tree import depths
 from xsp_model.vocabulary import Attribution
 

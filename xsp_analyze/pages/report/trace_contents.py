@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.roles import Roles, roles_of
+from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:

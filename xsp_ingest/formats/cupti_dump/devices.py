@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import frame_of
+from xsp_ingest.staging.raw import frame_of
 from xsp_model.peaks import fp32_lanes
 
 if TYPE_CHECKING:
-    from xsp_ingest.cupti_dump.records import Dump
+    from xsp_ingest.formats.cupti_dump.records import Dump
 
 __all__ = ["devices"]
 

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
-    from xsp_ingest.cupti_dump.records import Dump
+    from xsp_ingest.formats.cupti_dump.records import Dump
 
 __all__ = ["issued", "placed"]
 

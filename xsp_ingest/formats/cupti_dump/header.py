@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from xsp_ingest.raw import RunFacts
+from xsp_ingest.staging.raw import RunFacts
 from xsp_model import XspError
 
 if TYPE_CHECKING:

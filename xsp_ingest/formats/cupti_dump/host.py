@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.nsys_sqlite import ranges
-from xsp_ingest.raw import frame_of
-from xsp_ingest.timed import timed
+from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
-    from xsp_ingest.cupti_dump.records import Dump
+    from xsp_ingest.formats.cupti_dump.records import Dump
     from xsp_ingest.ingester import Options
 
 __all__ = ["Host", "calls", "markers", "operator_facts", "operators"]
@@ -85,7 +85,7 @@ def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
         rows.filter(pl.col("level").fill_null("operator") == "operator").select(
             "row",
             pl.col("sequenceNumber").alias("sequence_number"),
-            pl.when(ranges.is_backward(pl.col("name"))).then(1).alias("forward_thread_id"),
+            pl.when(nvtx_range_rules.is_backward(pl.col("name"))).then(1).alias("forward_thread_id"),
             pl.col("externalId").alias("external_id"),
             pl.col("inputShapes").alias("input_shapes"),
             pl.col("inputTypes").alias("input_dtypes"),
@@ -104,10 +104,12 @@ def markers(dump: Dump, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, l
     pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
     found.append(Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", marks, Severity.INFO))
-    named = ranges.plain_name(pl.col("name").fill_null("")).alias("plain")
+    named = nvtx_range_rules.plain_name(pl.col("name").fill_null("")).alias("plain")
     numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
     pairs = pairs.with_columns(named).with_columns(numbered)
-    pairs = pairs.hstack(ranges.classify(pairs.select(pl.col("plain").alias("name"), "domain", "numbered"), options))
+    pairs = pairs.hstack(
+        nvtx_range_rules.classify(pairs.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
+    )
     spans = pairs.select(
         "row",
         "level",

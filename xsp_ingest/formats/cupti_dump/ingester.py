@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cupti_dump.header import IS_DUMP, facts_of
-from xsp_ingest.cupti_dump.parquet import is_parquet_dump
-from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_ingest.timed import timed
+from xsp_ingest.formats.cupti_dump.header import IS_DUMP, facts_of
+from xsp_ingest.formats.cupti_dump.parquet import is_parquet_dump
+from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.cupti_dump.records import Dump
+    from xsp_ingest.formats.cupti_dump.records import Dump
     from xsp_ingest.ingester import Options, Probe
 
 __all__ = ["CUPTI_DUMP"]
@@ -37,9 +37,9 @@ class _CuptiDump:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""
-        from xsp_ingest.cupti_dump import external, host, work
-        from xsp_ingest.cupti_dump.devices import devices
-        from xsp_ingest.cupti_dump.records import read_dump
+        from xsp_ingest.formats.cupti_dump import external, host, work
+        from xsp_ingest.formats.cupti_dump.devices import devices
+        from xsp_ingest.formats.cupti_dump.records import read_dump
 
         dump = read_dump(path)
         operators, doubts = external.placed(dump)

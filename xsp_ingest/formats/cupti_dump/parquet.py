@@ -8,15 +8,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.cupti_dump.fields import TYPES
-from xsp_ingest.cupti_dump.header import PARQUET_KEY, parse_header
+from xsp_ingest.formats.cupti_dump.fields import TYPES
+from xsp_ingest.formats.cupti_dump.header import PARQUET_KEY, parse_header
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from xsp_ingest.cupti_dump.header import Header
+    from xsp_ingest.formats.cupti_dump.header import Header
 
 __all__ = ["is_parquet_dump", "read_parquet_header", "read_row_groups"]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.content import cut_off, lines
-from xsp_ingest.cupti_dump.fields import END, KINDS, KNOWN_UNUSED, TYPES
-from xsp_ingest.cupti_dump.header import parse_header
-from xsp_ingest.cupti_dump.parquet import read_parquet_header, read_row_groups
+from xsp_ingest.files.content import cut_off, lines
+from xsp_ingest.formats.cupti_dump.fields import END, KINDS, KNOWN_UNUSED, TYPES
+from xsp_ingest.formats.cupti_dump.header import parse_header
+from xsp_ingest.formats.cupti_dump.parquet import read_parquet_header, read_row_groups
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from xsp_ingest.cupti_dump.header import Header
+    from xsp_ingest.formats.cupti_dump.header import Header
 
 __all__ = ["Dump", "read_dump"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cuda_words import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
 from xsp_ingest.link.demangle import demangle_column
-from xsp_ingest.raw import frame_of
-from xsp_ingest.timed import timed
+from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
+from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_ingest.cupti_dump.records import Dump
+    from xsp_ingest.formats.cupti_dump.records import Dump
     from xsp_model import Finding
 
 __all__ = ["copies", "kernels", "waits", "work"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.execution_trace.nodes import read_nodes
+from xsp_ingest.formats.execution_trace.nodes import read_nodes
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.execution_trace.nodes import Nodes
+    from xsp_ingest.formats.execution_trace.nodes import Nodes
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["EXECUTION_TRACE"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.json_values import whole
-from xsp_ingest.json_walk import Wanted, walk
+from xsp_ingest.files.json_values import whole
+from xsp_ingest.files.json_walk import Wanted, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Reads Jaeger JSON: traces that MLModelScope (the first XSP) wrote, and those that `xsp export` writes."""
 
-from xsp_ingest.jaeger.ingester import Jaeger
+from xsp_ingest.formats.jaeger.ingester import Jaeger
 
 __all__ = ["JAEGER"]
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.jaeger.metrics import FRAMEWORK_MEMORY
-from xsp_ingest.jaeger.values import lists_as_json, sizes, text, whole
+from xsp_ingest.formats.jaeger.metrics import FRAMEWORK_MEMORY
+from xsp_ingest.formats.jaeger.values import lists_as_json, sizes, text, whole
 from xsp_model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_ingest.jaeger.document import JaegerSpan
-    from xsp_ingest.jaeger.rows import Rows
+    from xsp_ingest.formats.jaeger.document import JaegerSpan
+    from xsp_ingest.formats.jaeger.rows import Rows
 
 __all__ = ["add_copy", "add_kernel", "add_layer", "device_name"]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.jaeger.document import tags_of
-from xsp_ingest.jaeger.references import parents
-from xsp_ingest.jaeger.rows import Rows
-from xsp_ingest.jaeger.values import decimal, text, whole
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts
+from xsp_ingest.formats.jaeger.document import tags_of
+from xsp_ingest.formats.jaeger.references import parents
+from xsp_ingest.formats.jaeger.rows import Rows
+from xsp_ingest.formats.jaeger.values import decimal, text, whole
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
 from xsp_model import Kind, Level, XspError
 from xsp_model.vocabulary import LEVELS
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.jaeger.document import JaegerSpan, JaegerTrace
+    from xsp_ingest.formats.jaeger.document import JaegerSpan, JaegerTrace
 
 __all__ = ["facts_of_export", "read_exported"]
 

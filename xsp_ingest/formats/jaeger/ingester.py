@@ -6,17 +6,17 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.jaeger.document import load, tags_of
-from xsp_ingest.jaeger.exported import facts_of_export, read_exported
+from xsp_ingest.formats.jaeger.document import load, tags_of
+from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from xsp_ingest.formats.jaeger.document import JaegerTrace
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.jaeger.document import JaegerTrace
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["Jaeger"]
 
@@ -80,7 +80,7 @@ def _levels_mixed(traces: Sequence[JaegerTrace]) -> Finding:
 
 
 def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:
-    from xsp_ingest.jaeger.mlmodelscope import read_mlmodelscope
+    from xsp_ingest.formats.jaeger.mlmodelscope import read_mlmodelscope
 
     run = facts_of_export(trace)
     return read_mlmodelscope(trace, options) if run is None else read_exported(trace, run, path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.jaeger.values import decimal
+from xsp_ingest.formats.jaeger.values import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.jaeger.document import Log
+    from xsp_ingest.formats.jaeger.document import Log
 
 __all__ = ["FRAMEWORK_MEMORY", "SOURCE", "logged"]
 

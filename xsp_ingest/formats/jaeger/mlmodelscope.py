@@ -6,23 +6,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.jaeger.details import add_copy, add_kernel, add_layer, device_name
-from xsp_ingest.jaeger.document import tags_of
-from xsp_ingest.jaeger.lanes import HostSpan, lanes
-from xsp_ingest.jaeger.levels import LEFT_OUT, Meaning, is_level, meaning
-from xsp_ingest.jaeger.metrics import SOURCE, logged
-from xsp_ingest.jaeger.references import parents
-from xsp_ingest.jaeger.rows import Rows
-from xsp_ingest.jaeger.sound import sound_spans
-from xsp_ingest.jaeger.values import text, whole
-from xsp_ingest.raw import RawTrace, RunFacts
+from xsp_ingest.formats.jaeger.details import add_copy, add_kernel, add_layer, device_name
+from xsp_ingest.formats.jaeger.document import tags_of
+from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
+from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meaning
+from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
+from xsp_ingest.formats.jaeger.references import parents
+from xsp_ingest.formats.jaeger.rows import Rows
+from xsp_ingest.formats.jaeger.sound import sound_spans
+from xsp_ingest.formats.jaeger.values import text, whole
+from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xsp_ingest.formats.jaeger.document import JaegerSpan, JaegerTrace
     from xsp_ingest.ingester import Options
-    from xsp_ingest.jaeger.document import JaegerSpan, JaegerTrace
 
 __all__ = ["read_mlmodelscope"]
 

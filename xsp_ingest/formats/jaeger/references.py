@@ -9,7 +9,7 @@ from xsp_model import Finding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.jaeger.document import JaegerSpan
+    from xsp_ingest.formats.jaeger.document import JaegerSpan
 
 __all__ = ["parents"]
 

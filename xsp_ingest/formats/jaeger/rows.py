@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import RAW_TABLES, frame_of
+from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.jaeger.levels import DEVICE_WORK
+from xsp_ingest.formats.jaeger.levels import DEVICE_WORK
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.jaeger.document import JaegerSpan
+    from xsp_ingest.formats.jaeger.document import JaegerSpan
 
 __all__ = ["sound_spans"]
 

@@ -1,5 +1,5 @@
 """MLPerf LoadGen logs: summary, detail and trace."""
 
-from xsp_ingest.loadgen.ingester import LOADGEN
+from xsp_ingest.formats.loadgen.ingester import LOADGEN
 
 __all__ = ["LOADGEN"]

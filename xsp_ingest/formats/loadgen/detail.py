@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.content import cut_off, lines
-from xsp_ingest.loadgen.outcome import Outcome
+from xsp_ingest.files.content import cut_off, lines
+from xsp_ingest.formats.loadgen.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from xsp_model import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_ingest.loadgen.outcome import Outcome
-    from xsp_ingest.loadgen.queries import Queries
+    from xsp_ingest.formats.loadgen.outcome import Outcome
+    from xsp_ingest.formats.loadgen.queries import Queries
 
 __all__ = ["findings"]
 

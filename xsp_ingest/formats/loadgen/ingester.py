@@ -8,12 +8,12 @@ from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from xsp_ingest.formats.loadgen.detail import IS_DETAIL, read_detail
+from xsp_ingest.formats.loadgen.outcome import Outcome, combined
+from xsp_ingest.formats.loadgen.queries import IS_TRACE, read_queries
+from xsp_ingest.formats.loadgen.run import run_of
+from xsp_ingest.formats.loadgen.summary import IS_SUMMARY, read_summary
 from xsp_ingest.ingester import Probe
-from xsp_ingest.loadgen.detail import IS_DETAIL, read_detail
-from xsp_ingest.loadgen.outcome import Outcome, combined
-from xsp_ingest.loadgen.queries import IS_TRACE, read_queries
-from xsp_ingest.loadgen.run import run_of
-from xsp_ingest.loadgen.summary import IS_SUMMARY, read_summary
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["LOADGEN"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.content import cut_off, lines
+from xsp_ingest.files.content import cut_off, lines
 from xsp_model import XspError
 
 if TYPE_CHECKING:

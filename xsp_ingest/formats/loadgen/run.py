@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.loadgen.findings import findings
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.formats.loadgen.findings import findings
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from xsp_ingest.loadgen.outcome import Outcome
-    from xsp_ingest.loadgen.queries import Queries
+    from xsp_ingest.formats.loadgen.outcome import Outcome
+    from xsp_ingest.formats.loadgen.queries import Queries
 
 __all__ = ["percentiles", "run_of"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.content import cut_off, whole
-from xsp_ingest.loadgen.outcome import Outcome
+from xsp_ingest.files.content import cut_off, whole
+from xsp_ingest.formats.loadgen.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
+from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
 from xsp_ingest.ingester import Probe
-from xsp_ingest.memory_snapshot.snapshot import read_snapshot
-from xsp_ingest.memory_snapshot.timeline import read_events, read_sizes
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.json_walk import EACH, Wanted, walk
-from xsp_ingest.memory_snapshot.moments import MOMENTS, WHAT
+from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:

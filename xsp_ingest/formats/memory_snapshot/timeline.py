@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.json_walk import EACH, Wanted, walk
-from xsp_ingest.memory_snapshot.moments import MOMENTS, WHAT, column
+from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT, column
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """MXNet profiles: the Chrome JSON that `mxnet.profiler.dump()` writes."""
 
-from xsp_ingest.mxnet.ingester import MxNet
+from xsp_ingest.formats.mxnet.ingester import MxNet
 
 __all__ = ["MXNET"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.json_entries import Entries, entries
-from xsp_ingest.json_values import nanoseconds, text
-from xsp_ingest.trace_event import TraceEvent
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import nanoseconds, text
+from xsp_ingest.files.trace_event import TraceEvent
 from xsp_model import XspError
 
 if TYPE_CHECKING:

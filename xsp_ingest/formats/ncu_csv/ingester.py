@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ncu_csv.records import Log, decoded, is_header, open_text, records
+from xsp_ingest.formats.ncu_csv.records import Log, decoded, is_header, open_text, records
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NcuCsv", "read_text"]
 
@@ -45,8 +45,8 @@ class NcuCsv:
 
 def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     """The kernels of the text of a page; `path` is named in errors."""
-    from xsp_ingest.ncu_csv.pages import collect
-    from xsp_ingest.ncu_csv.shape import shape
+    from xsp_ingest.formats.ncu_csv.pages import collect
+    from xsp_ingest.formats.ncu_csv.shape import shape
 
     log = Log()
     try:

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xsp_ingest.content import pieces
+from xsp_ingest.files.content import pieces
 from xsp_model import XspError
 
 if TYPE_CHECKING:

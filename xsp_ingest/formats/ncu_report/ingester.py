@@ -6,14 +6,14 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ncu_csv.ingester import read_text
-from xsp_ingest.ncu_report.tool import raw_page
+from xsp_ingest.formats.ncu_csv.ingester import read_text
+from xsp_ingest.formats.ncu_report.tool import raw_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NcuReport"]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.nsys_report import tool
-from xsp_ingest.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys_report import tool
+from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NsysReport"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.sqlite_pages import CannotRead, Values, read
+from xsp_ingest.machine.sqlite import CannotRead, Values, read
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
     from pathlib import Path
 
-    from xsp_ingest.nsys_sqlite.tables import Among
+    from xsp_ingest.formats.nsys_sqlite.tables import Among
 
 __all__ = ["BYTES", "INTEGER", "NUMBER", "Take", "listed", "paged"]
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cuda_words import SYNC_KINDS
-from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.nsys_sqlite.rows import Part, placed, word
+from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys_sqlite.rows import Part, placed, word
+from xsp_ingest.staging.cuda_enums import SYNC_KINDS
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys_sqlite.tables import Tables
 
 __all__ = ["closed_duration", "host_calls", "host_findings"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.nsys_sqlite.database import MAGIC, Database, check_header, table_names
-from xsp_ingest.nsys_sqlite.facts import META_TABLES
+from xsp_ingest.formats.nsys_sqlite.database import MAGIC, Database, check_header, table_names
+from xsp_ingest.formats.nsys_sqlite.facts import META_TABLES
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NsysSqlite"]
 
@@ -40,22 +40,22 @@ class NsysSqlite:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is no SQLite database, damaged, or not Nsight's."""
-        from xsp_ingest.nsys_sqlite.read import read_tables
+        from xsp_ingest.formats.nsys_sqlite.read import read_tables
 
         return read_tables(Database(path, _nsight_tables(path)), options)
 
     def read_excerpt(self, path: Path, wanted: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
-        from xsp_ingest.nsys_sqlite.excerpt import read_excerpt
+        from xsp_ingest.formats.nsys_sqlite.excerpt import read_excerpt
 
         return read_excerpt(Database(path, _nsight_tables(path)), wanted)
 
     def read_part(self, path: Path, options: Options) -> RawTrace:
         """The part that the options select; large tables are not read whole for it."""
-        from xsp_ingest.nsys_sqlite.os_runtime import OS_RUNTIME
-        from xsp_ingest.nsys_sqlite.pushdown import pushdown
-        from xsp_ingest.nsys_sqlite.read import read_tables
-        from xsp_ingest.selection import narrowed
+        from xsp_ingest.formats.nsys_sqlite.os_runtime import OS_RUNTIME
+        from xsp_ingest.formats.nsys_sqlite.pushdown import pushdown
+        from xsp_ingest.formats.nsys_sqlite.read import read_tables
+        from xsp_ingest.staging.selection import narrowed
 
         tables = _nsight_tables(path)
         asked = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cuda_words import RANGE_STYLES
-from xsp_ingest.nsys_sqlite import ranges
-from xsp_ingest.nsys_sqlite.host import closed_duration, host_findings
-from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.nsys_sqlite.rows import Part, word
-from xsp_ingest.nsys_sqlite.tables import Among
+from xsp_ingest.formats.nsys_sqlite.host import closed_duration, host_findings
+from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys_sqlite.rows import Part, word
+from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_model import Finding, Level, Severity
 
 if TYPE_CHECKING:
+    from xsp_ingest.formats.nsys_sqlite.tables import Tables
     from xsp_ingest.ingester import Options
-    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["described", "nvtx_ranges", "recorded"]
 
@@ -30,10 +30,10 @@ _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass
 def nvtx_ranges(database: Tables, options: Options) -> Part:
     """All ranges of the file, nothing where it has none."""
     found, findings = recorded(database)
-    found = found.with_columns(ranges.plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
+    found = found.with_columns(nvtx_range_rules.plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
         (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
     )
-    found = found.hstack(ranges.classify(found, options))
+    found = found.hstack(nvtx_range_rules.classify(found, options))
     tables = {"spans": _spans(found), "ranges": described(found), "operators": _operators(found)}
     return Part(tables, (*findings, *_marks(database)))
 
@@ -104,8 +104,10 @@ def described(found: pl.DataFrame) -> pl.DataFrame:
 
 def _operators(found: pl.DataFrame) -> pl.DataFrame:
     operators = found.filter(pl.col("level").cast(pl.String) == Level.OPERATOR)
-    backward = pl.when(ranges.is_backward(pl.col("name"))).then(pl.lit(_BACKWARD_THREAD))
-    return operators.select("row", *ranges.operator_details(pl.col("text")), backward.alias("forward_thread_id"))
+    backward = pl.when(nvtx_range_rules.is_backward(pl.col("name"))).then(pl.lit(_BACKWARD_THREAD))
+    return operators.select(
+        "row", *nvtx_range_rules.operator_details(pl.col("text")), backward.alias("forward_thread_id")
+    )
 
 
 def _marks(database: Tables) -> tuple[Finding, ...]:

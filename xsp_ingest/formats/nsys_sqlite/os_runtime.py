@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.nsys_sqlite.host import closed_duration, host_findings
-from xsp_ingest.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.nsys_sqlite.rows import Part
-from xsp_ingest.nsys_sqlite.tables import Among
+from xsp_ingest.formats.nsys_sqlite.host import closed_duration, host_findings
+from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys_sqlite.rows import Part
+from xsp_ingest.formats.nsys_sqlite.tables import Among
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
+    from xsp_ingest.formats.nsys_sqlite.tables import Tables
     from xsp_ingest.ingester import Options
-    from xsp_ingest.nsys_sqlite.tables import Tables
 
 __all__ = ["OS_RUNTIME", "os_runtime"]
 

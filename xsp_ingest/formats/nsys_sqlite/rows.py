@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import RAW_TABLES, frame_of
-from xsp_ingest.stage import Stage
+from xsp_ingest.staging.raw import RAW_TABLES, frame_of
+from xsp_ingest.staging.stage import Stage
 from xsp_model import Finding, Level
 from xsp_model.ledger import summed
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.nsys_sqlite import ranges
-from xsp_ingest.nsys_sqlite.rows import Part
-from xsp_ingest.nsys_stats_csv.cells import texts, whole
+from xsp_ingest.formats.nsys_sqlite.rows import Part
+from xsp_ingest.formats.nsys_stats_csv.cells import texts, whole
+from xsp_ingest.link import nvtx_range_rules
 from xsp_model import Finding, Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xsp_ingest.formats.nsys_stats_csv.sections import Section
     from xsp_ingest.ingester import Options
-    from xsp_ingest.nsys_stats_csv.sections import Section
 
 __all__ = ["api_calls", "executions", "gpu_work", "numbered_calls", "range_rows"]
 
@@ -200,12 +200,12 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     )
     frame, findings = _placed(frame, section.report)
     frame = frame.with_columns(
-        ranges.plain_name(pl.col("text")).alias("name"),
+        nvtx_range_rules.plain_name(pl.col("text")).alias("name"),
         pl.lit(None, dtype=pl.String).alias("domain"),
         pl.col("style").replace("", "PushPop"),
     )
     frame = frame.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
-    frame = frame.hstack(ranges.classify(frame, options))
+    frame = frame.hstack(nvtx_range_rules.classify(frame, options))
     name = pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]"))
     spans = frame.with_columns(name.alias("name")).select(
         "row", "level", "kind", "name", "start_ns", _duration(), "process_id", "thread_id"
@@ -214,6 +214,6 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     tables = {
         "spans": spans,
         "ranges": frame.select("row", "range_id", "text", "domain", "style"),
-        "operators": operators.select("row", *ranges.operator_details(pl.col("text"))),
+        "operators": operators.select("row", *nvtx_range_rules.operator_details(pl.col("text"))),
     }
     return Part(tables, findings)

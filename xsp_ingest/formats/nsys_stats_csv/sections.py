@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.content import lines
+from xsp_ingest.files.content import lines
 from xsp_model import XspError
 
 if TYPE_CHECKING:

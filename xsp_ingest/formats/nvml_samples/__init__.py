@@ -1,5 +1,5 @@
 """Samples of power, clocks, temperature, memory and utilisation that the runner nvml took beside a run."""
 
-from xsp_ingest.nvml_samples.ingester import NVML_SAMPLES
+from xsp_ingest.formats.nvml_samples.ingester import NVML_SAMPLES
 
 __all__ = ["NVML_SAMPLES"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.nvml_samples.samples import read_samples
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.formats.nvml_samples.samples import read_samples
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import polars as pl
 
-from xsp_ingest.content import cut_off, lines
-from xsp_ingest.raw import frame_of
+from xsp_ingest.files.content import cut_off, lines
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:

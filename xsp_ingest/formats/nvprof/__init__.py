@@ -1,6 +1,6 @@
 """nvprof: its databases, the traces and summaries that it prints, and the sessions of the Visual Profiler."""
 
-from xsp_ingest.nvprof.ingester import Nvprof
+from xsp_ingest.formats.nvprof.ingester import Nvprof
 
 __all__ = ["NVPROF"]
 

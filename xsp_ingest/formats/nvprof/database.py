@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cupti_dump.fields import KINDS
-from xsp_ingest.cupti_dump.header import FORMAT, Header
-from xsp_ingest.cupti_dump.records import Dump
-from xsp_ingest.nsys_sqlite.database import Database, check_header, table_names
-from xsp_ingest.nsys_sqlite.tables import interned
-from xsp_ingest.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
+from xsp_ingest.formats.cupti_dump.fields import KINDS
+from xsp_ingest.formats.cupti_dump.header import FORMAT, Header
+from xsp_ingest.formats.cupti_dump.records import Dump
+from xsp_ingest.formats.nsys_sqlite.database import Database, check_header, table_names
+from xsp_ingest.formats.nsys_sqlite.tables import interned
+from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ncu_csv.records import decoded
-from xsp_ingest.nsys_sqlite.database import MAGIC, table_names
-from xsp_ingest.nvprof.database import PREFIX, STRINGS, is_nvprof
-from xsp_ingest.nvprof.table import header_of
+from xsp_ingest.formats.ncu_csv.records import decoded
+from xsp_ingest.formats.nsys_sqlite.database import MAGIC, table_names
+from xsp_ingest.formats.nvprof.database import PREFIX, STRINGS, is_nvprof
+from xsp_ingest.formats.nvprof.table import header_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["Nvprof"]
 
@@ -54,8 +54,8 @@ class Nvprof:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off or damaged, or is a session, which holds no trace."""
-        from xsp_ingest.nvprof.printed import read_printed
-        from xsp_ingest.nvprof.records import read_database
+        from xsp_ingest.formats.nvprof.printed import read_printed
+        from xsp_ingest.formats.nvprof.records import read_database
 
         with path.open("rb") as file:
             head = file.read(1 << 16)

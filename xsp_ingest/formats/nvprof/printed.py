@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ncu_csv.records import open_text
-from xsp_ingest.nvprof.lines import Work, add_summary, add_trace
-from xsp_ingest.nvprof.table import Printed, rows
-from xsp_ingest.raw import RawTrace, RunFacts
+from xsp_ingest.formats.ncu_csv.records import open_text
+from xsp_ingest.formats.nvprof.lines import Work, add_summary, add_trace
+from xsp_ingest.formats.nvprof.table import Printed, rows
+from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.cupti_dump import host, work
-from xsp_ingest.cupti_dump.devices import devices
-from xsp_ingest.nvprof.database import read_records
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.timed import timed
+from xsp_ingest.formats.cupti_dump import host, work
+from xsp_ingest.formats.cupti_dump.devices import devices
+from xsp_ingest.formats.nvprof.database import read_records
+from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.cupti_dump.records import Dump
+    from xsp_ingest.formats.cupti_dump.records import Dump
     from xsp_ingest.ingester import Options
 
 __all__ = ["read_database"]

@@ -1,6 +1,6 @@
 """Reads the tables of metrics that `nvprof --metrics --csv` prints."""
 
-from xsp_ingest.nvprof_metrics.ingester import NvprofMetrics
+from xsp_ingest.formats.nvprof_metrics.ingester import NvprofMetrics
 
 __all__ = ["NVPROF_METRICS"]
 

@@ -9,16 +9,16 @@ import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.nvprof_names import NVPROF
-from xsp_ingest.ncu_csv.records import decoded, open_text
-from xsp_ingest.nvprof_metrics.rows import collect, is_header
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.formats.ncu_csv.records import decoded, open_text
+from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xsp_ingest.formats.nvprof_metrics.rows import Rows
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.nvprof_metrics.rows import Rows
 
 __all__ = ["NvprofMetrics"]
 

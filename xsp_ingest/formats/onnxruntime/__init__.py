@@ -1,6 +1,6 @@
 """ONNX Runtime profiles: the JSON that a session with `enable_profiling` writes."""
 
-from xsp_ingest.onnxruntime.ingester import OnnxRuntime
+from xsp_ingest.formats.onnxruntime.ingester import OnnxRuntime
 
 __all__ = ["ONNXRUNTIME"]
 

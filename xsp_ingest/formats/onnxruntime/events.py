@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.json_entries import Entries, entries
-from xsp_ingest.json_values import nanoseconds, text, whole
-from xsp_ingest.trace_event import TraceEvent
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.trace_event import TraceEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

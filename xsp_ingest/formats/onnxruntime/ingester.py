@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.onnxruntime.shape import shape
+from xsp_ingest.formats.onnxruntime.shape import shape
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["OnnxRuntime"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.formats.onnxruntime.events import load, node_of
 from xsp_ingest.link.demangle import demangle_column
-from xsp_ingest.no_length import beside
-from xsp_ingest.onnxruntime.events import load, node_of
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.onnxruntime.events import Profile
+    from xsp_ingest.formats.onnxruntime.events import Profile
 
 __all__ = ["shape"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.content import cut_off, lines
-from xsp_ingest.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records
-from xsp_ingest.rocprofv3.names import plain_kernel_name
+from xsp_ingest.files.content import cut_off, lines
+from xsp_ingest.formats.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records
+from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.json_walk import EACH, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Wanted, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

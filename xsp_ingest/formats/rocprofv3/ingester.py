@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.formats.rocprofv3.csv_records import Table, from_tables, table_of
 from xsp_ingest.ingester import Probe
-from xsp_ingest.rocprofv3.csv_records import Table, from_tables, table_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["ROCPROFV3"]
 
@@ -50,8 +50,8 @@ class _RocprofV3:
 
     def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
         """The run of these files; XspError where one is damaged or they hold no record."""
-        from xsp_ingest.rocprofv3.json_records import from_json
-        from xsp_ingest.rocprofv3.shape import shape
+        from xsp_ingest.formats.rocprofv3.json_records import from_json
+        from xsp_ingest.formats.rocprofv3.shape import shape
 
         if _JSON.match(Probe(paths[0]).text):
             records = from_json(paths[0])

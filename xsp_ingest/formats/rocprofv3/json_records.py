@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records, column, empty
-from xsp_ingest.rocprofv3.document import COPIES, DISPATCHES, Process, load
-from xsp_ingest.rocprofv3.names import plain_kernel_name
+from xsp_ingest.formats.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records, column, empty
+from xsp_ingest.formats.rocprofv3.document import COPIES, DISPATCHES, Process, load
+from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.rocprofv3.document import Agent, Record
+    from xsp_ingest.formats.rocprofv3.document import Agent, Record
 
 __all__ = ["from_json"]
 

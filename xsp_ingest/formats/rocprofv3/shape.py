@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.nsys_sqlite import ranges
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.timed import timed
+from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, Level
 
 if TYPE_CHECKING:
+    from xsp_ingest.formats.rocprofv3.columns import Records
     from xsp_ingest.ingester import Options
-    from xsp_ingest.rocprofv3.columns import Records
 
 __all__ = ["shape"]
 
@@ -107,10 +107,10 @@ def _calls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _markers(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    plain = ranges.plain_name(pl.col("name")).alias("plain")
+    plain = nvtx_range_rules.plain_name(pl.col("name")).alias("plain")
     named = rows.with_columns(plain, pl.lit(None, pl.String).alias("domain"))
     named = named.with_columns((pl.col("plain") != pl.col("name")).alias("numbered"))
-    places = ranges.classify(named.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
+    places = nvtx_range_rules.classify(named.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
     spans = named.hstack(places).select(
         *_COMMON,
         pl.col("plain").alias("name"),

@@ -1,6 +1,6 @@
 """TensorRT: what `trtexec --exportProfile` and `trtexec --exportTimes` write."""
 
-from xsp_ingest.tensorrt.ingester import TensorRt
+from xsp_ingest.formats.tensorrt.ingester import TensorRt
 
 __all__ = ["TENSORRT"]
 

@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.formats.tensorrt.profile import read_profile
+from xsp_ingest.formats.tensorrt.times import read_times
 from xsp_ingest.ingester import Probe
-from xsp_ingest.tensorrt.profile import read_profile
-from xsp_ingest.tensorrt.times import read_times
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["TensorRt"]
 

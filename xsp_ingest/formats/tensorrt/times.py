@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import polars as pl
 
-from xsp_ingest.json_entries import Entries, entries
-from xsp_ingest.json_values import nanoseconds
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.tensorrt.digits import NS_PER_MS, NULL, value_of
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import nanoseconds
+from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, Level, Severity, XspError
 
 if TYPE_CHECKING:

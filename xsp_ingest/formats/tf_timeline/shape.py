@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.tf_timeline import lanes as lane
-from xsp_ingest.tf_timeline.document import events_of, load
-from xsp_ingest.tf_timeline.tensors import input_shapes, memory, thread
+from xsp_ingest.formats.tf_timeline import lanes as lane
+from xsp_ingest.formats.tf_timeline.document import events_of, load
+from xsp_ingest.formats.tf_timeline.tensors import input_shapes, memory, thread
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.json_entries import Entries
+    from xsp_ingest.files.json_entries import Entries
 
 __all__ = ["shape"]
 

@@ -7,8 +7,8 @@ import re
 
 import polars as pl
 
-from xsp_ingest.raw import frame_of
-from xsp_ingest.tf_timeline.lanes import TENSORS
+from xsp_ingest.formats.tf_timeline.lanes import TENSORS
+from xsp_ingest.staging.raw import frame_of
 
 __all__ = ["input_shapes", "memory"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.torch_profiler.events import MODULE_PREFIX
+from xsp_ingest.formats.torch_profiler.events import MODULE_PREFIX
 from xsp_model import Kind
 
 if TYPE_CHECKING:

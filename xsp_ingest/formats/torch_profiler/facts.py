@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.raw import RunFacts, frame_of
+from xsp_ingest.staging.raw import RunFacts, frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

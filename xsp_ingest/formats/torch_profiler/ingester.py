@@ -7,15 +7,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.torch_profiler import scan_fast, scan_plain
-from xsp_ingest.torch_profiler.cannot_scan import CannotScan
-from xsp_ingest.torch_profiler.scan_source import content_bytes
+from xsp_ingest.formats.torch_profiler import scan_plain
+from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.formats.torch_profiler.compiled import scanner
+from xsp_ingest.formats.torch_profiler.scan_source import content_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["STREAM_BYTES", "TORCH_PROFILER"]
 
@@ -52,18 +53,18 @@ class _TorchProfiler:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows."""
-        from xsp_ingest.torch_profiler.shape import shape
+        from xsp_ingest.formats.torch_profiler.shape import shape
 
         # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
         size = content_bytes(path)
-        if size >= scan_fast.MIN_BYTES:
+        if size >= scanner.MIN_BYTES:
             with suppress(CannotScan):
-                return shape(scan_fast.documents(path, scan_fast.PIECE_ROWS), path, options)
+                return shape(scanner.documents(path, scanner.PIECE_ROWS), path, options)
         if size >= STREAM_BYTES:
-            from xsp_ingest.torch_profiler import scan_stream
+            from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 
             with suppress(CannotScan):
-                return shape(scan_stream.documents(path, scan_fast.PIECE_ROWS), path, options)
+                return shape(streamed.documents(path, scanner.PIECE_ROWS), path, options)
         return shape([scan_plain.scan(path)], path, options)
 
 

@@ -11,9 +11,9 @@ import polars as pl
 from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
-from xsp_ingest.raw import frame_of
-from xsp_ingest.torch_profiler.categories import PROFILER_RANGE
-from xsp_ingest.torch_profiler.scan_source import whole
+from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
+from xsp_ingest.formats.torch_profiler.scan_source import whole
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:

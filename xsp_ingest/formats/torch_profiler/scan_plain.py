@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_ingest.torch_profiler import refusal
-from xsp_ingest.torch_profiler.events import (
+from xsp_ingest.formats.torch_profiler import refusal
+from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
     DETAIL_COLUMNS,
     EVENT_COLUMNS,
@@ -20,7 +20,7 @@ from xsp_ingest.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
-from xsp_ingest.torch_profiler.scan_source import whole
+from xsp_ingest.formats.torch_profiler.scan_source import whole
 
 if TYPE_CHECKING:
     from pathlib import Path

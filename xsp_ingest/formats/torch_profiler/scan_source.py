@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from xsp_ingest.content import MOST_WHOLE_BYTES
-from xsp_ingest.safe_files import bounded
-from xsp_ingest.torch_profiler import refusal
+from xsp_ingest.files.content import MOST_WHOLE_BYTES
+from xsp_ingest.files.safe_files import bounded
+from xsp_ingest.formats.torch_profiler import refusal
 from xsp_model import XspError
 
 if TYPE_CHECKING:

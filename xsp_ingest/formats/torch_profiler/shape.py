@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.ranges import FRAMEWORK_RANGES, level_of_range, one_of
-from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_ingest.stage import Stage
-from xsp_ingest.torch_profiler import categories as cat
-from xsp_ingest.torch_profiler.facts import devices, facts
-from xsp_ingest.torch_profiler.profiler_ranges import range_metrics
-from xsp_ingest.torch_profiler.sound import sound_events
-from xsp_ingest.torch_profiler.whole import once, with_process
+from xsp_ingest.formats.torch_profiler import categories as cat
+from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
+from xsp_ingest.formats.torch_profiler.facts import devices, facts
+from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
+from xsp_ingest.formats.torch_profiler.sound import sound_events
+from xsp_ingest.link.range_rules import FRAMEWORK_RANGES, level_of_range, one_of
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.staging.stage import Stage
 from xsp_model import Kind, Level, XspError, scratch
 from xsp_model.ledger import summed
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from xsp_ingest.formats.torch_profiler.events import Document
     from xsp_ingest.ingester import Options
-    from xsp_ingest.torch_profiler.events import Document
     from xsp_model import Finding
     from xsp_model.arrays import Ints
 

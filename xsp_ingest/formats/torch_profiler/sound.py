@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.torch_profiler import categories as cat
+from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
-    from xsp_ingest.torch_profiler.events import Document
+    from xsp_ingest.formats.torch_profiler.events import Document
 
 __all__ = ["sound_events"]
 

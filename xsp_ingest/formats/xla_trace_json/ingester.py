@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["XlaTraceJson"]
 
@@ -35,8 +35,8 @@ class XlaTraceJson:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows, as the profile's it was made from; XspError where it holds no events."""
-        from xsp_ingest.xla_trace_json.planes import MOST_EVENTS, read_planes
-        from xsp_ingest.xplane.shape import shape
+        from xsp_ingest.formats.xla_trace_json.planes import MOST_EVENTS, read_planes
+        from xsp_ingest.formats.xplane.shape import shape
 
         found = read_planes(path)
         if not found.planes:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.json_entries import Entries, entries
-from xsp_ingest.json_values import nanoseconds, text, whole
-from xsp_ingest.trace_event import TraceEvent
-from xsp_ingest.xplane.plane import Plane
-from xsp_ingest.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.formats.xplane.plane import Plane
+from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """XPlane: the profiles that TensorFlow and JAX write, `*.xplane.pb`."""
 
-from xsp_ingest.xplane.ingester import XPlane
+from xsp_ingest.formats.xplane.ingester import XPlane
 
 __all__ = ["XPLANE"]
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import frame_of
-from xsp_ingest.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
+from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from xsp_ingest.xplane.plane import Plane
+    from xsp_ingest.formats.xplane.plane import Plane
 
 __all__ = ["DERIVED", "activities", "devices", "lines_not_read"]
 

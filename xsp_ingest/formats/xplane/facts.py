@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import RunFacts
+from xsp_ingest.staging.raw import RunFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.xplane.plane import Plane
+    from xsp_ingest.formats.xplane.plane import Plane
 
 __all__ = ["process_of", "run_facts"]
 

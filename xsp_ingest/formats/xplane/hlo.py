@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from google.protobuf.message import DecodeError
 
-from xsp_ingest.xplane.messages import message
+from xsp_ingest.formats.xplane.messages import message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
+from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xsp_ingest.xplane.plane import Plane
+    from xsp_ingest.formats.xplane.plane import Plane
 
 __all__ = ["PLANE", "Role", "device_planes", "host_events", "left_out", "plausible"]
 

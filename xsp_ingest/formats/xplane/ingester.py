@@ -6,16 +6,16 @@ import mmap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.xplane import log_folder, wire
+from xsp_ingest.formats.xplane import log_folder, wire
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from xsp_ingest.formats.xplane.plane import Plane
     from xsp_ingest.ingester import Options, Probe
-    from xsp_ingest.raw import RawTrace
-    from xsp_ingest.xplane.plane import Plane
+    from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["XPlane"]
 
@@ -47,8 +47,8 @@ class XPlane:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is damaged, cut off or holds no events."""
-        from xsp_ingest.xplane.plane import read_plane
-        from xsp_ingest.xplane.shape import shape
+        from xsp_ingest.formats.xplane.plane import read_plane
+        from xsp_ingest.formats.xplane.shape import shape
 
         planes: list[Plane] = []
         said: dict[int, int] = {}

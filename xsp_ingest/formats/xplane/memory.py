@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_ingest.raw import frame_of
-from xsp_ingest.xplane.host import Role
+from xsp_ingest.formats.xplane.host import Role
+from xsp_ingest.staging.raw import frame_of
 
 __all__ = ["allocations"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.xplane.host import Role
-from xsp_ingest.xplane.wide import wide
+from xsp_ingest.formats.xplane.host import Role
+from xsp_ingest.formats.xplane.wide import wide
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:

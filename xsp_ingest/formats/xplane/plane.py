@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from google.protobuf.message import DecodeError
 
-from xsp_ingest.xplane import wire
-from xsp_ingest.xplane.messages import message
-from xsp_ingest.xplane.scan import scan_lines
-from xsp_ingest.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED, stat_columns, text_of
-from xsp_ingest.xplane.sweep import EVENT, LINE
+from xsp_ingest.formats.xplane import wire
+from xsp_ingest.formats.xplane.messages import message
+from xsp_ingest.formats.xplane.scan import scan_lines
+from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED, stat_columns, text_of
+from xsp_ingest.formats.xplane.sweep import EVENT, LINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

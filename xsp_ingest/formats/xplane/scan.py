@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.xplane import sweep
-from xsp_ingest.xplane.sweep import EVENT, LINE, STAT
+from xsp_ingest.formats.xplane import sweep
+from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

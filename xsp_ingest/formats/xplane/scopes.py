@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.formats.xplane.wide import is_backward, wide
 from xsp_ingest.link.nest import nest
-from xsp_ingest.xplane.wide import is_backward, wide
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link.ranges import level_of_range
-from xsp_ingest.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_ingest.xplane import device, hlo, host, operators, scopes
-from xsp_ingest.xplane.facts import process_of, run_facts
-from xsp_ingest.xplane.host import Role
-from xsp_ingest.xplane.memory import allocations
-from xsp_ingest.xplane.plane import empty_plane
-from xsp_ingest.xplane.steps import step_rows
-from xsp_ingest.xplane.threads import on_their_threads
-from xsp_ingest.xplane.wide import tables, wide
+from xsp_ingest.formats.xplane import device, hlo, host, operators, scopes
+from xsp_ingest.formats.xplane.facts import process_of, run_facts
+from xsp_ingest.formats.xplane.host import Role
+from xsp_ingest.formats.xplane.memory import allocations
+from xsp_ingest.formats.xplane.plane import empty_plane
+from xsp_ingest.formats.xplane.steps import step_rows
+from xsp_ingest.formats.xplane.threads import on_their_threads
+from xsp_ingest.formats.xplane.wide import tables, wide
+from xsp_ingest.link.range_rules import level_of_range
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_model import Finding, Kind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from xsp_ingest.formats.xplane.plane import Plane
     from xsp_ingest.ingester import Options
-    from xsp_ingest.xplane.plane import Plane
 
 __all__ = ["shape"]
 

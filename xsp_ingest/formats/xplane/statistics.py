@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.xplane.sweep import STAT
+from xsp_ingest.formats.xplane.sweep import STAT
 from xsp_model.arrays import or_null
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link.ranges import one_of
-from xsp_ingest.xplane.host import Role
-from xsp_ingest.xplane.wide import wide
+from xsp_ingest.formats.xplane.host import Role
+from xsp_ingest.formats.xplane.wide import wide
+from xsp_ingest.link.range_rules import one_of
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.xplane.plane import Plane
+    from xsp_ingest.formats.xplane.plane import Plane
 
 __all__ = ["step_rows"]
 

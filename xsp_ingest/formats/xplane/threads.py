@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_ingest.xplane.host import Role
+from xsp_ingest.formats.xplane.host import Role
 
 __all__ = ["on_their_threads"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.raw import RAW_TABLES, frame_of
-from xsp_ingest.xplane.details import copy_facts, kernel_facts
+from xsp_ingest.formats.xplane.details import copy_facts, kernel_facts
+from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ of anything else `CannotRead` says nothing, and the caller asks SQLite.
 
 from __future__ import annotations
 
-from xsp_ingest.sqlite_pages.columns import Values
-from xsp_ingest.sqlite_pages.layout import CannotRead
-from xsp_ingest.sqlite_pages.reader import Found, read
+from xsp_ingest.machine.sqlite.columns import Values
+from xsp_ingest.machine.sqlite.layout import CannotRead
+from xsp_ingest.machine.sqlite.reader import Found, read
 
 __all__ = ["CannotRead", "Found", "Values", "read"]

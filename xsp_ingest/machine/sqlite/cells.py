@@ -2,17 +2,17 @@
 
 Every place is held against the page before anything is read there, and the pages are followed by PAD bytes, as a number
 of up to nine bytes is begun within the page. Numba compiles it once; afterwards this module is not even imported (see
-`xsp_ingest.native`).
+`xsp_ingest.machine.native`).
 """
 
 from __future__ import annotations
 
-from xsp_ingest.sqlite_pages import desk as at
-from xsp_ingest.sqlite_pages.desk import DONE, UNSURE
-from xsp_ingest.sqlite_pages.memory import pair
-from xsp_ingest.sqlite_pages.records import blank, varint
-from xsp_ingest.sqlite_pages.shapes import record_by_shape
-from xsp_ingest.torch_profiler.scan_bytes import byte, machine, number, put
+from xsp_ingest.machine.byte_order import pair
+from xsp_ingest.machine.intrinsics import byte, machine, number, put
+from xsp_ingest.machine.sqlite import scan_state as at
+from xsp_ingest.machine.sqlite.records import blank, varint
+from xsp_ingest.machine.sqlite.scan_state import DONE, UNSURE
+from xsp_ingest.machine.sqlite.shapes import record_by_shape
 
 __all__ = ["read_leaves"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from xsp_ingest.sqlite_pages import desk
+from xsp_ingest.machine.sqlite import scan_state
 from xsp_model import scratch
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from xsp_ingest.sqlite_pages.schema import Table
+    from xsp_ingest.machine.sqlite.schema import Table
     from xsp_model.arrays import Ints
 
 __all__ = ["MOST_ASKED", "Part", "Room", "Values"]
@@ -32,9 +32,9 @@ MOST_ASKED = 1 << 12
 class Values(IntEnum):
     """What of a column is wanted: whole numbers (int64), any numbers (float64, null for others), or texts as bytes."""
 
-    WHOLE = desk.WHOLE
-    NUMBER = desk.NUMBER
-    TEXT = desk.TEXT
+    WHOLE = scan_state.WHOLE
+    NUMBER = scan_state.NUMBER
+    TEXT = scan_state.TEXT
 
 
 _MAPPED_BYTES = 1 << 20
@@ -72,18 +72,18 @@ class Part:
         self.first = first
         self.asked = np.zeros(MOST_ASKED, dtype=np.int64)
         self.ends = {name: _zeros(most_rows + 1, np.int64) for name in room.texts}
-        self.bytes = {name: _zeros(text_bytes + desk.PAD, np.uint8) for name in room.texts}
-        self.plan = np.zeros((len(room.record), desk.ENTRY_WORDS), dtype=np.int64)
+        self.bytes = {name: _zeros(text_bytes + scan_state.PAD, np.uint8) for name in room.texts}
+        self.plan = np.zeros((len(room.record), scan_state.ENTRY_WORDS), dtype=np.int64)
         for place, name in enumerate(room.record):
             if name is not None:
                 self.plan[place] = self._entry(room, name)
-        self.state = np.zeros(desk.STATE_WORDS, dtype=np.int64)
-        self.state[desk.MOST_ROWS] = most_rows
-        self.state[desk.PREVIOUS] = np.iinfo(np.int64).min
-        self.state[desk.COLUMNS] = len(room.record)
-        self.state[desk.ROWIDS] = room.rowids[first:].ctypes.data
-        self.state[desk.MOST_ASKED] = MOST_ASKED
-        self.state[desk.WHERE_ASKED] = self.asked.ctypes.data
+        self.state = np.zeros(scan_state.STATE_WORDS, dtype=np.int64)
+        self.state[scan_state.MOST_ROWS] = most_rows
+        self.state[scan_state.PREVIOUS] = np.iinfo(np.int64).min
+        self.state[scan_state.COLUMNS] = len(room.record)
+        self.state[scan_state.ROWIDS] = room.rowids[first:].ctypes.data
+        self.state[scan_state.MOST_ASKED] = MOST_ASKED
+        self.state[scan_state.WHERE_ASKED] = self.asked.ctypes.data
         self.shapes = np.zeros(0, dtype=np.int64)
         if all(kind == Values.WHOLE for kind in room.wanted.values()):
             self._keep_shapes(len(room.record), len(room.wanted))
@@ -97,26 +97,26 @@ class Part:
     def _keep_shapes(self, columns: int, wanted: int) -> None:
         """Has the machine code remember how records look: of whole numbers alone."""
         words, rest = divmod(1 + columns, 8)  # a byte says how long the head is, and one of each column what it holds
-        length = desk.SHAPE_HEAD_WORDS + words + 1 + desk.STEP_WORDS * wanted
-        self.shapes = np.zeros(length * desk.KEPT_SHAPES, dtype=np.int64)
-        self.state[desk.SHAPES] = self.shapes.ctypes.data
-        self.state[desk.SHAPE_BYTES] = 8 * length
+        length = scan_state.SHAPE_HEAD_WORDS + words + 1 + scan_state.STEP_WORDS * wanted
+        self.shapes = np.zeros(length * scan_state.KEPT_SHAPES, dtype=np.int64)
+        self.state[scan_state.SHAPES] = self.shapes.ctypes.data
+        self.state[scan_state.SHAPE_BYTES] = 8 * length
         masks = [-1] * words + [(1 << 8 * rest) - 1, 0]
-        self.state[desk.FIRST_MASK], self.state[desk.SECOND_MASK] = masks[:2]
-        self.state[desk.FULL_WORDS], self.state[desk.LAST_MASK] = words, masks[words]
+        self.state[scan_state.FIRST_MASK], self.state[scan_state.SECOND_MASK] = masks[:2]
+        self.state[scan_state.FULL_WORDS], self.state[scan_state.LAST_MASK] = words, masks[words]
 
     def expect(self, share: float) -> None:
         """Makes ready for all rows after this share of the pages, but not in columns that held nothing so far."""
-        rows = slice(self.first, self.first + min(round(self.rows / share), int(self.state[desk.MOST_ROWS])))
+        rows = slice(self.first, self.first + min(round(self.rows / share), int(self.state[scan_state.MOST_ROWS])))
         _touch(self.room.rowids[rows])
         for place, name in enumerate(self.room.record):
-            if name in self.room.values and self.plan[place, desk.NULLS] < self.rows:
+            if name in self.room.values and self.plan[place, scan_state.NULLS] < self.rows:
                 _touch(self.room.values[name][rows])
 
     @property
     def rows(self) -> int:
         """Rows so far."""
-        return int(self.state[desk.ROWS])
+        return int(self.state[scan_state.ROWS])
 
 
 class Room:
@@ -147,7 +147,7 @@ class Room:
 
     def numbers(self, name: str, parts: Sequence[Part], rows: int) -> pl.Series:
         """A column of numbers."""
-        has_null = any(part.plan[self.record.index(name), desk.NULLS] for part in parts)
+        has_null = any(part.plan[self.record.index(name), scan_state.NULLS] for part in parts)
         valid = np.logical_not(self.missing[name][:rows]) if has_null else None
         return scratch.series(name, self.values[name][:rows], valid)
 

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import polars as pl
 
-from xsp_ingest.native import is_at_hand, native
-from xsp_ingest.sqlite_pages import desk
-from xsp_ingest.sqlite_pages.columns import Part, Room, Values
-from xsp_ingest.sqlite_pages.layout import CannotRead, layout
-from xsp_ingest.sqlite_pages.schema import table
-from xsp_ingest.sqlite_pages.tree import leaves
+from xsp_ingest.machine.native import is_at_hand, native
+from xsp_ingest.machine.sqlite import scan_state
+from xsp_ingest.machine.sqlite.columns import Part, Room, Values
+from xsp_ingest.machine.sqlite.layout import CannotRead, layout
+from xsp_ingest.machine.sqlite.schema import table
+from xsp_ingest.machine.sqlite.tree import leaves
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from xsp_ingest.native import Native
-    from xsp_ingest.sqlite_pages.layout import Layout
-    from xsp_ingest.sqlite_pages.tree import Leaves
+    from xsp_ingest.machine.native import Native
+    from xsp_ingest.machine.sqlite.layout import Layout
+    from xsp_ingest.machine.sqlite.tree import Leaves
     from xsp_model.arrays import Ints
 
 __all__ = ["Found", "read"]
@@ -40,8 +40,9 @@ _PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
 _TYPES = {Values.WHOLE: pl.Int64(), Values.NUMBER: pl.Float64()}
 _MACHINE_MODULES = (
-    *(f"sqlite_pages/{module}" for module in ("cells", "desk", "memory", "records", "shapes")),
-    "torch_profiler/scan_bytes",
+    *(f"sqlite/{module}" for module in ("cells", "scan_state", "records", "shapes")),
+    "byte_order",
+    "intrinsics",
 )
 _SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
 
@@ -90,8 +91,8 @@ def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
     for start, stop in pairwise(cuts):
         first, most = int(before[start]), int(before[stop] - before[start])
         part = Part(room, first, most, (stop - start) * pages.usable_bytes)
-        part.state[desk.USABLE] = pages.usable_bytes
-        part.state[desk.PAGE_BYTES] = pages.page_bytes
+        part.state[scan_state.USABLE] = pages.usable_bytes
+        part.state[scan_state.PAGE_BYTES] = pages.page_bytes
         parts.append((part, found.pages[start:stop]))
     return parts
 
@@ -100,7 +101,7 @@ def _fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     read_leaves = _machine_code()
     for piece, (content, slots) in enumerate(_pieces(file, pages, wanted)):
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
-        if read_leaves(*addresses, len(slots)) != desk.DONE:
+        if read_leaves(*addresses, len(slots)) != scan_state.DONE:
             raise CannotRead
         if piece == 0:
             part.expect(len(slots) / len(wanted))
@@ -109,7 +110,7 @@ def _fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
 def _pieces(file: BinaryIO, pages: Layout, wanted: Ints) -> Iterator[tuple[np.ndarray, Ints]]:
     """The wanted pages, some at a time: bytes that hold only until the next are asked for, and which page is where."""
     at_once = max(_PIECE_BYTES // pages.page_bytes, 1)
-    buffer = np.zeros(at_once * _SPARSE * pages.page_bytes + desk.PAD, dtype=np.uint8)
+    buffer = np.zeros(at_once * _SPARSE * pages.page_bytes + scan_state.PAD, dtype=np.uint8)
     for start in range(0, len(wanted), at_once):
         some = wanted[start : start + at_once]
         low, high = int(some.min()), int(some.max())
@@ -141,7 +142,9 @@ def _found(room: Room, parts: Sequence[Part], rowid: str | None) -> Found:
             columns.append(columns[0].alias(name).cast(_TYPES[room.wanted[name]]))
         else:
             columns.append(room.text(name, parts) if name in room.texts else room.numbers(name, parts, rows))
-    asked = [part.asked[: int(part.state[desk.ASKED])] + first for part, first in zip(parts, firsts, strict=False)]
+    asked = [
+        part.asked[: int(part.state[scan_state.ASKED])] + first for part, first in zip(parts, firsts, strict=False)
+    ]
     return Found(pl.DataFrame(columns), np.concatenate(asked))
 
 
@@ -160,7 +163,7 @@ def _name() -> tuple[str, str]:
 
 
 def _to_compile() -> Callable[..., int]:
-    from xsp_ingest.sqlite_pages.cells import read_leaves  # noqa: PLC0415 (it imports numba)
+    from xsp_ingest.machine.sqlite.cells import read_leaves  # noqa: PLC0415 (it imports numba)
 
     function: Callable[..., int] = read_leaves.py_func  # type: ignore[attr-defined]
     return function

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from xsp_ingest.sqlite_pages import desk as at
-from xsp_ingest.sqlite_pages.desk import (
+from xsp_ingest.machine.byte_order import big_endian, put_real
+from xsp_ingest.machine.intrinsics import byte, machine, number, put, put_byte
+from xsp_ingest.machine.sqlite import scan_state as at
+from xsp_ingest.machine.sqlite.scan_state import (
     DONE,
     ENTRY_WORDS,
     KIND,
@@ -19,8 +21,6 @@ from xsp_ingest.sqlite_pages.desk import (
     VALUES,
     WHOLE,
 )
-from xsp_ingest.sqlite_pages.memory import big_endian, put_real
-from xsp_ingest.torch_profiler.scan_bytes import byte, machine, number, put, put_byte
 
 __all__ = ["ASK", "SIZES", "blank", "put_missing", "record", "varint"]
 

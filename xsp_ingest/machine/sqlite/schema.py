@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.sqlite_pages.layout import CannotRead
+from xsp_ingest.machine.sqlite.layout import CannotRead
 
 if TYPE_CHECKING:
     import sqlite3

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from xsp_ingest.sqlite_pages import desk as at
-from xsp_ingest.sqlite_pages.desk import DONE, ENTRY_WORDS, KIND, SKIPPED, VALUES, WHOLE
-from xsp_ingest.sqlite_pages.memory import big_endian
-from xsp_ingest.sqlite_pages.records import SIZES, put_missing, record
-from xsp_ingest.torch_profiler.scan_bytes import byte, machine, number, put
+from xsp_ingest.machine.byte_order import big_endian
+from xsp_ingest.machine.intrinsics import byte, machine, number, put
+from xsp_ingest.machine.sqlite import scan_state as at
+from xsp_ingest.machine.sqlite.records import SIZES, put_missing, record
+from xsp_ingest.machine.sqlite.scan_state import DONE, ENTRY_WORDS, KIND, SKIPPED, VALUES, WHOLE
 
 __all__ = ["record_by_shape"]
 

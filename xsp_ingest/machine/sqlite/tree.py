@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xsp_ingest.sqlite_pages.layout import CannotRead
+from xsp_ingest.machine.sqlite.layout import CannotRead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from xsp_ingest.sqlite_pages.layout import Layout
+    from xsp_ingest.machine.sqlite.layout import Layout
     from xsp_model.arrays import Ints
 
 __all__ = ["Leaves", "leaves"]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_ingest.native import is_kept, native
-from xsp_ingest.shipped import is_shipped
-from xsp_ingest.torch_profiler import scan_desk as desk
-from xsp_ingest.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
-from xsp_ingest.torch_profiler.scan_plain import _parse
+from xsp_ingest.formats.torch_profiler.compiled import scan_state as desk
+from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
+from xsp_ingest.formats.torch_profiler.scan_plain import _parse
+from xsp_ingest.machine.native import is_kept, native
+from xsp_ingest.machine.shipped import is_shipped
 from xsp_model import scratch
 
 if TYPE_CHECKING:
@@ -24,22 +24,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.native import Native
+    from xsp_ingest.machine.native import Native
     from xsp_model.arrays import Ints
 
 __all__ = ["MACHINE_MODULES", "Ready", "Tables", "readiness"]
 
 MACHINE_MODULES = (
-    "events",  # of which the constants
-    "scan_bytes",
-    "scan_desk",
-    "scan_grammar",
-    "scan_known",
-    "scan_machine",
-    "scan_numbers",
-    "scan_row",
-    "scan_seams",
-    "scan_texts",
+    "formats/torch_profiler/events",  # of which the constants
+    "machine/intrinsics",
+    *(f"formats/torch_profiler/compiled/{module}" for module in ("grammar", "machine_code", "numbers", "row")),
+    *(f"formats/torch_profiler/compiled/{module}" for module in ("scan_state", "template_match")),
+    *(f"formats/torch_profiler/compiled/{module}" for module in ("template_segments", "texts")),
 )
 """What the machine code is made of."""
 
@@ -289,13 +284,13 @@ def readiness() -> Ready:
 @cache
 def _name() -> tuple[str, str]:
     """The machine code's name and stamp: it is made anew where any of its sources has changed."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[3]
     sources = [(folder / f"{module}.py").read_text(encoding="utf-8") for module in MACHINE_MODULES]
     return "scan_events", str(zlib.crc32("".join(sources).encode()))
 
 
 def _to_compile() -> Callable[[int], int]:
-    from xsp_ingest.torch_profiler.scan_machine import scan_events  # noqa: PLC0415 (it imports numba)
+    from xsp_ingest.formats.torch_profiler.compiled.machine_code import scan_events  # noqa: PLC0415 (it imports numba)
 
     function: Callable[[int], int] = scan_events.py_func  # type: ignore[attr-defined]
     return function

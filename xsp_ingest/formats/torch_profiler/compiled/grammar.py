@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsp_ingest.torch_profiler.scan_bytes import (
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import INCOMPLETE, MAX_DEPTH, UNSURE
+from xsp_ingest.machine.intrinsics import (
     BACKSLASH,
     CAPITAL_I,
     CLOSE_LIST,
@@ -36,7 +37,6 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     put_byte,
     trailing_zeros,
 )
-from xsp_ingest.torch_profiler.scan_desk import INCOMPLETE, MAX_DEPTH, UNSURE
 
 __all__ = [
     "LONGEST_NUMBER",

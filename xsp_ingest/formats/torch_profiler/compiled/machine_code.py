@@ -1,6 +1,6 @@
 """The compiled scanner's machine code: bytes of `traceEvents` in, rows of whole numbers out.
 
-Numba compiles it once; afterwards this module is not even imported (see `xsp_ingest.native`).
+Numba compiles it once; afterwards this module is not even imported (see `xsp_ingest.machine.native`).
 """
 
 # ruff: noqa: C901, PLR0911, PLR0912, PLR1714, PLR2004, SIM109
@@ -10,23 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsp_ingest.torch_profiler import scan_desk as at
-from xsp_ingest.torch_profiler.scan_bytes import (
-    CLOSE_LIST,
-    CLOSE_OBJECT,
-    COLON,
-    COMMA,
-    OPEN_LIST,
-    OPEN_OBJECT,
-    QUOTE,
-    byte,
-    machine,
-    masked,
-    number,
-    put,
-    word,
-)
-from xsp_ingest.torch_profiler.scan_desk import (
+from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
+from xsp_ingest.formats.torch_profiler.compiled.grammar import after_blanks, stopped, string_end, value_end
+from xsp_ingest.formats.torch_profiler.compiled.numbers import microseconds, whole
+from xsp_ingest.formats.torch_profiler.compiled.row import forget, has_room, is_kept, keep
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
     AXES,
     COMMA_OR_END,
     DISTRUST,
@@ -49,12 +37,24 @@ from xsp_ingest.torch_profiler.scan_desk import (
     WHOLE,
     WORD,
 )
-from xsp_ingest.torch_profiler.scan_grammar import after_blanks, stopped, string_end, value_end
-from xsp_ingest.torch_profiler.scan_known import known_event
-from xsp_ingest.torch_profiler.scan_numbers import microseconds, whole
-from xsp_ingest.torch_profiler.scan_row import forget, has_room, is_kept, keep
-from xsp_ingest.torch_profiler.scan_seams import learn, remember
-from xsp_ingest.torch_profiler.scan_texts import MIX, MIX_2, index
+from xsp_ingest.formats.torch_profiler.compiled.template_match import known_event
+from xsp_ingest.formats.torch_profiler.compiled.template_segments import learn, remember
+from xsp_ingest.formats.torch_profiler.compiled.texts import MIX, MIX_2, index
+from xsp_ingest.machine.intrinsics import (
+    CLOSE_LIST,
+    CLOSE_OBJECT,
+    COLON,
+    COMMA,
+    OPEN_LIST,
+    OPEN_OBJECT,
+    QUOTE,
+    byte,
+    machine,
+    masked,
+    number,
+    put,
+    word,
+)
 
 __all__ = ["scan_events"]
 

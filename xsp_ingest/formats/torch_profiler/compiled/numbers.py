@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsp_ingest.torch_profiler.scan_bytes import (
+from xsp_ingest.formats.torch_profiler.compiled.grammar import (
+    LONGEST_NUMBER,
+    digits_end,
+    fraction_end,
+    string_end,
+    value_end,
+    whole_part_end,
+)
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import NULL, UNSURE
+from xsp_ingest.machine.intrinsics import (
     CAPITAL_I,
     MINUS,
     NINE,
@@ -20,15 +29,6 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     machine,
     masked,
     word,
-)
-from xsp_ingest.torch_profiler.scan_desk import NULL, UNSURE
-from xsp_ingest.torch_profiler.scan_grammar import (
-    LONGEST_NUMBER,
-    digits_end,
-    fraction_end,
-    string_end,
-    value_end,
-    whole_part_end,
 )
 
 __all__ = ["few_digits", "few_nanoseconds", "microseconds", "whole"]

@@ -5,9 +5,8 @@ A text is in the row by where it starts, its end `width` slots on; one whose num
 
 from __future__ import annotations
 
-from xsp_ingest.torch_profiler import scan_desk as at
-from xsp_ingest.torch_profiler.scan_bytes import BACKSLASH, byte, machine, number, put, put_small
-from xsp_ingest.torch_profiler.scan_desk import (
+from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
     CATEGORY,
     COMPLETE,
     NAME,
@@ -19,7 +18,8 @@ from xsp_ingest.torch_profiler.scan_desk import (
     UNREAD,
     UNSURE,
 )
-from xsp_ingest.torch_profiler.scan_texts import intern
+from xsp_ingest.formats.torch_profiler.compiled.texts import intern
+from xsp_ingest.machine.intrinsics import BACKSLASH, byte, machine, number, put, put_small
 
 __all__ = ["forget", "has_room", "is_kept", "keep"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.torch_profiler.events import UNREAD_FLOWS
+from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.torch_profiler import refusal
-from xsp_ingest.torch_profiler.cannot_scan import CannotScan
-from xsp_ingest.torch_profiler.events import Document
-from xsp_ingest.torch_profiler.scan_desk import DONE, FULL, PAD, UNSURE
-from xsp_ingest.torch_profiler.scan_plain import _parse
-from xsp_ingest.torch_profiler.scan_source import Source, open_source
+from xsp_ingest.formats.torch_profiler import refusal
+from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import DONE, FULL, PAD, UNSURE
+from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.scan_plain import _parse
+from xsp_ingest.formats.torch_profiler.scan_source import Source, open_source
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from xsp_ingest.torch_profiler.scan_columns import Tables
+    from xsp_ingest.formats.torch_profiler.compiled.columns import Tables
 
 __all__ = ["MIN_BYTES", "PIECE_ROWS", "CannotScan", "documents", "scan"]
 
@@ -47,7 +47,7 @@ def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
 
     A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
     """
-    from xsp_ingest.torch_profiler.scan_columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
+    from xsp_ingest.formats.torch_profiler.compiled.columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
 
     with open_source(path) as source:
         least_bytes = {Ready.LOAD: 0, Ready.FINISH: _FINISH_BYTES, Ready.COMPILE: _COMPILE_BYTES}

@@ -4,8 +4,25 @@
 
 from __future__ import annotations
 
-from xsp_ingest.torch_profiler import scan_desk as at
-from xsp_ingest.torch_profiler.scan_bytes import (
+from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
+from xsp_ingest.formats.torch_profiler.compiled.grammar import list_end, string_end, value_end
+from xsp_ingest.formats.torch_profiler.compiled.numbers import few_digits, few_nanoseconds, microseconds, whole
+from xsp_ingest.formats.torch_profiler.compiled.row import forget
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
+    AXES,
+    CATEGORY,
+    MICROSECONDS,
+    NO_VALUE,
+    PHASE,
+    TEXT,
+    THE_END,
+    UNSURE,
+    WHOLE,
+    WORD,
+)
+from xsp_ingest.formats.torch_profiler.compiled.template_segments import follow
+from xsp_ingest.formats.torch_profiler.compiled.texts import known
+from xsp_ingest.machine.intrinsics import (
     CLOSE_LIST,
     COMMA,
     NINE,
@@ -19,23 +36,6 @@ from xsp_ingest.torch_profiler.scan_bytes import (
     number,
     put,
 )
-from xsp_ingest.torch_profiler.scan_desk import (
-    AXES,
-    CATEGORY,
-    MICROSECONDS,
-    NO_VALUE,
-    PHASE,
-    TEXT,
-    THE_END,
-    UNSURE,
-    WHOLE,
-    WORD,
-)
-from xsp_ingest.torch_profiler.scan_grammar import list_end, string_end, value_end
-from xsp_ingest.torch_profiler.scan_numbers import few_digits, few_nanoseconds, microseconds, whole
-from xsp_ingest.torch_profiler.scan_row import forget
-from xsp_ingest.torch_profiler.scan_seams import follow
-from xsp_ingest.torch_profiler.scan_texts import known
 
 __all__ = ["known_event"]
 

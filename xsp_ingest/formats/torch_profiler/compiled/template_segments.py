@@ -9,10 +9,18 @@ The values of `ph` and `cat`, which are few, belong to seams: so the tree's firs
 
 from __future__ import annotations
 
-from xsp_ingest.torch_profiler import scan_desk as at
-from xsp_ingest.torch_profiler.scan_bytes import LONG, QUOTE, byte, leading_alike, machine, number, put, put_byte
-from xsp_ingest.torch_profiler.scan_desk import MOST_SEAMS, MOST_TRAIL, NO_VALUE, PHASE, THE_END, TRAIL_WORDS, WORD
-from xsp_ingest.torch_profiler.scan_texts import intern
+from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
+from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
+    MOST_SEAMS,
+    MOST_TRAIL,
+    NO_VALUE,
+    PHASE,
+    THE_END,
+    TRAIL_WORDS,
+    WORD,
+)
+from xsp_ingest.formats.torch_profiler.compiled.texts import intern
+from xsp_ingest.machine.intrinsics import LONG, QUOTE, byte, leading_alike, machine, number, put, put_byte
 
 __all__ = ["follow", "learn", "remember"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsp_ingest.torch_profiler import scan_desk as at
-from xsp_ingest.torch_profiler.scan_bytes import (
+from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
+from xsp_ingest.machine.intrinsics import (
     LONG,
     byte,
     leading_alike,

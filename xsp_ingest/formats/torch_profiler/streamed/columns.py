@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX, UNREAD_FLOWS
-from xsp_ingest.torch_profiler.stream_values import NULL, Moments, Sizes, Words, numbers, whole
+from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX, UNREAD_FLOWS
+from xsp_ingest.formats.torch_profiler.streamed.values import NULL, Moments, Sizes, Words, numbers, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

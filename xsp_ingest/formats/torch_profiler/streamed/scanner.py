@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.torch_profiler.cannot_scan import CannotScan
-from xsp_ingest.torch_profiler.events import Document
-from xsp_ingest.torch_profiler.scan_plain import _parse
-from xsp_ingest.torch_profiler.scan_source import open_source
-from xsp_ingest.torch_profiler.stream_columns import LEAST, Columns, Event
+from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.scan_plain import _parse
+from xsp_ingest.formats.torch_profiler.scan_source import open_source
+from xsp_ingest.formats.torch_profiler.streamed.columns import LEAST, Columns, Event
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from xsp_ingest.torch_profiler.scan_source import Source
+    from xsp_ingest.formats.torch_profiler.scan_source import Source
 
 __all__ = ["documents"]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_ingest.torch_profiler.cannot_scan import CannotScan
-from xsp_ingest.torch_profiler.events import EVENT_COLUMNS
-from xsp_ingest.torch_profiler.scan_plain import _parse, microseconds_to_ns, whole_number
+from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
+from xsp_ingest.formats.torch_profiler.events import EVENT_COLUMNS
+from xsp_ingest.formats.torch_profiler.scan_plain import _parse, microseconds_to_ns, whole_number
 from xsp_model import scratch
 
 if TYPE_CHECKING:

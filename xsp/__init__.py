@@ -1,0 +1,38 @@
+"""XSP in Python: `import xsp; trace = xsp.open("trace.json.gz"); trace.analyze("A10").to_pandas()`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xsp.api.advice import Findings
+    from xsp.api.comparing import ComparedTraces
+    from xsp.api.open_trace import OpenTrace
+    from xsp.api.opening import open  # noqa: A004 (xsp.open is what people will type)
+    from xsp.api.overview import Info
+    from xsp_analyze.core import Result
+    from xsp_model.errors import XspError
+
+__all__ = ["ComparedTraces", "Findings", "Info", "OpenTrace", "Result", "XspError", "open"]
+
+_HOMES = {
+    "ComparedTraces": "xsp.api.comparing",
+    "Findings": "xsp.api.advice",
+    "Info": "xsp.api.overview",
+    "OpenTrace": "xsp.api.open_trace",
+    "Result": "xsp_analyze.core",
+    "XspError": "xsp_model.errors",
+    "open": "xsp.api.opening",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What the API offers, imported when first used: polars takes half a second, and most modules need no API."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""HTML pages: the report of a trace, comparisons, cohorts and jobs of ranks."""

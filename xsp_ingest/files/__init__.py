@@ -1,0 +1,1 @@
+"""Reading files safely and in bounded pieces, whatever their format."""

@@ -1,0 +1,1 @@
+"""The formats that XSP reads, a folder each; none imports another."""

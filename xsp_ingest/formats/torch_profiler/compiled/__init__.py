@@ -1,0 +1,1 @@
+"""The compiled scanner of PyTorch traces: bytes of `traceEvents` in, columns out."""

@@ -1,0 +1,1 @@
+"""What several formats share between a file's rows and the linker's tables."""
