@@ -61,8 +61,7 @@ class Pair:
         """The reference's time over ours, of each the cheapest turn: others on the machine change little."""
         self.ours()  # loads machine code, or compiles it
         turns = [(_cost_s(self.ours, clock_s), _cost_s(self.reference, clock_s)) for _ in range(_TURNS)]
-        ours, reference = zip(*turns, strict=True)
-        return min(reference) / min(ours)
+        return min(reference for _, reference in turns) / min(ours for ours, _ in turns)
 
 
 def _cost_s(path: Callable[[], object], clock_s: Callable[[], float]) -> float:
