@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks import captures, paths, store, traces
 from benchmarks.environments import PLOT, Unavailable
 from benchmarks.experiment import REPO, measure
+from benchmarks.guard import GUARDS, check
 from benchmarks.inputs import Inputs
 from benchmarks.report import report
 
@@ -24,9 +26,11 @@ _SIZES_MB = (1, 10, 100, 1_000)
 _PLOT = "memory.svg"
 
 
-def main() -> None:
-    """Measures what was asked for, keeps it, and writes the results of all that is kept."""
+def main() -> int:
+    """Measures what was asked for, keeps it, and writes the results of all that is kept; or runs the guard."""
     arguments = _arguments()
+    if arguments.guard:
+        return int(bool(check(GUARDS)) and arguments.strict)
     arguments.cache.mkdir(parents=True, exist_ok=True)
     kept = arguments.cache / "measured"
     wanted = _experiments(arguments, Inputs(arguments.cache))
@@ -45,11 +49,14 @@ def main() -> None:
     text = report({key: found[key] for key in order}, _PLOT if drawn else None)
     arguments.output.write_text(text, encoding="utf-8")
     print(f"wrote {arguments.output}")
+    return 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="KEY", help="these experiments; what was kept of others stays")
+    parser.add_argument("--guard", action="store_true", help="warn of hot paths that lost their lead; nothing else")
+    parser.add_argument("--strict", action="store_true", help="with --guard: exit status 1 where it warns")
     parser.add_argument("--write-only", action="store_true", help="measure nothing, write what was kept")
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default: 5)")
     parser.add_argument("--size-mb", type=int, default=200, help="the trace read by all peers (default: 200)")
@@ -112,4 +119,4 @@ def _stated(arguments: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

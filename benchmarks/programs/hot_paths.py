@@ -6,6 +6,8 @@ Beside each, in the same process, is what its definition says in a few lines of 
 from __future__ import annotations
 
 import argparse
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +20,14 @@ from xsp_model.arrays import places
 from xsp_model.intervals import merge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from xsp_model.arrays import Ints
 
-__all__ = ["correlations", "kernels", "nested_spans", "plain_busy", "plain_parents"]
+__all__ = ["correlations", "kernels", "nested_spans", "plain_busy", "plain_join", "plain_parents", "plain_rows"]
 
 _THREADS = 8
 _DEPTH = 8
@@ -92,6 +97,19 @@ def plain_busy(start: Ints, end: Ints) -> int:
             total += finish - max(begin, reach)
             reach = finish
     return total
+
+
+def plain_join(calls: pl.DataFrame, work: pl.DataFrame) -> list[int]:
+    """For each row of work its call's position, or -1, by a dict of keys."""
+    positions = {key: row for row, key in enumerate(calls.iter_rows())}
+    return [positions.get(key, -1) for key in work.iter_rows()]
+
+
+def plain_rows(path: Path, table: str, columns: Sequence[str]) -> list[tuple[int | None, ...]]:
+    """Columns of a SQLite table, row by row."""
+    selected = ", ".join(f'"{column}"' for column in columns)
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(f'SELECT {selected} FROM "{table}"').fetchall()  # noqa: S608
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["measured", "parts_in"]
+__all__ = ["cpu_s", "measured", "parts_in"]
 
 _MARK = "MEASURED "
 
@@ -19,13 +19,14 @@ _MARK = "MEASURED "
 @contextmanager
 def measured(part: str) -> Iterator[None]:
     """Prints the processor time (of ended children too) and the wall time of the block, in s."""
-    wall, cpu = time.perf_counter(), _cpu_s()
+    wall, cpu = time.perf_counter(), cpu_s()
     yield
-    found = {"part": part, "cpu_s": _cpu_s() - cpu, "wall_s": time.perf_counter() - wall}
+    found = {"part": part, "cpu_s": cpu_s() - cpu, "wall_s": time.perf_counter() - wall}
     print(_MARK + json.dumps(found), flush=True)
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
+    """Processor time that this process and its ended children used so far."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 

@@ -75,7 +75,7 @@ def test_a_peer_that_cannot_be_had_or_fails_is_left_out_with_the_reason(tmp_path
         Way("absent", "", absent),
         Way("fails", "", lambda _: [fails]),
     )
-    *_, found = measure(Experiment("key", "", "", ways), 2, "", tmp_path, 60)
+    *_, found = measure(Experiment("key", "", "", ways), 2, "", tmp_path, 600)
     assert {way: len(samples) for way, samples in found.samples.items()} == {"fine": 2}
     assert found.skipped == {"absent": "there is none", "fails": "it failed: .../file.py is broken"}
 

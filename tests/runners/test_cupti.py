@@ -111,6 +111,7 @@ def test_a_recording_is_a_trace_with_layers_and_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, parquet: bool
 ) -> None:
     cupti = FakeCupti().install(monkeypatch)
+    begun_ns = time.time_ns()
     with nullcontext() if parquet else _without_pyarrow():
         _recorded(tmp_path, cupti)
     assert [path.name for path in tmp_path.iterdir()] == ["cupti.parquet" if parquet else "cupti.jsonl"]
@@ -127,7 +128,7 @@ def test_a_recording_is_a_trace_with_layers_and_kernels(
     assert gemm["layer_id"] == layers[1]["span_id"]
     assert [row["name"] for row in _rows(trace, "runtime")][:1] == ["cudaLaunchKernel_v7000"]
     run = trace.frame("runs").to_dicts()[0]
-    assert run["epoch_ns"] == pytest.approx(time.time_ns(), abs=60e9)
+    assert begun_ns <= run["epoch_ns"] <= time.time_ns()
     device = trace.frame("devices").to_dicts()[0]
     assert (device["name"], device["multiprocessor_count"], device["compute_capability"]) == ("Made-up GPU", 132, "9.0")
     assert not [row for row in trace.frame("ledger").to_dicts() if row["kind"] in ("no_end", "unknown_record")]
@@ -163,11 +164,12 @@ def test_graphs_as_a_whole_are_recorded_where_asked_for(tmp_path: Path, monkeypa
 
 def test_the_clock_of_cupti_keeps_its_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
+    begun_ns = time.time_ns()
     with _without_pyarrow(), record(tmp_path, clock="cupti"):
         pass
     header = json.loads((tmp_path / "cupti.jsonl").read_text().splitlines()[0])
     assert header["clock"] == "CUPTI"
-    assert header["epoch_ns"] == pytest.approx(time.time_ns() - 1_000, abs=60e9)
+    assert begun_ns <= header["epoch_ns"] + 1_000 <= time.time_ns()
     assert not [what for how, what in cupti.log if how == "clock"]
 
 
@@ -303,7 +305,7 @@ for number in range(2500):
     calls.push("step")
     calls.pop()
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -318,7 +320,7 @@ def test_a_program_that_is_ended_leaves_a_file_that_can_be_read(tmp_path: Path, 
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(number)
-    assert process.wait(timeout=60) == (143 if number == signal.SIGTERM else -number)
+    assert process.wait(timeout=300) == (143 if number == signal.SIGTERM else -number)
     process.stdout.close()
     trace = _trace(tmp_path / "out")
     assert len(_rows(trace, "model")) == (2500 if number == signal.SIGTERM else 2000)  # a thousand lines at once

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
 import os
 import shutil
@@ -18,9 +17,11 @@ import polars as pl
 import pytest
 
 from runners import nvml as runner
+from runners import nvml_readers
 from runners.nvml_readers import NvmlReader, cuda_ordinals, reasons_of
 from runners.nvml_smi import SmiReader
 from runners.run_folder import RunnerError
+from tests.helpers.waiting import HANG_S, wait_until
 from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -49,6 +50,40 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
     spec.loader.exec_module(module)
     monkeypatch.setitem(sys.modules, "pynvml", module)
     return module
+
+
+class _Clock:
+    """Stands in for the module `time`: only sleeping takes time."""
+
+    epoch_ns = 1_700_000_000_000_000_000
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self._now_s += duration_s
+
+    def time_ns(self) -> int:
+        return self.epoch_ns + round(self._now_s * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
+    """The clock of a sampler in this process, whose handlers of signals it takes away again."""
+    stand_in = _Clock()
+    monkeypatch.setattr(runner, "time", stand_in)
+    monkeypatch.setattr(nvml_readers, "time", stand_in)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield stand_in
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _line_count(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -116,17 +151,26 @@ def test_reasons() -> None:
 
 
 @pytest.mark.usefixtures("nvml")
-def test_samples_come_at_the_rate_asked_for(tmp_path: Path) -> None:
+def test_samples_come_at_the_rate_asked_for(tmp_path: Path, clock: _Clock) -> None:
     path = tmp_path / "out" / "nvml.jsonl"
-    done = subprocess.run([*_SAMPLER, "-o", str(path), "--hertz", "50", "--seconds", "0.6"], check=True, text=True)
-    assert done.returncode == 0
+    assert runner.main(["-o", str(path), "--hertz", "64", "--seconds", "0.5"]) == 0
     header, *samples, end = _lines(path)
-    assert (header["source"], header["interval_ns"], header["driver_version"]) == ("nvidia-ml-py", 20_000_000, "580.65")
+    assert (header["source"], header["interval_ns"], header["driver_version"]) == ("nvidia-ml-py", 15_625_000, "580.65")
     times = [s["time_ns"] for s in samples if s["device"] == 0]
-    assert end == {"end": True, "samples": len(samples)}
-    assert 0.5e9 < times[-1] - times[0] < 5e9
-    gaps = sorted(b - a for a, b in itertools.pairwise(times))
-    assert gaps[len(gaps) // 2] == pytest.approx(20e6, rel=0.5)
+    assert times == [clock.epoch_ns + n * 15_625_000 for n in range(33)]
+    assert end == {"end": True, "samples": 66}
+
+
+@pytest.mark.usefixtures("nvml")
+def test_a_sample_that_is_late_is_not_made_up_for(clock: _Clock) -> None:
+    times = []
+    for moment, _ in NvmlReader().samples(1):
+        times.append(moment - clock.epoch_ns)
+        if len(times) == 2:
+            clock.sleep(3.5)
+        if len(times) == 4:
+            break
+    assert times == [0, 1_000_000_000, 4_500_000_000, 5_500_000_000]
 
 
 @pytest.mark.usefixtures("nvml")
@@ -138,7 +182,12 @@ def test_no_serial_number_is_written(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nvml")
 def test_a_program_is_run_meanwhile_and_its_status_kept(tmp_path: Path) -> None:
     path = tmp_path / "nvml.jsonl"
-    program = [sys.executable, "-c", "import sys, time; time.sleep(0.3); print('done'); sys.exit(4)"]
+    code = (
+        "import sys, time\n"
+        "while open(sys.argv[1]).read().count('\\n') < 5: time.sleep(0.01)\n"
+        "print('done'); sys.exit(4)"
+    )
+    program = [sys.executable, "-c", code, str(path)]
     done = subprocess.run([*_SAMPLER, "-o", str(path), "--", *program], check=False, capture_output=True, text=True)
     assert done.returncode == 4
     assert "done\n" in done.stdout
@@ -147,11 +196,12 @@ def test_a_program_is_run_meanwhile_and_its_status_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nvml")
-def test_beside_code_of_ones_own_and_read_by_xsp(tmp_path: Path) -> None:
+def test_beside_code_of_ones_own_and_read_by_xsp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nvml.jsonl"
+    monkeypatch.setattr(runner, "_END_SECONDS", HANG_S)
     begun = time.time_ns()
     with runner.beside(path, hertz=50):
-        time.sleep(0.3)
+        wait_until(lambda: _line_count(path) > 2 * 3)
     ended = time.time_ns()
     counters = convert([path], Options()).frame("counters").with_columns(pl.col("counter", "unit").cast(pl.String))
     power = counters.filter(pl.col("counter") == "power_w").sort("time_ns")
@@ -159,7 +209,7 @@ def test_beside_code_of_ones_own_and_read_by_xsp(tmp_path: Path) -> None:
     assert set(power["unit"]) == {"W"}
     assert power.height >= 3
     times = [s["time_ns"] for s in _lines(path)[1:-1]]
-    assert begun <= times[0] < times[-1] <= ended + 1e9
+    assert begun <= times[0] < times[-1] <= ended
     assert {"throttle_sw_power_cap", "memory_used_bytes", "sm_clock_hz"} <= set(counters["counter"])
 
 
@@ -168,11 +218,9 @@ def test_beside_code_of_ones_own_and_read_by_xsp(tmp_path: Path) -> None:
 def test_a_signal_ends_the_file_well(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "nvml.jsonl"
     process = subprocess.Popen([*_SAMPLER, "-o", str(path)], stdout=subprocess.PIPE)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not (path.exists() and len(path.read_text().splitlines()) > 2):
-        time.sleep(0.05)
+    wait_until(lambda: _line_count(path) > 2)
     process.send_signal(number)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=HANG_S) == 0
     assert process.stdout is not None
     process.stdout.close()
     assert _lines(path)[-1]["end"]
@@ -259,12 +307,15 @@ def test_a_sampler_that_fails_does_not_end_the_program(tmp_path: Path) -> None:
     body = _SMI.replace("range(100)", "range(2)")
     write_tool(tmp_path / "nvidia-smi", body)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""}
-    program = [sys.executable, "-c", "import time; time.sleep(1); print('done')"]
+    errors = tmp_path / "errors"
+    code = "import os, sys, time\nwhile not os.path.getsize(sys.argv[1]): time.sleep(0.01)\nprint('done')"
+    program = [sys.executable, "-c", code, str(errors)]
     # Where nvidia-ml-py is installed it finds no driver here, and nvidia-smi is asked.
-    done = subprocess.run(
-        [*_SAMPLER, "-o", str(tmp_path / "n.jsonl"), "--", *program],
-        check=False, capture_output=True, text=True, env=environment,
-    )  # fmt: skip
+    with errors.open("wb") as stream:
+        done = subprocess.run(
+            [*_SAMPLER, "-o", str(tmp_path / "n.jsonl"), "--", *program],
+            check=False, stdout=subprocess.PIPE, stderr=stream, text=True, env=environment, timeout=HANG_S,
+        )  # fmt: skip
     assert done.returncode == 0
     assert "done\n" in done.stdout
-    assert done.stderr == "nvml: nvidia-smi ended by itself\n"
+    assert errors.read_text() == "nvml: nvidia-smi ended by itself\n"

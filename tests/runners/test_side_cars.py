@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from runners import collect, run_folder, side_cars, tool_runs
+from runners import collect, nvml, run_folder, side_cars, tool_runs
 from tests.helpers.synth import KinetoTrace
+from tests.helpers.waiting import HANG_S, wait_until
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
 
@@ -29,13 +30,17 @@ def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).with_name("fake_pynvml.py"), packages / "pynvml.py")
     monkeypatch.setenv("PYTHONPATH", str(packages))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(nvml, "_END_SECONDS", HANG_S)
     monkeypatch.setattr(tool_runs, "on_gpu", lambda _device: True)
 
 
 def _process(run: PlannedRun) -> int:
-    """Stands in for a level process: a step of 0.2 s with a kernel on GPU 0, and its run.json."""
+    """Stands in for a level process: a step with a kernel on GPU 0, as long as three samples take, and its run.json."""
     begun = time.time_ns()
-    time.sleep(0.2)
+    samples = run.folder / nvml.NAME
+    if samples.exists():  # the sampler begins before the run
+        line_count = samples.read_text().count("\n") + 2 * 4
+        wait_until(lambda: samples.read_text().count("\n") >= line_count)
     trace = KinetoTrace(baseTimeNanoseconds=begun)
     trace.step(1, 0, time.time_ns() - begun)
     trace.operator("aten::mm", 1_000, 50_000)

@@ -47,7 +47,7 @@ def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(_REPO), "PYTHONWARNINGS": "error"},
     )
 
@@ -140,22 +140,6 @@ def test_help_loads_no_heavy_library() -> None:
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(_REPO)},
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def _cpu_seconds(command: list[str]) -> float:
-    """The least of three runs: CPU time, as the machine may be busy."""
-    took = []
-    for _ in range(3):
-        before = os.times()
-        subprocess.run(command, capture_output=True, check=True)
-        after = os.times()
-        took.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    return min(took)
-
-
-def test_help_takes_little_more_than_what_it_is_printed_with() -> None:
-    printer = _cpu_seconds([sys.executable, "-c", "import typer, rich.console, rich.table, rich.panel"])
-    assert _cpu_seconds([*_COMMAND, "--help"]) < 6 * printer
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tests.helpers.waiting import wait_until
 from xsp.cli import progress
 from xsp.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 
@@ -20,26 +23,31 @@ class _Terminal(io.StringIO):
         return True
 
 
-def _shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, patience_s: float, work_s: float) -> str:
+def _shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, patience_s: float, work: Callable[[], None]) -> str:
     monkeypatch.setattr(progress, "_PATIENCE_S", patience_s)
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     with Progress() as display:
         display.note("reading [bold]a.json")
-        time.sleep(work_s)
+        work()
     return stream.getvalue()
 
 
 def test_what_takes_long_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "reading [bold]a.json" in _shown(monkeypatch, _Terminal(), patience_s=0.01, work_s=0.5)
+    stream = _Terminal()
+
+    def work() -> None:
+        wait_until(lambda: "reading [bold]a.json" in stream.getvalue())
+
+    _shown(monkeypatch, stream, patience_s=0.01, work=work)
 
 
 def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _shown(monkeypatch, _Terminal(), patience_s=60, work_s=0) == ""
+    assert _shown(monkeypatch, _Terminal(), patience_s=threading.TIMEOUT_MAX, work=lambda: None) == ""
 
 
 def test_nothing_is_shown_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _shown(monkeypatch, io.StringIO(), patience_s=0, work_s=0.2) == ""
+    assert _shown(monkeypatch, io.StringIO(), patience_s=0, work=lambda: time.sleep(0.2)) == ""
 
 
 def test_nothing_of_it_runs_on_behind(monkeypatch: pytest.MonkeyPatch) -> None:
