@@ -25,7 +25,8 @@ _TEXT_SHARE = 0.2
 def _database(content: bytes, random: Random) -> bytes | None:
     if not content.startswith(_SQLITE_MAGIC):
         return None
-    return random.choice([sqlite_rows, sqlite_pages, sqlite_pages]).damaged(content, random)
+    damages: list[_Damage] = [sqlite_rows.damaged, sqlite_pages.damaged, sqlite_pages.damaged]
+    return random.choice(damages)(content, random)
 
 
 _STRUCTURED: tuple[_Damage, ...] = (
