@@ -6,7 +6,7 @@ import gzip
 import zlib
 from typing import TYPE_CHECKING
 
-from fuzz import columns, json_tree, lines, raw_bytes, sqlite_rows, wire
+from fuzz import columns, json_tree, lines, raw_bytes, sqlite_pages, sqlite_rows, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,10 @@ _TEXT_SHARE = 0.2
 
 
 def _database(content: bytes, random: Random) -> bytes | None:
-    return sqlite_rows.damaged(content, random) if content.startswith(_SQLITE_MAGIC) else None
+    if not content.startswith(_SQLITE_MAGIC):
+        return None
+    damages: list[_Damage] = [sqlite_rows.damaged, sqlite_pages.damaged, sqlite_pages.damaged]
+    return random.choice(damages)(content, random)
 
 
 _STRUCTURED: tuple[_Damage, ...] = (

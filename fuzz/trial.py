@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shutil
 import traceback
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+from unittest import mock
 
+from fuzz.guarded import guarded_memory
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.xplane import scan
 from xsp_ingest.ingester import Options
+from xsp_ingest.machine import sweep
 from xsp_ingest.machine.sqlite import reader as pages
 from xsp_model import XspError, integrity
 
@@ -61,17 +64,23 @@ def prepare(format_name: str, number: int, folder: Path) -> tuple[list[Path], st
 
 @contextmanager
 def compiled_readers(number: int) -> Iterator[None]:
-    """In trials of odd numbers, the compiled scanners read small files too, which else only large ones are worth."""
-    thresholds = [(scanner, "MIN_BYTES"), (scan, "_MIN_BYTES"), (pages, "MIN_BYTES"), (pages, "_COMPILE_BYTES")]
-    known = [getattr(module, name) for module, name in thresholds]
-    if number % 2:
-        for module, name in thresholds:
-            setattr(module, name, 0)
-    try:
+    """In trials of odd numbers, what is compiled reads small files too, which else only large ones are worth.
+
+    Its memory then ends where nothing may be read or written.
+    """
+    thresholds: list[tuple[object, tuple[str, ...]]] = [
+        (scanner, ("MIN_BYTES", "_COMPILE_BYTES", "_FINISH_BYTES")),
+        (scan, ("_MIN_BYTES",)),
+        (pages, ("MIN_BYTES", "_COMPILE_BYTES")),
+        (sweep, ("_MIN_ROWS", "_COMPILE_ROWS")),
+    ]
+    with ExitStack() as patches:
+        if number % 2:
+            for module, names in thresholds:
+                for name in names:
+                    patches.enter_context(mock.patch.object(module, name, 0))
+            patches.enter_context(guarded_memory())
         yield
-    finally:
-        for (module, name), value in zip(thresholds, known, strict=True):
-            setattr(module, name, value)
 
 
 def tried(paths: list[Path], wanted: str | None) -> Outcome:

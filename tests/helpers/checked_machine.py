@@ -7,7 +7,7 @@ import struct
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.machine.sqlite import CannotRead, cells, reader, records, scan_state, shapes
+from xsp_ingest.machine.sqlite import cells, reader, records, scan_state, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,5 +80,4 @@ def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     for content, slots in reader._pieces(file, pages, wanted):
         memory = _Memory([content, slots], [*(each[span] for each in columns), *kept])
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
-        if _interpreted(memory)(*addresses, len(slots)) != scan_state.DONE:
-            raise CannotRead
+        reader.check(file, _interpreted(memory)(*addresses, len(slots)))

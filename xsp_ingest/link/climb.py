@@ -46,7 +46,7 @@ def _climb(parent: Ints, wanted: Ints, farthest: int, first: int, last: int, fou
     for i in range(first, last):
         j = i
         steps = 0
-        while j >= 0:
+        while j >= 0 and j < len(parent):
             if wanted[j] != 0:
                 found[i] = j
                 if farthest == 0:

@@ -137,13 +137,13 @@ def _sweep(
     for v in range(len(visit) + 1):
         i = visit[v] if v < len(visit) else -1
         while m < len(moment_time) and (i < 0 or moment_time[m] < start[i]):
-            if moment_thread[m] >= 0:
+            if moment_thread[m] >= 0 and moment_thread[m] < len(top):
                 j = top[moment_thread[m]]
                 while j >= 0 and end[j] <= moment_time[m]:
                     j = below[j]
                 owner[m] = j
             m += 1
-        if i < 0 or thread[i] < 0:
+        if i < 0 or thread[i] < 0 or thread[i] >= len(top):
             continue
         j = top[thread[i]]
         while j >= 0 and end[j] <= start[i]:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from fuzz.guarded import guarded_memory
 from xsp_ingest.formats.torch_profiler import scan_plain, scan_source
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
@@ -69,6 +70,24 @@ def test_small_files_do_not_wait_for_the_compiler(
     monkeypatch.setattr(scanner, least, 1 << 20)
     monkeypatch.setattr(columns, "readiness", lambda: ready)
     file.write_bytes(_SMALL)
+    with pytest.raises(CannotScan):
+        scanner.scan(file)
+
+
+@pytest.mark.parametrize("names", range(0, 60, 6))
+def test_an_event_of_more_categories_than_there_is_room_for_texts(
+    file: Path, monkeypatch: pytest.MonkeyPatch, names: int
+) -> None:
+    monkeypatch.setattr(columns, "_FIRST_TEXTS", 128)
+    one_text = [b'{"name": "n%d"}' % n for n in range(names)]
+    many = b",".join(b'"cat":"%x","ph":"%x"' % (n, n) for n in range(100))
+    with guarded_memory():
+        _compare(file, _list(*one_text, b"{" + many + b',"name":"x"}', *one_text, _EVENT))
+
+
+@pytest.mark.parametrize("behind", [b"\0", b"\0x", b" \0\0"])
+def test_bytes_behind_the_document_are_refused_as_by_the_plain_scanner(file: Path, behind: bytes) -> None:
+    file.write_bytes(_SMALL + behind)
     with pytest.raises(CannotScan):
         scanner.scan(file)
 

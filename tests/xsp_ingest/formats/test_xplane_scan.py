@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz.guarded import guarded_memory
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.xplane import wire
@@ -18,6 +19,7 @@ from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from xsp_model.arrays import Ints
@@ -116,3 +118,12 @@ def _complaint(path: Path) -> str:
     except XspError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize("scan", [scan_plain, scan_compiled])
+def test_a_line_that_would_end_beyond_the_bytes_is_damage(
+    scan: Callable[..., tuple[Ints, Ints, Ints, int, int]],
+) -> None:
+    data = b"\x08\x01\x22\x7f"  # the line's id, then an event of more bytes than there are
+    with guarded_memory():
+        assert scan(memoryview(data), [0], [len(data) + 200], [])[3] == 2

@@ -21,12 +21,12 @@ _AGAIN = "sources have changed since `python -m benchmarks.ship` was run"
 _SCAN = """
 import sys
 from pathlib import Path
-from xsp_ingest import native
-from xsp_ingest.formats.torch_profiler import columns, scan_fast
+from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
+from xsp_ingest.machine import native
 native._folders = lambda: iter(())
 assert columns.readiness() is columns.Ready.FINISH
-scan_fast._FINISH_BYTES = 0
-assert scan_fast.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
+scanner._FINISH_BYTES = 0
+assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
 assert not any(name.partition(".")[0] == "numba" for name in sys.modules)
 """
 
@@ -44,10 +44,12 @@ def test_the_scanner_s_code_is_of_its_sources() -> None:
 
 def test_the_scanner_s_sources_are_all_those_that_its_machine_imports() -> None:
     import_module("xsp_ingest.formats.torch_profiler.compiled.machine_code")
-    package = "xsp_ingest.formats.torch_profiler."
-    script = f"import sys, {package}scan_machine; print(*(n for n in sys.modules if n.startswith({package!r})))"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(name.removeprefix(package) for name in found) == sorted(columns.MACHINE_MODULES)
+    machine = "xsp_ingest.formats.torch_profiler.compiled.machine_code"
+    script = f"import sys, {machine}; print(*(n for n, m in sys.modules.items() if n.startswith('xsp_') and m.__doc__))"
+    listed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    packages = {name.rpartition(".")[0] for name in listed} | {machine.rpartition(".")[0]}
+    modules = {name.removeprefix("xsp_ingest.").replace(".", "/") for name in listed if name not in packages}
+    assert sorted(modules - {"xsp_ingest", "xsp_model"}) == sorted(columns.MACHINE_MODULES)
 
 
 def test_it_runs_without_numba(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz.guarded import guarded_memory
+from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
 from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
 from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
@@ -25,6 +27,8 @@ from xsp_ingest.formats.nsys_sqlite.tables import Among
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine import shipped
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
+from xsp_ingest.machine.sqlite.columns import Part, Room
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -356,11 +360,68 @@ def test_damage_never_reaches_beyond_the_memory_nor_changes_an_answer(
         takes = dict(zip(["i", "r", "s", "any"], kinds, strict=False))
         try:
             ours = _by_pages(path, "t", takes)
-        except (CannotRead, sqlite3.Error, UnicodeDecodeError):
+        except (CannotRead, XspError, sqlite3.Error, UnicodeDecodeError):
             continue
         answers += 1
         assert repr(ours) == repr(_by_sqlite(path, "t", takes))
     assert answers > 5
+
+
+def _with_leaves(path: Path, cells: int) -> Path:
+    """A table whose leaves, but the last, have so many cells that lie on each other, all of one text."""
+    rows = [(2000 * n, None, "x" * 4000) for n in range(1, 200)]
+    content = bytearray(_make(path, "CREATE TABLE t (k INTEGER PRIMARY KEY, a INT, s TEXT)", rows).read_bytes())
+    for start in range(4096, len(content), 4096):
+        for rowid, *_ in rows:
+            if content[start] == 13 and varint(rowid) + b"\5\0\0" in content[start : start + 4096]:
+                content[start : start + 4096] = stacked(4096, cells, rowid, 2)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("cells", [2, 3, 100])
+@pytest.mark.parametrize("way", ["checked", "guarded"])
+def test_cells_that_overlap_are_refused_before_their_texts_exceed_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cells: int, way: str
+) -> None:
+    path = _with_leaves(tmp_path / "t.db", cells)
+    assert _by_sqlite(path, "t", {"s": BYTES})
+    if way == "checked":
+        monkeypatch.setattr(reader, "_fill", checked_machine.fill)
+    with guarded_memory(), pytest.raises(XspError, match=r"damaged \(cells of a page overlap\)"):
+        _by_pages(path, "t", {"s": BYTES})
+
+
+def test_a_cell_that_goes_on_to_the_end_of_its_page_overlaps_none(tmp_path: Path) -> None:
+    _check(_with_leaves(tmp_path / "t.db", 1), "t", ["a", "s"])
+
+
+def test_no_text_is_copied_where_there_is_no_room_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _make(tmp_path / "t.db", "CREATE TABLE t (s TEXT)", [("x" * 50,)] * 40)
+
+    def narrow(room: Room, first: int, most_rows: int, text_bytes: int) -> Part:
+        return Part(room, first, most_rows, text_bytes // 8)
+
+    monkeypatch.setattr(reader, "Part", narrow)
+    with guarded_memory(), pytest.raises(CannotRead):
+        _by_pages(path, "t", {"s": BYTES})
+
+
+def test_a_record_at_the_end_of_a_page_is_not_compared_beyond_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ", ".join(f"c{n} INT" for n in range(110))
+    rows = [[rowid, *[None] * 110] for rowid in (3, 1, 2)]
+    path = _make(tmp_path / "t.db", f"CREATE TABLE t (k INTEGER PRIMARY KEY, {columns})", rows, page=512)
+    content = bytearray(path.read_bytes())
+    content[1020:1024] = bytes([1, 3, 112, 0])  # the third: a byte alone, which says how long the head is
+    content[512 + 12 : 512 + 14] = (512 - 4).to_bytes(2, "big")
+    path.write_bytes(content)
+    monkeypatch.setattr(reader, "_PIECE_BYTES", 512)
+    monkeypatch.setattr(reader, "_SPARSE", 1)
+    monkeypatch.setattr(reader, "_fill", checked_machine.fill)
+    with pytest.raises(CannotRead):
+        _by_pages(path, "t", {"c0": INTEGER, "c109": INTEGER})
 
 
 def test_a_cycle_of_pages_ends(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from fuzz.guarded import guarded_memory
+from xsp_ingest.link import climb, nest
 from xsp_ingest.machine import native, sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from xsp_model.arrays import Ints
@@ -92,3 +95,30 @@ def test_a_reversed_column_is_taken_in_its_own_order() -> None:
 def _copy(source: list[int], target: list[int]) -> None:
     for i in range(len(source)):
         target[i] = source[i]
+
+
+@pytest.fixture
+def _guarded_and_compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sweep, "_MIN_ROWS", 0)
+    monkeypatch.setattr(sweep, "_COMPILE_ROWS", 0)
+    monkeypatch.setattr(climb, "_FEW", 0)
+    with guarded_memory():
+        yield
+
+
+@pytest.mark.usefixtures("_guarded_and_compiled")
+def test_a_climb_ends_where_a_parent_is_beyond_the_spans() -> None:
+    parent = np.array([-1, 1 << 30, 0], dtype=np.int32)
+    wanted = np.array([True, False, False])
+    assert climb.innermost(parent, wanted).tolist() == [0, -1, 0]
+    assert climb.outermost(parent, wanted).tolist() == [0, -1, 0]
+
+
+@pytest.mark.usefixtures("_guarded_and_compiled")
+def test_spans_and_moments_of_threads_beyond_those_counted_are_on_none() -> None:
+    thread = np.array([0, 1 << 30, 0], dtype=np.int32)
+    start, end = np.array([0, 1, 2], dtype=np.int64), np.array([9, 8, 7], dtype=np.int64)
+    moments = nest.Moments(np.array([0, 1 << 30], dtype=np.int32), np.array([3, 3], dtype=np.int64))
+    nesting = nest.nest(thread, start, end, np.zeros(3, dtype=np.int8), threads=1, moments=moments)
+    assert nesting.parent.tolist() == [-1, -1, 0]
+    assert nesting.owner.tolist() == [2, -1]

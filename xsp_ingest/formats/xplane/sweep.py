@@ -1,6 +1,7 @@
 """The scan itself, in the part of Python that numba compiles: lines, their events, and the events' statistics.
 
-It runs on bytes or on an array of them, whole and checked: no length leads beyond the message around it.
+It runs on bytes or on an array of them, whole and checked: no length leads beyond the message around it, no message
+beyond the bytes, and nothing is written that the columns have no room for.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -131,7 +132,7 @@ def sweep(
     skip_count = 0
     for line in range(len(starts)):
         at = starts[line] + 0
-        end = ends[line] + 0
+        end = min(ends[line] + 0, len(data))
         while at < end:
             here = at
             key, at = _varint(data, at, end)

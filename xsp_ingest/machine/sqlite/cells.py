@@ -1,8 +1,10 @@
 """The machine code: leaf pages of a table in, columns out.
 
-Every place is held against the page before anything is read there, and the pages are followed by PAD bytes, as a number
-of up to nine bytes is begun within the page. Numba compiles it once; afterwards this module is not even imported (see
-`xsp_ingest.machine.native`).
+Every place is held against the page before anything is read there, and the pages are followed by PAD bytes: at most two
+numbers of up to nine bytes, or sixteen bytes of a record's head, are begun within the page. What is written has room:
+rows are counted before a page is begun, rows to ask for and bytes of text one by one. The cells of a page take no more
+bytes than it has: a few that lie on each other would be as many texts of the page's length. Numba compiles it once;
+afterwards this module is not even imported (see `xsp_ingest.machine.native`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from xsp_ingest.machine.byte_order import pair
 from xsp_ingest.machine.intrinsics import byte, machine, number, put
 from xsp_ingest.machine.sqlite import scan_state as at
 from xsp_ingest.machine.sqlite.records import blank, varint
-from xsp_ingest.machine.sqlite.scan_state import DONE, UNSURE
+from xsp_ingest.machine.sqlite.scan_state import DONE, OVERLAPPING, UNSURE
 from xsp_ingest.machine.sqlite.shapes import record_by_shape
 
 __all__ = ["read_leaves"]
@@ -38,17 +40,20 @@ def _leaf(desk: int, plan: int, page: int) -> int:
     directory_end = 8 + 2 * cells
     if byte(page) != _LEAF or cells == 0 or directory_end > usable or row + cells > number(desk + 8 * at.MOST_ROWS):
         return UNSURE
+    free = usable - directory_end
     for i in range(cells):
         cell = pair(page + 8 + 2 * i)
         if cell < directory_end or cell > usable - 4:
             return UNSURE
         payload, place = varint(page + cell)
         rowid, body = varint(place)
-        if payload < 1 or rowid <= previous:
-            return UNSURE
         local = _local_bytes(payload, usable)
-        if body + local + (4 if local < payload else 0) > page + usable:
+        end = body + local + (4 if local < payload else 0)
+        if payload < 1 or rowid <= previous or end > page + usable:
             return UNSURE
+        free -= end - page - cell
+        if free < 0:
+            return OVERLAPPING
         done = record_by_shape(desk, plan, columns, body, payload, local, row)
         if done != DONE:
             asked = number(desk + 8 * at.ASKED)

@@ -73,6 +73,7 @@ class Part:
         self.asked = np.zeros(MOST_ASKED, dtype=np.int64)
         self.ends = {name: _zeros(most_rows + 1, np.int64) for name in room.texts}
         self.bytes = {name: _zeros(text_bytes + scan_state.PAD, np.uint8) for name in room.texts}
+        self._text_bytes = text_bytes
         self.plan = np.zeros((len(room.record), scan_state.ENTRY_WORDS), dtype=np.int64)
         for place, name in enumerate(room.record):
             if name is not None:
@@ -92,7 +93,7 @@ class Part:
         values = self.ends[name] if name in self.ends else room.values[name][self.first :]
         text = self.bytes[name].ctypes.data if name in self.ends else 0
         missing = room.missing[name][self.first :].ctypes.data
-        return [room.wanted[name], values.ctypes.data, missing, int(name in room.plain), 0, text, 0]
+        return [room.wanted[name], values.ctypes.data, missing, int(name in room.plain), 0, text, 0, self._text_bytes]
 
     def _keep_shapes(self, columns: int, wanted: int) -> None:
         """Has the machine code remember how records look: of whole numbers alone."""

@@ -20,6 +20,7 @@ from xsp_ingest.machine.sqlite.columns import Part, Room, Values
 from xsp_ingest.machine.sqlite.layout import CannotRead, layout
 from xsp_ingest.machine.sqlite.schema import table
 from xsp_ingest.machine.sqlite.tree import leaves
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,7 +59,8 @@ class Found:
 def read(path: Path, connection: sqlite3.Connection, name: str, wanted: Mapping[str, Values]) -> Found:
     """The wanted columns, in order of rowid.
 
-    CannotRead where SQLite should read the table: it is small, or there is any doubt.
+    CannotRead where SQLite should read the table: it is small, or there is any doubt. XspError where cells overlap,
+    which SQLite overlooks: a small file would become more rows than there is memory.
     """
     with path.open("rb", buffering=0) as file:
         pages = layout(file)
@@ -101,10 +103,18 @@ def _fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     read_leaves = _machine_code()
     for piece, (content, slots) in enumerate(_pieces(file, pages, wanted)):
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
-        if read_leaves(*addresses, len(slots)) != scan_state.DONE:
-            raise CannotRead
+        check(file, read_leaves(*addresses, len(slots)))
         if piece == 0:
             part.expect(len(slots) / len(wanted))
+
+
+def check(file: BinaryIO, result: int) -> None:
+    """Raises what the machine code's result means: CannotRead where SQLite may know better, XspError where not."""
+    if result == scan_state.OVERLAPPING:
+        message = "the SQLite database is damaged (cells of a page overlap)"
+        raise XspError(message, path=Path(file.name), advice="Copy the file again, or export it once more")
+    if result != scan_state.DONE:
+        raise CannotRead
 
 
 def _pieces(file: BinaryIO, pages: Layout, wanted: Ints) -> Iterator[tuple[np.ndarray, Ints]]:

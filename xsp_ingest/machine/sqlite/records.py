@@ -16,6 +16,7 @@ from xsp_ingest.machine.sqlite.scan_state import (
     SKIPPED,
     TEXT,
     TEXT_BYTES,
+    TEXT_ROOM,
     TEXT_USED,
     UNSURE,
     VALUES,
@@ -48,13 +49,17 @@ def varint(place: int) -> tuple[int, int]:
 
 
 @machine
-def _copy_text(entry: int, place: int, length: int, row: int) -> None:
+def _copy_text(entry: int, place: int, length: int, row: int) -> int:
+    """Takes a text, or none of it where it is longer than the room that is left; behind that are PAD bytes more."""
     used = number(entry + 8 * TEXT_USED)
+    if length > number(entry + 8 * TEXT_ROOM) - used:
+        return UNSURE
     target = number(entry + 8 * TEXT_BYTES) + used
     for i in range(0, length, 8):
         put(target + i, number(place + i))
     put(entry + 8 * TEXT_USED, used + length)
     put(number(entry + 8 * VALUES) + 8 * (row + 1), used + length)
+    return DONE
 
 
 @machine
@@ -76,8 +81,7 @@ def _put_value(entry: int, kind: int, serial: int, place: int, row: int) -> int:
     if kind == TEXT:
         if serial < 12:
             return ASK
-        _copy_text(entry, place, (serial - 12) >> 1, row)
-        return DONE
+        return _copy_text(entry, place, (serial - 12) >> 1, row)
     target = number(entry + 8 * VALUES) + 8 * row
     if serial >= 12:
         if kind == WHOLE:

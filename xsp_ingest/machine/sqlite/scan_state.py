@@ -13,6 +13,7 @@ __all__ = [
     "MOST_ASKED",
     "MOST_ROWS",
     "NUMBER",
+    "OVERLAPPING",
     "PAD",
     "PAGE_BYTES",
     "PREVIOUS",
@@ -22,6 +23,7 @@ __all__ = [
     "STATE_WORDS",
     "TEXT",
     "TEXT_BYTES",
+    "TEXT_ROOM",
     "TEXT_USED",
     "UNSURE",
     "USABLE",
@@ -33,8 +35,9 @@ __all__ = [
 PAD = 64
 """Bytes behind every piece of memory that the machine code reads: no load of it reaches further."""
 
-# How it ends.
+# How it ends. (2 is a record's, ASK.)
 DONE, UNSURE = 0, 1
+OVERLAPPING = 3  # cells of a page share bytes: SQLite would read them, each as long as a page
 
 # The state: places of words.
 (
@@ -59,7 +62,7 @@ DONE, UNSURE = 0, 1
 ) = range(18)
 
 # The plan has an entry for each column of a record, up to the last that is wanted.
-KIND, VALUES, MISSING, IS_NULL_WHERE_ABSENT, NULLS, TEXT_BYTES, TEXT_USED, ENTRY_WORDS = range(8)
+KIND, VALUES, MISSING, IS_NULL_WHERE_ABSENT, NULLS, TEXT_BYTES, TEXT_USED, TEXT_ROOM, ENTRY_WORDS = range(9)
 SKIPPED, WHOLE, NUMBER, TEXT = range(4)  # kinds
 
 # A shape: what records whose heads begin alike have in common. Behind its head are words to compare, then its steps.

@@ -27,8 +27,12 @@ def _shape_of(desk: int, body: int) -> int:
 
 
 @machine
-def _is_of_shape(desk: int, shape: int, body: int) -> bool:
-    if number(shape + 8 * at.KNOWN) == 0:
+def _is_of_shape(desk: int, shape: int, body: int, local: int) -> bool:
+    """Whether the record begins like those of the shape, and has as many bytes here as they have of head and values.
+
+    So nothing is compared more than seven bytes behind the record.
+    """
+    if number(shape + 8 * at.KNOWN) == 0 or number(shape + 8 * at.DATA_END) > local:
         return False
     words = number(desk + 8 * at.FULL_WORDS)
     compared = shape + 8 * at.SHAPE_HEAD_WORDS
@@ -40,10 +44,9 @@ def _is_of_shape(desk: int, shape: int, body: int) -> bool:
 
 
 @machine
-def _take(desk: int, shape: int, body: int, payload: int, local: int, row: int) -> bool:
+def _take(desk: int, shape: int, body: int, payload: int, row: int) -> bool:
     """Takes the wanted columns of a record of this shape, unless it is odd in another way."""
-    end = number(shape + 8 * at.DATA_END)
-    if end > local or (number(shape + 8 * at.IS_WHOLE_HEAD) != 0 and end != payload):
+    if number(shape + 8 * at.IS_WHOLE_HEAD) != 0 and number(shape + 8 * at.DATA_END) != payload:
         return False
     step = shape + 8 * (at.SHAPE_HEAD_WORDS + number(desk + 8 * at.FULL_WORDS) + 1)
     for _ in range(number(shape + 8 * at.STEPS)):
@@ -100,7 +103,7 @@ def record_by_shape(desk: int, plan: int, columns: int, body: int, payload: int,
     if number(desk + 8 * at.SHAPES) == 0:
         return record(plan, columns, body, payload, local, row)
     shape = _shape_of(desk, body)
-    if _is_of_shape(desk, shape, body) and _take(desk, shape, body, payload, local, row):
+    if _is_of_shape(desk, shape, body, local) and _take(desk, shape, body, payload, row):
         return DONE
     done = record(plan, columns, body, payload, local, row)
     surprises = number(desk + 8 * at.SURPRISES)

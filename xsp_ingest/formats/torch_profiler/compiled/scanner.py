@@ -80,7 +80,7 @@ class _Scanner:
             yield from self._list()
         else:
             yield from self._object()
-        if self._peek(at_end=0):
+        if self._peek(at_end=-1) != -1:
             raise CannotScan
         head = {} if bare else self._head()
         counts = self._tables["not_objects"], self._tables["python_frames"]

@@ -94,6 +94,9 @@ def learn(place: int, stop: int, desk: int) -> None:
         value, value_end, meaning = number(note), number(note + 8), number(note + 16)
         is_word = meaning >> 8 == WORD and byte(value) == QUOTE
         if is_word and i + 1 < count and number(note + 8 * TRAIL_WORDS) - place <= LONG:
+            # An event may have any number of these; its row, kept afterwards, has at most WIDTH texts.
+            if number(desk + at.TEXTS) + number(desk + at.WIDTH) >= number(desk + at.MAX_TEXTS):
+                return
             code = intern(value, value_end - value, desk)
             if meaning & 255 == PHASE:
                 phase = code

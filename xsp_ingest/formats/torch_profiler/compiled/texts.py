@@ -74,13 +74,18 @@ def known(place: int, length: int, desk: int) -> int:
 
 @machine
 def intern(place: int, length: int, desk: int) -> int:
-    """The number of the text, a new one where it was not met before."""
+    """The number of the text, a new one where it was not met before; -1 where it is new and there is no room for it.
+
+    A text is followed by PAD bytes of the store, as it is compared LONG bytes at a time.
+    """
     mixed = _hash(place, length)
     slot = _slot(place, length, mixed, desk)
     found = number(slot)
     if found >= 0:
         return found  # type: ignore[no-any-return]
     new, used = number(desk + at.TEXTS), number(desk + at.TEXT_BYTES)
+    if new >= number(desk + at.MAX_TEXTS) or length + at.PAD > number(desk + at.STORE_BYTES) - used:
+        return -1
     put(slot, new)
     put(number(desk + at.HASHES) + 8 * new, mixed)
     put(number(desk + at.KNOWN) + 16 * new, used)
