@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
 _REPO = Path(__file__).resolve().parents[1]
 
+# No test depends on how fast or busy the machine is. A test that names checks of its own to leave out replaces these.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 os.environ["XSP_CACHE_SIZE"] = "0"  # no test leaves traces in the home of whoever runs it, nor finds any there
 

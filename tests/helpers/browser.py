@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tests.waiting import HANG_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -20,6 +22,7 @@ def opened(browser: Browser, file: Path, link: str = "") -> Iterator[Page]:
     """The page at 1280 px with every request but its own file refused; any console error or request is an error."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_offline(True)
+    context.set_default_timeout(HANG_S * 1000)
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)

@@ -228,7 +228,7 @@ def test_a_program_on_the_cpu_from_recording_to_layers(tmp_path: Path) -> None:
     steps = spans.filter(pl.col("level") == "model").sort("start_ns")
     own = [int(line) for line in (tmp_path / "durations").read_text().splitlines()]
     assert steps["name"].to_list() == ["iteration0", "iteration1", "iteration2"]
-    assert steps["duration_ns"].to_list() == pytest.approx(own, abs=3_000_000)
+    assert all(6_000_000 <= ns <= around for ns, around in zip(steps["duration_ns"], own, strict=True))
     layers = spans.filter(pl.col("level") == "layer").sort("start_ns")
     assert layers["name"].to_list() == ["embedding", "attention"] * 3
     assert (layers["duration_ns"] >= pl.Series([2_000_000, 4_000_000] * 3)).all()

@@ -135,7 +135,6 @@ def test_without_the_framework_the_runner_says_how_to_get_it(
 def test_a_step_that_returns_nothing_is_waited_for_all_the_same() -> None:
     """A step of JAX returns at once: without waiting, a loop of large products would seem to take no time."""
     program = """
-import time
 from runners.xplane_levels import LEVELS
 from runners.jax_profiler import _Profiler, _import_jax
 from runners.xplane_session import Session
@@ -152,9 +151,7 @@ while not session.finished:
     session.begin()
     step()
     session.end()
-    at_once = time.perf_counter_ns()
-    state[0].block_until_ready()
-    assert time.perf_counter_ns() - at_once < min(session.durations_ns, default=10**12) / 4
+    assert state[0].is_ready()
 """
     done = _python("jax", "-c", program)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.hand import Hand
@@ -74,7 +74,6 @@ _work = st.tuples(st.integers(0, 900), st.integers(0, 100), st.integers(0, 80), 
 _wait = st.tuples(st.integers(0, 900), st.integers(0, 200))
 
 
-@settings(deadline=None)
 @given(st.lists(_work, min_size=1, max_size=30), st.lists(_wait, max_size=8), st.booleans())
 def test_the_pieces_fill_the_run(
     work: list[tuple[int, int, int, int, bool]],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.analyses.nsys.calls import Calls
@@ -27,7 +27,6 @@ def _bounds(intervals: list[tuple[int, int]]) -> tuple[Ints, Ints]:
     return pairs[:, 0], pairs[:, 1]
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(_INTERVALS, _INTERVALS)
 def test_every_pair_comes_once(ranges: list[tuple[int, int]], calls: list[tuple[int, int]]) -> None:
     found = [
@@ -39,7 +38,6 @@ def test_every_pair_comes_once(ranges: list[tuple[int, int]], calls: list[tuple[
     assert sorted(found) == every
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(_INTERVALS)
 def test_the_tightest_is_the_shortest_other_one(ranges: list[tuple[int, int]]) -> None:
     def best(i: int) -> int:
@@ -74,7 +72,6 @@ def _halved(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
     return [(start, end), *_halved(start, middle, cuts[1::2]), *_halved(middle, end, cuts[2::2])]
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(st.lists(st.integers(0, 99), max_size=12).map(lambda cuts: _halved(0, 40, cuts)) | _INTERVALS, st.randoms())
 def test_a_plain_nest_is_found_without_looking_at_pairs(ranges: list[tuple[int, int]], random: Random) -> None:
     random.shuffle(ranges)
@@ -88,7 +85,6 @@ def test_a_plain_nest_is_found_without_looking_at_pairs(ranges: list[tuple[int, 
         assert found[1].tolist() == around
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(_INTERVALS, _LAUNCHES, st.booleans())
 def test_an_envelope_is_of_all_calls_inside(
     ranges: list[tuple[int, int]],

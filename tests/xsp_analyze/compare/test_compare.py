@@ -34,7 +34,7 @@ def _row(found: Comparison, level: str, name: str) -> Row:
     return next(row for row in found.level(level) if row.name == name)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(3, 14),
@@ -89,7 +89,7 @@ def test_a_trace_compared_with_itself_differs_in_nothing() -> None:
     assert (found.layer_match, found.kernel_match, found.changes) == (1.0, 1.0, [])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(1, 6),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.frames.group_ids import (
@@ -53,14 +53,12 @@ def _sorted(frame: pl.DataFrame) -> list[int]:
     return rows.sort(frame.columns, nulls_last=True, maintain_order=True)["row"].to_list()
 
 
-@settings(deadline=None)
 @given(frames())
 def test_rows_come_in_the_order_of_their_columns(frame: pl.DataFrame) -> None:
     assert in_order(frame.get_columns()).tolist() == _sorted(frame)
     assert sort_by(*codes(frame, ordered=True)).tolist() == _sorted(frame)
 
 
-@settings(deadline=None)
 @given(frames())
 def test_rows_get_one_number_exactly_where_all_values_agree(frame: pl.DataFrame) -> None:
     number, first = numbered(*codes(frame))
@@ -72,7 +70,6 @@ def test_rows_get_one_number_exactly_where_all_values_agree(frame: pl.DataFrame)
     assert [frame.row(rows[i]) for i in rank] == frame.rows()
 
 
-@settings(deadline=None)
 @given(frames())
 def test_groups_are_those_of_the_keys_and_hold_their_rows_as_they_stood(frame: pl.DataFrame) -> None:
     keys, order, bounds = groups(frame, frame.columns)
@@ -82,7 +79,6 @@ def test_groups_are_those_of_the_keys_and_hold_their_rows_as_they_stood(frame: p
         assert set(frame[order[bounds[i] : bounds[i + 1]]].rows()) == {keys.row(i)}
 
 
-@settings(deadline=None)
 @given(frames(), st.data())
 def test_a_row_is_found_where_its_values_stand_first(table: pl.DataFrame, data: st.DataObject) -> None:
     at = data.draw(st.lists(st.integers(0, max(table.height - 1, 0)), max_size=10 if table.height else 0))
@@ -93,7 +89,6 @@ def test_a_row_is_found_where_its_values_stand_first(table: pl.DataFrame, data: 
     assert found.tolist() == wanted
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.integers(-9, 9), _WIDE)), max_size=40))
 def test_the_largest_so_far_starts_anew_with_each_run(rows: list[tuple[int, int]]) -> None:
     rows.sort(key=lambda row: row[0])

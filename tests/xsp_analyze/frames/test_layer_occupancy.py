@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
@@ -18,7 +18,6 @@ def _at(calls: list[tuple[int, int]], moment: int) -> int:
     return max(running)[2] if running else -1
 
 
-@settings(deadline=None)
 @given(_CALLS, st.lists(st.tuples(st.integers(0, 35), st.integers(1, 10)), max_size=4))
 def test_stretches_are_those_of_every_moment(lengths: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
     calls = [(start, start + length) for start, length in lengths]

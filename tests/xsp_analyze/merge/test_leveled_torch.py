@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _REPO = Path(__file__).resolve().parents[3]
 _STEPS = 40
-_MOST_NOISE = 1.3  # profiling takes about half as long again
 _LAYERS = (
     27  # 9 convolutions, 7 batch norms, 4 ReLUs, 1 identity, 1 pool, 1 linear; 3 blocks and the net add or flatten
 )
@@ -42,7 +41,7 @@ def _xsp(*arguments: str | Path) -> None:
 
 @pytest.fixture(name="runs", scope="module")
 def fixture_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The set that `xsp collect` leaves; the model is small, so that profiling costs more than noise."""
+    """The set that `xsp collect` leaves."""
     pytest.importorskip("torch", reason="torch is not installed")
     out = tmp_path_factory.mktemp("leveled") / "runs"
     _xsp("collect", "--workload", "tests.runners.workload:small_convnet", *_OPTIONS, "-o", out)
@@ -93,20 +92,6 @@ def test_overhead_is_what_each_level_adds_to_the_one_before(runs: Path, profile:
     added = {level: row["overhead_ns"] for level, row in overall.items()}
     assert added["layer"] + added["kernel"] == pytest.approx(added["total"])
     assert rows.filter(pl.col("layer_index").is_not_null()).height == _LAYERS
-
-
-def test_profiling_makes_the_fastest_step_slower(runs: Path) -> None:
-    fastest = [min(_durations_ns(runs / level)) for level in ("m", "ml", "mlg")]
-    assert fastest[0] < fastest[1]
-    assert fastest[0] < fastest[2]
-
-
-def test_profiling_costs_time_in_total(runs: Path, profile: Trace) -> None:
-    undisturbed = _durations_ns(runs / "m")
-    if _trimmed_mean(undisturbed) > _MOST_NOISE * min(undisturbed):
-        pytest.skip("the machine is too busy to tell profiling from other programs")
-    total = run(profiling_overhead, View(profile)).table.filter(level="total")
-    assert total["overhead_ns"].item() > 0
 
 
 def test_operators_stand_in_for_kernels_and_the_run_says_so(runs: Path, profile: Trace) -> None:

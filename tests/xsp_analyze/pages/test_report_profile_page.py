@@ -93,5 +93,4 @@ def test_points_stand_where_both_axes_say(page: Page) -> None:
 @pytest.mark.parametrize("width", [360, 820, 1280])
 def test_the_page_never_scrolls_sideways(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_timeout(100)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)

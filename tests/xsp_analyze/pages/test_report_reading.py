@@ -311,7 +311,6 @@ def test_the_page_is_kept_as_a_picture(
     with opened(browser, files[name]) as page:
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate("document.querySelectorAll('#analyses details').forEach(d => { d.open = true; })")
-        page.wait_for_timeout(300)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
         page.screenshot(path=folder / f"{name}-{width}.png", full_page=True)
     assert (folder / f"{name}-{width}.png").stat().st_size > 10_000

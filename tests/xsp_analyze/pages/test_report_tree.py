@@ -70,7 +70,7 @@ def _check(tree: TimeTree, time_ns: int, count: int) -> None:
             assert sum(int(tree.count[i]) for i in below) == int(tree.count[node])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traces(), st.integers(1, 12))
 def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, most: int) -> None:
     work = trace.frame("spans").filter(pl.col("attribution").is_not_null())
@@ -79,7 +79,7 @@ def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, mo
     _check(pruned(tree, most), int(work["duration_ns"].sum()), work.height)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(traces())
 def test_siblings_have_different_names_and_kinds(trace: Trace) -> None:
     tree = time_tree(trace)

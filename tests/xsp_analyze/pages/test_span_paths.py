@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.pages.report.span_paths import above
@@ -19,7 +19,6 @@ def trees(draw: st.DrawFn) -> tuple[list[int], list[int], list[bool], list[bool]
     return parent, code, wanted, stop, draw(st.lists(st.integers(-1, count - 1), max_size=10))
 
 
-@settings(deadline=None)
 @given(tree=trees(), stops=st.booleans())
 def test_paths_are_those_that_a_climb_finds(
     tree: tuple[list[int], list[int], list[bool], list[bool], list[int]], *, stops: bool

@@ -64,7 +64,7 @@ _RUNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(runs=_RUNS, more=_JSON, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
 def test_it_finds_what_a_whole_parse_finds(
     runs: list[dict[str, Any]], more: object, *, ascii_only: bool, indent: int | None, piece_bytes: int, tmp_path: Path

@@ -159,7 +159,7 @@ _ANY = st.recursive(
 _KEYS = ("ts", "dur", "pid", "tid", "name", "args", "cat", "ph")
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(_KEYS), _ANY), max_size=4))
 def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list[tuple[int, str, object]]) -> None:
     events = [

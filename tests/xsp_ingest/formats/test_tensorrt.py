@@ -130,7 +130,7 @@ _NUMBER = (
 _KEYS = ("startH2dMs", "endH2dMs", "startEnqMs", "endEnqMs", "startComputeMs", "endComputeMs", "startD2hMs", "endD2hMs")
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.sampled_from(_KEYS), _NUMBER), max_size=4))
 def test_times_of_any_value_are_counted_or_refused(tmp_path: Path, found: list[dict[str, object]]) -> None:
     try:
@@ -140,7 +140,7 @@ def test_times_of_any_value_are_counted_or_refused(tmp_path: Path, found: list[d
     assert list(integrity.broken_rules(trace)) == []
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(("name", "timeMs", "averageMs", "medianMs", "count")), _NUMBER), max_size=4

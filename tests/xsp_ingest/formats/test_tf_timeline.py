@@ -215,7 +215,7 @@ def test_what_is_broken_is_refused_in_one_sentence(content: bytes, says: str, tm
     assert "\n" not in str(refused.value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(place=st.integers(0, 100_000), value=st.binary(min_size=1, max_size=4), cut=st.integers(0, 40))
 def test_a_changed_timeline_is_refused_in_one_sentence_or_read(
     place: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path

@@ -105,7 +105,7 @@ def test_odd_entries_are_counted(tmp_path: Path) -> None:
     assert ledger_counts(trace)["not_an_event"] == 3
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(place=st.integers(0, 5_000), value=st.binary(min_size=1, max_size=3), cut=st.integers(0, 20))
 def test_a_changed_trace_is_refused_in_one_sentence_or_read(
     place: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory

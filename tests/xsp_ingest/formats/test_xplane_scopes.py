@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.linked import ledger_counts
@@ -54,7 +54,6 @@ def test_a_name_tells_the_layers_around_an_operator(name: str, chain: Sequence[s
     assert chain_of(name, _NET) == tuple(chain)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="net_1/conv()jvp", max_size=40))
 def test_any_name_has_layers_that_are_known_each_inside_the_one_before(name: str) -> None:
     chain = chain_of(name, _NET)
