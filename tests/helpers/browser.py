@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.waiting import HANG_S
+from tests.helpers.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.waiting import HANG_S, wait_until
+from tests.helpers.waiting import HANG_S, wait_until
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.view import View
