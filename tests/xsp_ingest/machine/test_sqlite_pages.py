@@ -25,7 +25,6 @@ from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, 
 from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
 from xsp_ingest.formats.nsys_sqlite.tables import Among
 from xsp_ingest.ingester import Options
-from xsp_ingest.machine import shipped
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
 from xsp_model import XspError
@@ -455,10 +454,6 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, m
     slow = Database(path, table_names(path))
     assert found == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
-
-
-def test_the_machine_code_that_is_shipped_is_of_the_sources() -> None:
-    assert shipped.is_shipped(*reader._name()), "sources have changed since `python -m benchmarks.ship` was run"
 
 
 def _all_tables(path: Path) -> None:
