@@ -43,9 +43,9 @@ def _gpu_metrics(export: Tables) -> Part:
     if samples.is_empty():
         return Part({})
     samples = samples.with_columns(export.numbers("GPU_METRICS", "value").alias("value"))
-    known = export.integers("TARGET_INFO_GPU_METRICS", tuple(which)).rename(which)
+    metrics = export.integers("TARGET_INFO_GPU_METRICS", tuple(which)).rename(which)
     names = export.texts("TARGET_INFO_GPU_METRICS", "metricName")
-    named = known.with_columns(*_read(names)).unique(["type_id", "metric_id"], keep="first", maintain_order=True)
+    named = metrics.with_columns(*_read(names)).unique(["type_id", "metric_id"], keep="first", maintain_order=True)
     joined = samples.join(named, on=["type_id", "metric_id"], how="left", maintain_order="left")
     lost = joined.filter(pl.any_horizontal(pl.col("timestamp", "value", "counter").is_null())).height
     sound = joined.drop_nulls(["timestamp", "value", "counter"]).with_columns((pl.col("type_id") & _GPU).alias("gpu"))
@@ -62,9 +62,9 @@ def _gpu_metrics(export: Tables) -> Part:
 
 def _read(names: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Counter, unit and factor of each metric's name, as `SMs Active [Throughput %]`."""
-    found = [_UNIT.match(name or "") for name in names]
-    titles = [match["name"] if match else name for match, name in zip(found, names, strict=True)]
-    units = [match["unit"].strip() if match else "" for match in found]
+    matches = [_UNIT.match(name or "") for name in names]
+    titles = [match["name"] if match else name for match, name in zip(matches, names, strict=True)]
+    units = [match["unit"].strip() if match else "" for match in matches]
     shares = [unit.endswith("%") for unit in units]
     return (
         pl.Series("counter", titles, dtype=pl.String),
@@ -106,7 +106,7 @@ def _memory(export: Tables) -> Part:
 
 
 def _doubts(unusable: int, before: int) -> tuple[Finding, ...]:
-    found = (
+    findings = (
         Finding("memory_event_unusable", f"Rows of {_MEMORY} without time, size or operation, left out", unusable),
         Finding(
             "memory_in_use_before",
@@ -116,4 +116,4 @@ def _doubts(unusable: int, before: int) -> tuple[Finding, ...]:
             Severity.INFO,
         ),
     )
-    return tuple(f for f in found if f.count)
+    return tuple(f for f in findings if f.count)

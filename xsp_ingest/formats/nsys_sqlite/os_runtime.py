@@ -27,7 +27,7 @@ _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
 def os_runtime(export: Tables, options: Options) -> Part:
-    """The calls at the level of libraries, below no launch and above none; or their number, where not asked for.
+    """The calls at the level of libraries, below no launch and above none; or their number, where not requested.
 
     They are most of the rows of many reports, and at the level `runtime` they would count as calls of CUDA.
     """
