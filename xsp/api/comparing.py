@@ -81,10 +81,9 @@ class ComparedTraces:
         parts = [html.paragraph(line) for line in sentences(self.comparison)]
         for one in sections(self.comparison, _MOST_ROWS):
             parts.append(html.heading(one.title))
-            if one.headings:
-                parts.append(html.table(one.headings, one.rows, one.is_number))
-            below = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.below)
-            parts += [html.paragraph(line, dim=True) for line in below]
+            parts.append(html.table(one))
+            notes = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.notes)
+            parts += [html.paragraph(line, dim=True) for line in notes]
         return "".join(parts)
 
 
