@@ -12,7 +12,7 @@ _REPO = Path(__file__).resolve().parents[1]
 
 
 def _fingerprint(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.fingerprint", "--quick", "--jobs", "1", *options]
+    command = [sys.executable, "-m", "tests.fingerprint", "--quick", "--command", "convert", *options]
     return subprocess.run(command, cwd=_REPO, capture_output=True, text=True, check=False)
 
 

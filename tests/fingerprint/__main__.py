@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "--against", type=Path, metavar="FILE", help="say what is new, gone or changed since this record"
     )
     parser.add_argument("--only", default="", metavar="SUBSTRING", help="only inputs whose name holds this")
+    parser.add_argument("--command", default="", metavar="NAME", help="only what this command of xsp answers")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="only the fixtures, and fewer modes and forms")
     return parser
@@ -85,7 +86,9 @@ def _record(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
     ]
     keep = None if arguments.keep is None else arguments.keep.resolve()
     with tempfile.TemporaryDirectory(prefix="xsp-fingerprint-") as work:
-        return run_units(pending, Path(work).resolve(), inputs, keep=keep, jobs=arguments.jobs)
+        return run_units(
+            pending, Path(work).resolve(), inputs, keep=keep, command=arguments.command, jobs=arguments.jobs
+        )
 
 
 def _differences(items: dict[str, str], steps: list[str], against: Path) -> list[str]:

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["run_units"]
 
+_MIN_UNITS_TO_IMPORT_AHEAD = 8
 _FORK = multiprocessing.get_context("fork")
 
 
 def run_units(
-    pending: Sequence[Unit], work: Path, inputs: Mapping[str, Path], *, keep: Path | None, jobs: int
+    pending: Sequence[Unit], work: Path, inputs: Mapping[str, Path], *, keep: Path | None, command: str, jobs: int
 ) -> tuple[dict[str, str], list[str]]:
     """The digests of all units by item, and the steps that ran."""
-    _import_ahead(work, inputs)
+    if len(pending) >= _MIN_UNITS_TO_IMPORT_AHEAD:
+        _import_ahead(work, inputs)
     queue = list(pending)
     running: dict[object, tuple[Unit, BaseProcess]] = {}
     items: dict[str, str] = {}
@@ -40,7 +42,7 @@ def run_units(
     while queue or running:
         while queue and len(running) < jobs:
             unit = queue.pop(0)
-            process: BaseProcess = _FORK.Process(target=_run, args=(unit, work, inputs, keep))
+            process: BaseProcess = _FORK.Process(target=_run, args=(unit, work, inputs, keep, command))
             process.start()
             running[process.sentinel] = (unit, process)
         for sentinel in wait([process.sentinel for _, process in running.values()]):
@@ -72,14 +74,14 @@ def _write_modules(names: Path, fixtures: Path) -> None:
     names.write_text(json.dumps([name for name in sys.modules if name != "__main__"]))
 
 
-def _run(unit: Unit, work: Path, inputs: Mapping[str, Path], keep: Path | None) -> None:
+def _run(unit: Unit, work: Path, inputs: Mapping[str, Path], keep: Path | None, command: str) -> None:
     folder = _folder(unit, work)
     folder.mkdir()
     for name, target in inputs.items():
         (folder / name).symlink_to(target, target_is_directory=True)
     os.chdir(folder)
     roots = {str(folder): ".", **{str(target): name for name, target in inputs.items()}}
-    recorder = Recorder(unit.name, roots, keep)
+    recorder = Recorder(unit.name, roots, keep, command)
     began = time.process_time()
     unit.run(recorder)
     result = {"items": recorder.items, "steps": recorder.steps, "cpu_s": time.process_time() - began}

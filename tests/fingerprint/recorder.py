@@ -26,12 +26,21 @@ class Recorder:
     unit: str
     roots: Mapping[str, str]
     keep: Path | None
+    command: str = ""
     items: dict[str, str] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
 
     def run(self, step: str, *arguments: str, output: Path | None = None) -> bool:
-        """Runs `xsp ARGUMENTS`, records what it says and the files it leaves at `output`; whether it answered."""
+        """Runs `xsp ARGUMENTS`, records what it says and the files it leaves at `output`; whether it answered.
+
+        Where one command is to be recorded alone, others do not run, but for those that make the bundle it needs.
+        """
+        recorded = self.command in ("", arguments[0])
+        if not recorded and arguments[0] not in _MAKES_BUNDLE:
+            return False
         outcome = xsp(arguments)
+        if not recorded:
+            return outcome.code == "0"
         text = f"exit {outcome.code}\n--- stdout\n{outcome.stdout}\n--- stderr\n{outcome.stderr}"
         self.steps.append(f"{self.unit}/{step}/")
         self._add(f"{step}/outcome.txt", without_paths(text, self.roots).encode())
@@ -59,4 +68,5 @@ class Recorder:
             file.write_bytes(data)
 
 
+_MAKES_BUNDLE = frozenset({"convert", "merge", "batch"})
 _VARYING = frozenset({"costs.json"})  # a batch's seconds and bytes of memory

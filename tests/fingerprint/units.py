@@ -18,7 +18,8 @@ __all__ = ["Unit", "units"]
 
 # Larger real files are asked for their answers as JSON, in the two modes that every trace has, and for report and text:
 # every analysis of every step in seven ways takes minutes there, and the smaller files go through the same code.
-_LARGE_BYTES = 600_000
+_LARGE_BYTES = 3_000_000
+_PACKED = 6  # by about how much gzip shrinks a trace
 
 _EXPORTS = ("jaeger", "chrome", "speedscope", "graphml")
 _FIGURES = ("A10", "A02", "B03")
@@ -126,8 +127,9 @@ def _real_paths(real: Path) -> list[Path]:
 def _real_input(path: Path, real: Path) -> Unit:
     size = sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
     name = f"real/{path.relative_to(real)}"
-    unpacked = size * (6 if path.suffix == ".gz" else 1)
-    return _input(name, "", short=unpacked > _LARGE_BYTES * 6, size=unpacked)
+    unpacked = size * (_PACKED if path.suffix == ".gz" else 1)
+    is_rank = path.is_file() and "rank" in path.parent.name
+    return _input(name, "", short=is_rank or unpacked > _LARGE_BYTES, size=unpacked)
 
 
 def _input(name: str, inside: str, *, short: bool, size: int = 0) -> Unit:
@@ -150,9 +152,11 @@ def _input(name: str, inside: str, *, short: bool, size: int = 0) -> Unit:
 
 
 def _analyses(recorder: Recorder, *, short: bool) -> None:
-    """All analyses: in the default mode in every format, in the other modes as JSON."""
-    modes: dict[str, tuple[str, ...]] = {"default": (), "all": ("--steps", "all")}
-    if not short:
+    """All analyses: in each mode as JSON (the default is mean, or all without steps), in the default as other forms."""
+    modes: dict[str, tuple[str, ...]] = {"all": ("--steps", "all")}
+    if short:
+        modes["default"] = ()
+    else:
         modes |= {"mean": ("--steps", "mean"), "each": ("--steps", "each"), "one": ("--steps", _first_step())}
     for mode, options in modes.items():
         _analyze(recorder, f"{mode}.json", "-f", "json", *options)
