@@ -7,8 +7,8 @@ An item is INPUT/COMMAND/PART, and `--keep` leaves its text at this path, so tha
 product is only asked through its command, so this outlives any move of its modules. Records can be compared where
 Python, polars, pyarrow and matplotlib are the same and XSP_NSYS and XSP_NCU are set alike.
 
-Left out: `xsp collect` (it runs workloads), the costs of a batch, and for large real files the modes mean, each and one
-step, the forms csv, parquet and table, and two exports.
+Left out: `xsp collect` (it runs workloads), what a batch cost, and, for large real files and single ranks of a folder,
+the modes mean, each and one step, the forms csv, md, parquet and table, and all but one export and figure.
 """
 
 from __future__ import annotations

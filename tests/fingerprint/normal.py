@@ -17,6 +17,7 @@ _VERSION = re.compile(rf"(xsp\"?:? \"?){re.escape(version('xsp'))}", re.IGNORECA
 _ASSETS = re.compile(r"(<style[^>]*>|<script>)(.*?)(</style>|</script>)", re.DOTALL)
 _SVG_IDS = re.compile(r"\b[a-z]{1,2}[0-9a-f]{10}\b")
 _SVG_DATE = re.compile(r"<dc:date>.*?</dc:date>|Matplotlib v[0-9.]+")
+_COSTS = re.compile(r"(\"(?:wall_s|cpu_s|peak_bytes)\": )[0-9.e-]+|( in )[0-9.]+ \w+( by [0-9]+ processes)")
 _BYTES = frozenset({".parquet", ".png", ".pdf"})
 
 
@@ -38,10 +39,10 @@ def parts(file: Path, roots: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def without_paths(text: str, roots: Mapping[str, str]) -> str:
-    """The text with folders of this machine by their short names, and without the program's version."""
+    """The text with this machine's folders by short names, without the program's version and what a batch cost."""
     for folder, name in roots.items():
         text = text.replace(folder, name)
-    return _VERSION.sub(r"\1VERSION", text)
+    return _COSTS.sub(r"\1\2COST\3", _VERSION.sub(r"\1VERSION", text))
 
 
 def _without_tools(text: str) -> str:
