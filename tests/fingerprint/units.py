@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unit", "units"]
 
-# Larger real files, ranks by themselves and damaged files are asked for their answers in the default mode alone, as JSON,
+# Larger real files, ranks by themselves and damaged files are asked for their answers as JSON in the default mode alone,
 # and for one of each other kind: every analysis in eight ways takes minutes, and the others go through the same code.
 _LARGE_BYTES = 3_000_000
 _PACKED = 6  # by about how much gzip shrinks a trace
@@ -154,7 +154,8 @@ def _analyses(recorder: Recorder, *, short: bool) -> None:
     """All analyses: in each mode as JSON (the default is mean, or all without steps), in the default as other forms."""
     modes: dict[str, tuple[str, ...]] = {"default": ()}
     if not short:
-        modes = {mode: ("--steps", mode) for mode in ("all", "mean", "each")} | {"one": ("--steps", _first_step())}
+        modes = {"all": ("--steps", "all"), "mean": ("--steps", "mean"), "each": ("--steps", "each")}
+        modes["one"] = ("--steps", _first_step())
     for mode, options in modes.items():
         _analyze(recorder, f"{mode}.json", "-f", "json", *options)
     for form in () if short else ("csv", "md", "parquet"):
