@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.fingerprint.command import xsp
+from tests.fingerprint.questions import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,19 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Unit", "units"]
 
-# Larger real files, ranks by themselves and damaged files are asked for their answers as JSON in the default mode alone,
-# and for one of each other kind: every analysis in eight ways takes minutes, and the others go through the same code.
+# Larger real files, ranks by themselves and damaged files are asked for their answers as JSON in the default mode only,
+# and for one of each other kind: every analysis in eight ways takes minutes, the others go through the same code.
 _LARGE_BYTES = 3_000_000
 _PACKED = 6  # by about how much gzip shrinks a trace
 
-_EXPORTS = ("chrome", "jaeger", "speedscope", "graphml")
-_FIGURES = ("A10", "A06", "B03")
-_QUERIES = (
-    "select level, count(*) as n, sum(duration_ns) as total_ns from spans group by level order by level",
-    "select name, start_ns, duration_ns, step, phase from spans order by start_ns, duration_ns, name limit 20",
-    "select * from A10 limit 20",
-    "select * from ledger",
-)
 _PAIRS = {
     "devices": ("torch_profiler/transformer_train_gpu_synthetic", "torch_profiler/transformer_train_a100_synthetic"),
     "two_profilers": ("torch_profiler/twin_step_cpu", "nsys_sqlite/twin_step_cpu"),
@@ -143,59 +136,9 @@ def _input(name: str, inside: str, *, short: bool, size: int = 0) -> Unit:
             read = recorder.run("convert", "convert", path, "-o", str(bundle), output=bundle)
         recorder.run("info", "info", str(bundle) if read else path)
         if read:
-            _analyses(recorder, short=short)
-            _texts_of_trace(recorder, short=short)
-            _exports(recorder, short=short)
+            ask(recorder, short=short)
 
     return Unit(name, run, size)
-
-
-def _analyses(recorder: Recorder, *, short: bool) -> None:
-    """All analyses: in each mode as JSON (the default is mean, or all without steps), in the default as other forms."""
-    modes: dict[str, tuple[str, ...]] = {"default": ()}
-    if not short:
-        modes = {"all": ("--steps", "all"), "mean": ("--steps", "mean"), "each": ("--steps", "each")}
-        modes["one"] = ("--steps", _first_step())
-    for mode, options in modes.items():
-        _analyze(recorder, f"{mode}.json", "-f", "json", *options)
-    for form in () if short else ("csv", "md", "parquet"):
-        _analyze(recorder, f"default.{form}", "-f", form)
-    if not short:
-        recorder.run("analyze/default.table", "analyze", "trace.xsp", "--rows", "20")
-
-
-def _analyze(recorder: Recorder, step: str, *options: str) -> None:
-    folder = Path("answers", step)
-    recorder.run(f"analyze/{step}", "analyze", "trace.xsp", "-o", str(folder), *options, output=folder)
-
-
-def _first_step() -> str:
-    """The number of the trace's first step; 0, which is refused, where it has none."""
-    answer = xsp(["query", "trace.xsp", "select min(step) as step from spans", "-f", "csv"]).stdout.split()
-    return answer[1] if len(answer) > 1 and answer[1].isdigit() else "0"
-
-
-def _texts_of_trace(recorder: Recorder, *, short: bool) -> None:
-    for form in ("json",) if short else ("text", "md", "json"):
-        recorder.run(f"findings.{form}", "findings", "trace.xsp", "-f", form)
-    recorder.run("top", "top", "trace.xsp")
-    recorder.run("report", "report", "trace.xsp", "-o", "report.html", output=Path("report.html"))
-    for number, query in enumerate(_QUERIES):
-        for form in ("json",) if short else ("table", "csv", "json"):
-            recorder.run(f"query{number}.{form}", "query", "trace.xsp", query, "-f", form)
-
-
-def _exports(recorder: Recorder, *, short: bool) -> None:
-    for form in _EXPORTS[:1] if short else _EXPORTS:
-        file = Path(f"export.{form}")
-        recorder.run(f"export.{form}", "export", "trace.xsp", "--to", form, "-o", str(file), output=file)
-    if not short:
-        options = ("--to", "chrome", "--steps", _first_step(), "--levels", "layer,kernel")
-        file = Path("part.json")
-        recorder.run("export.part", "export", "trace.xsp", *options, "-o", str(file), output=file)
-    for analysis in _FIGURES[:1] if short else _FIGURES:
-        file = Path(f"{analysis}.svg")
-        recorder.run(f"figure.{analysis}", "figure", "trace.xsp", "-a", analysis, "-o", str(file), output=file)
 
 
 def _reading(name: str, number: int) -> Unit:
