@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Among
+    from xsp_ingest.files.stored_columns import Among
 
 __all__ = ["BYTES", "INTEGER", "NUMBER", "Take", "listed", "paged"]
 

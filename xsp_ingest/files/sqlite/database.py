@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.formats.nsys_sqlite.tables import decoded, interned, with_sane_times
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.stored_columns import decoded, interned, with_sane_times
 from xsp_ingest.machine.sqlite import CannotRead
 from xsp_model import XspError
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.formats.nsys_sqlite.bulk import Take
-    from xsp_ingest.formats.nsys_sqlite.tables import Among, Strings
+    from xsp_ingest.files.sqlite.bulk import Take
+    from xsp_ingest.files.stored_columns import Among, Strings
 
 __all__ = ["MAGIC", "Database", "check_header", "table_names"]
 

@@ -10,7 +10,7 @@ from xsp_ingest.staging.raw import frame_of
 from xsp_model.peaks import fp32_lanes
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.cupti_dump.records import Dump
+    from xsp_ingest.staging.cupti.records import Records
 
 __all__ = ["devices"]
 
@@ -19,9 +19,9 @@ _HZ_PER_KHZ = 1_000
 _MOST = 1 << 40  # kHz, kB/s: beyond, a value is none
 
 
-def devices(dump: Dump) -> pl.DataFrame:
+def devices(records: Records) -> pl.DataFrame:
     """One row a device; CUPTI gives its clock in kHz and its bandwidth in kB/s."""
-    rows = dump.of("DEVICE").drop_nulls("id").unique("id", keep="first", maintain_order=True)
+    rows = records.of("DEVICE").drop_nulls("id").unique("id", keep="first", maintain_order=True)
     capability = pl.format("{}.{}", "computeCapabilityMajor", "computeCapabilityMinor")
     known = rows.with_columns(
         pl.when(pl.col("computeCapabilityMajor") > 0).then(capability).alias("capability"),

@@ -12,8 +12,8 @@ from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.cupti_dump.records import Dump
     from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.cupti.records import Records
 
 __all__ = ["Host", "calls", "markers", "operator_facts", "operators"]
 
@@ -29,12 +29,12 @@ Host = tuple[pl.DataFrame, list[Finding]]
 """Spans, and what was odd about their records."""
 
 
-def calls(dump: Dump) -> Host:
+def calls(records: Records) -> Host:
     """Runtime and driver calls; one whose name is not given is named by its callback id."""
     parts = []
     findings: list[Finding] = []
     for kind in ("RUNTIME", "DRIVER"):
-        rows, found = timed(dump.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
+        rows, found = timed(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
         findings += found
         unnamed = pl.format("[" + kind.lower() + " call {}]", pl.col("cbid").cast(pl.String).fill_null("?"))
         spans = rows.select(
@@ -42,23 +42,23 @@ def calls(dump: Dump) -> Host:
             pl.lit(str(Level.RUNTIME)).alias("level"),
             pl.lit(str(Kind.CALL)).alias("kind"),
             pl.coalesce("name", unnamed).alias("name"),
-            *_common(dump),
+            *_common(records),
             pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId")).alias("correlation_id"),
         )
         parts.append(frame_of("spans", spans))
     return pl.concat(parts), findings
 
 
-def _common(dump: Dump) -> list[pl.Expr]:
+def _common(records: Records) -> list[pl.Expr]:
     return [
         pl.col("start_ns"),
         pl.col("duration_ns"),
-        dump.process.alias("process_id"),
+        records.process.alias("process_id"),
         pl.col("threadId").alias("thread_id"),
     ]
 
 
-def operators(dump: Dump, rows: pl.DataFrame) -> Host:
+def operators(records: Records, rows: pl.DataFrame) -> Host:
     """Spans of the framework: operators, and where the writer says so layers, steps or library calls."""
     rows, found = timed(rows, "framework operators", device=False, zeros_unknown=True)
     said = pl.col("level").fill_null("operator")
@@ -73,7 +73,7 @@ def operators(dump: Dump, rows: pl.DataFrame) -> Host:
         level.alias("level"),
         kind.alias("kind"),
         pl.col("name").fill_null("[unnamed operator]"),
-        *_common(dump),
+        *_common(records),
     )
     return frame_of("spans", spans), found
 
@@ -93,9 +93,9 @@ def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def markers(dump: Dump, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, list[Finding]]:
+def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, list[Finding]]:
     """Spans and range facts of markers: a start and an end with one id, in one process."""
-    rows = dump.of("MARKER").with_columns(dump.process)
+    rows = records.of("MARKER").with_columns(records.process)
     flags = pl.col("flags").fill_null(0)
     begun = rows.filter((flags & _STARTS) > 0)
     ended = rows.filter((flags & _ENDS) > 0).unique(["processId", "id"], keep="first", maintain_order=True)
@@ -115,7 +115,7 @@ def markers(dump: Dump, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, l
         "level",
         "kind",
         pl.when(pl.col("plain") != "").then("plain").otherwise(pl.lit("[unnamed range]")).alias("name"),
-        *_common(dump),
+        *_common(records),
     )
     elsewhere = pl.when(pl.col("end_thread") != pl.col("threadId")).then(pl.col("end_thread"))
     facts = pairs.select(

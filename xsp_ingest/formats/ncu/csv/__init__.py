@@ -1,6 +1,6 @@
 """Reads the CSV that Nsight Compute prints or exports."""
 
-from xsp_ingest.formats.ncu_csv.ingester import NcuCsv
+from xsp_ingest.formats.ncu.csv.ingester import NcuCsv
 
 __all__ = ["NCU_CSV"]
 

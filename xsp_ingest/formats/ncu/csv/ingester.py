@@ -6,7 +6,8 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu_csv.records import Log, decoded, is_header, open_text, records
+from xsp_ingest.files.text import decoded, open_text
+from xsp_ingest.formats.ncu.csv.records import Log, is_header, records
 from xsp_model import Finding, XspError
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class NcuCsv:
 
 def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     """The kernels of the text of a page; `path` is named in errors."""
-    from xsp_ingest.formats.ncu_csv.pages import collect
-    from xsp_ingest.formats.ncu_csv.shape import shape
+    from xsp_ingest.formats.ncu.csv.pages import collect
+    from xsp_ingest.formats.ncu.csv.shape import shape
 
     log = Log()
     try:

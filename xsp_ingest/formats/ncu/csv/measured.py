@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.counters.units import Unit
-    from xsp_ingest.formats.ncu_csv.pages import Collected
+    from xsp_ingest.formats.ncu.csv.pages import Collected
     from xsp_model.arrays import Floats
 
 __all__ = ["device_names", "measured"]

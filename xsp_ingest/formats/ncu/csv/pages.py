@@ -11,7 +11,7 @@ from xsp_ingest.counters.launch import ATTRIBUTE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xsp_ingest.formats.ncu_csv.records import Header
+    from xsp_ingest.formats.ncu.csv.records import Header
 
 __all__ = ["Collected", "collect"]
 

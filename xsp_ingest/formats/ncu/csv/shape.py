@@ -11,14 +11,14 @@ from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
 from xsp_ingest.counters.ncu_names import ncu_table
-from xsp_ingest.formats.ncu_csv.measured import device_names, measured
+from xsp_ingest.formats.ncu.csv.measured import device_names, measured
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.formats.ncu_csv.pages import Collected
+    from xsp_ingest.formats.ncu.csv.pages import Collected
 
 __all__ = ["shape"]
 

@@ -6,8 +6,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu_csv.ingester import read_text
-from xsp_ingest.formats.ncu_report.tool import raw_page
+from xsp_ingest.formats.ncu.csv.ingester import read_text
+from xsp_ingest.formats.ncu.report.tool import raw_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """Reads what `nsys export` writes besides SQLite: Parquet and Arrow folders, an Arrow stream, JSON lines."""
 
-from xsp_ingest.formats.nsys_export.ingester import NsysExport
+from xsp_ingest.formats.nsys.export.ingester import NsysExport
 
 __all__ = ["NSYS_EXPORT"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.tables import Among, Strings, decoded, interned, with_sane_times
+from xsp_ingest.files.stored_columns import Among, Strings, decoded, interned, with_sane_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

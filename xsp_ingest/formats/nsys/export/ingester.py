@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys_export.files import ArrowFile, ParquetFile, streams_of
-from xsp_ingest.formats.nsys_export.frames import Frames
-from xsp_ingest.formats.nsys_export.json_lines import Collected, is_json_lines, read_json_lines
-from xsp_ingest.formats.nsys_sqlite.facts import META_TABLES
+from xsp_ingest.formats.nsys.export.files import ArrowFile, ParquetFile, streams_of
+from xsp_ingest.formats.nsys.export.frames import Frames
+from xsp_ingest.formats.nsys.export.json_lines import Collected, is_json_lines, read_json_lines
+from xsp_ingest.formats.nsys.tables.facts import META_TABLES
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from xsp_ingest.formats.nsys_export.frames import Stored
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.export.frames import Stored
+    from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options, Probe
     from xsp_ingest.staging.raw import RawTrace
 
@@ -45,7 +45,7 @@ class NsysExport:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The export's rows; XspError where a table that is needed cannot be read."""
-        from xsp_ingest.formats.nsys_sqlite.read import read_tables
+        from xsp_ingest.formats.nsys.tables.read import read_tables
 
         export = _opened(path)
         raw = read_tables(export, options)

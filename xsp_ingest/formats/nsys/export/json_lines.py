@@ -11,8 +11,8 @@ import msgspec
 import pyarrow as pa
 
 from xsp_ingest.files.content import lines
-from xsp_ingest.formats.nsys_export.events import place_event
-from xsp_ingest.formats.nsys_export.frames import Frames
+from xsp_ingest.formats.nsys.export.events import place_event
+from xsp_ingest.formats.nsys.export.frames import Frames
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Reads Nsight Systems' own report files through the user's own nsys."""
 
-from xsp_ingest.formats.nsys_report.ingester import NsysReport
+from xsp_ingest.formats.nsys.report.ingester import NsysReport
 
 __all__ = ["NSYS_REPORT"]
 

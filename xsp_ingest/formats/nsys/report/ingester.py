@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys_report import tool
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys.report import tool
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_model import XspError
 
 if TYPE_CHECKING:

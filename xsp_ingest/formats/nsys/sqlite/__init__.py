@@ -1,6 +1,6 @@
 """Reads the SQLite files that `nsys export` writes."""
 
-from xsp_ingest.formats.nsys_sqlite.ingester import NsysSqlite
+from xsp_ingest.formats.nsys.sqlite.ingester import NsysSqlite
 
 __all__ = ["NSYS_SQLITE"]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.activities import NAMES, graph_traces, memcpy, memset, repeated
-from xsp_ingest.formats.nsys_sqlite.facts import session_ns
-from xsp_ingest.formats.nsys_sqlite.host import closed_duration
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys_sqlite.nvtx import described, recorded
+from xsp_ingest.formats.nsys.tables.activities import NAMES, graph_traces, memcpy, memset, repeated
+from xsp_ingest.formats.nsys.tables.facts import session_ns
+from xsp_ingest.formats.nsys.tables.host import closed_duration
+from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys.tables.nvtx import described, recorded
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["read_excerpt"]
 

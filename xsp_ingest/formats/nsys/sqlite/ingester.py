@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys_sqlite.database import MAGIC, Database, check_header, table_names
-from xsp_ingest.formats.nsys_sqlite.facts import META_TABLES
+from xsp_ingest.files.sqlite.database import MAGIC, Database, check_header, table_names
+from xsp_ingest.formats.nsys.tables.facts import META_TABLES
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -40,21 +40,21 @@ class NsysSqlite:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is no SQLite database, damaged, or not Nsight's."""
-        from xsp_ingest.formats.nsys_sqlite.read import read_tables
+        from xsp_ingest.formats.nsys.tables.read import read_tables
 
         return read_tables(Database(path, _nsight_tables(path)), options)
 
     def read_excerpt(self, path: Path, wanted: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
-        from xsp_ingest.formats.nsys_sqlite.excerpt import read_excerpt
+        from xsp_ingest.formats.nsys.sqlite.excerpt import read_excerpt
 
         return read_excerpt(Database(path, _nsight_tables(path)), wanted)
 
     def read_part(self, path: Path, options: Options) -> RawTrace:
         """The part that the options select; large tables are not read whole for it."""
-        from xsp_ingest.formats.nsys_sqlite.os_runtime import OS_RUNTIME
-        from xsp_ingest.formats.nsys_sqlite.pushdown import pushdown
-        from xsp_ingest.formats.nsys_sqlite.read import read_tables
+        from xsp_ingest.formats.nsys.sqlite.pushdown import pushdown
+        from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+        from xsp_ingest.formats.nsys.tables.read import read_tables
         from xsp_ingest.staging.selection import narrowed
 
         tables = _nsight_tables(path)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys_sqlite.messages import TABLES as MESSAGES
-from xsp_ingest.formats.nsys_sqlite.tables import LATEST_NS
+from xsp_ingest.files.stored_columns import LATEST_NS
+from xsp_ingest.formats.nsys.tables.messages import TABLES as MESSAGES
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_ingest.staging.selection import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_ingest.formats.nsys_sqlite.database import Database
+    from xsp_ingest.files.sqlite.database import Database
     from xsp_ingest.staging.selection import Selection
 
 __all__ = ["Pushdown", "pushdown"]

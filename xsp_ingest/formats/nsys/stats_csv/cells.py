@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.nsys_stats_csv.sections import Section
+    from xsp_ingest.formats.nsys.stats_csv.sections import Section
 
 __all__ = ["texts", "whole"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.formats.nsys_sqlite.rows import join
-from xsp_ingest.formats.nsys_stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
-from xsp_ingest.formats.nsys_stats_csv.sections import PARQUET, Report, Section, known_in, report_of, sections
+from xsp_ingest.formats.nsys.stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
+from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section, known_in, report_of, sections
+from xsp_ingest.formats.nsys.tables.rows import join
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, Severity, XspError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.formats.nsys_sqlite.rows import Part
+    from xsp_ingest.formats.nsys.tables.rows import Part
     from xsp_ingest.ingester import Options, Probe
 
 __all__ = ["NsysStatsCsv"]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.rows import Part
-from xsp_ingest.formats.nsys_stats_csv.cells import texts, whole
+from xsp_ingest.formats.nsys.stats_csv.cells import texts, whole
+from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_ingest.link import nvtx_range_rules
 from xsp_model import Finding, Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.formats.nsys_stats_csv.sections import Section
+    from xsp_ingest.formats.nsys.stats_csv.sections import Section
     from xsp_ingest.ingester import Options
 
 __all__ = ["api_calls", "executions", "gpu_work", "numbered_calls", "range_rows"]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part, placed, word
+from xsp_ingest.formats.nsys.tables.identifiers import process_of
+from xsp_ingest.formats.nsys.tables.rows import Part, placed, word
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
 from xsp_model import Finding, Kind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["NAMES", "activities", "graph_traces", "memcpy", "memset", "repeated"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["counters"]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model.peaks import FP32_LANES
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["devices"]
 

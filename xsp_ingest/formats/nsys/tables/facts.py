@@ -6,15 +6,15 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys_sqlite.messages import own_rank
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.tables.messages import own_rank
 from xsp_ingest.staging.raw import RunFacts
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["META_TABLES", "complaints", "run_facts", "session_ns"]
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.host import closed_duration, host_findings
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part
+from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
+from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["messages", "own_rank"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.host import closed_duration, host_findings
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part, word
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
+from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys.tables.rows import Part, word
 from xsp_ingest.link import nvtx_range_rules
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_model import Finding, Level, Severity
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
 
 __all__ = ["described", "nvtx_ranges", "recorded"]

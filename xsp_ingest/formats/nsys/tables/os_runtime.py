@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.host import closed_duration, host_findings
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
+from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
 
 __all__ = ["OS_RUNTIME", "os_runtime"]

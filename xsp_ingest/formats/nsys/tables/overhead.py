@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.facts import session_ns
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part
+from xsp_ingest.formats.nsys.tables.facts import session_ns
+from xsp_ingest.formats.nsys.tables.identifiers import process_of
+from xsp_ingest.formats.nsys.tables.rows import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["capture"]
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys_sqlite.activities import activities
-from xsp_ingest.formats.nsys_sqlite.counters import counters
-from xsp_ingest.formats.nsys_sqlite.devices import devices
-from xsp_ingest.formats.nsys_sqlite.facts import complaints, run_facts, session_ns
-from xsp_ingest.formats.nsys_sqlite.host import host_calls
-from xsp_ingest.formats.nsys_sqlite.messages import messages
-from xsp_ingest.formats.nsys_sqlite.nvtx import nvtx_ranges
-from xsp_ingest.formats.nsys_sqlite.os_runtime import os_runtime
-from xsp_ingest.formats.nsys_sqlite.overhead import capture
-from xsp_ingest.formats.nsys_sqlite.rows import Joined
-from xsp_ingest.formats.nsys_sqlite.sensors import sensors
+from xsp_ingest.formats.nsys.tables.activities import activities
+from xsp_ingest.formats.nsys.tables.counters import counters
+from xsp_ingest.formats.nsys.tables.devices import devices
+from xsp_ingest.formats.nsys.tables.facts import complaints, run_facts, session_ns
+from xsp_ingest.formats.nsys.tables.host import host_calls
+from xsp_ingest.formats.nsys.tables.messages import messages
+from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
+from xsp_ingest.formats.nsys.tables.os_runtime import os_runtime
+from xsp_ingest.formats.nsys.tables.overhead import capture
+from xsp_ingest.formats.nsys.tables.rows import Joined
+from xsp_ingest.formats.nsys.tables.sensors import sensors
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_ingest.formats.nsys_sqlite.rows import Part
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
+    from xsp_ingest.formats.nsys.tables.rows import Part
     from xsp_ingest.ingester import Options
 
 __all__ = ["read_tables"]

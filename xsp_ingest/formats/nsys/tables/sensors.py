@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.formats.nsys_sqlite.rows import Part
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xsp_ingest.formats.nsys_sqlite.tables import Tables
+    from xsp_ingest.formats.nsys.tables.interface import Tables
 
 __all__ = ["sensors"]
 

@@ -35,8 +35,8 @@ class XlaTraceJson:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows, as the profile's it was made from; XspError where it holds no events."""
-        from xsp_ingest.formats.xla_trace_json.planes import MOST_EVENTS, read_planes
         from xsp_ingest.formats.xplane.shape import shape
+        from xsp_ingest.formats.xplane.trace_json.planes import MOST_EVENTS, read_planes
 
         found = read_planes(path)
         if not found.planes:

@@ -15,10 +15,10 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_ingest.formats.cupti_dump.records import Dump
+    from xsp_ingest.staging.cupti.records import Records
     from xsp_model import Finding
 
-__all__ = ["copies", "kernels", "waits", "work"]
+__all__ = ["activities", "copies", "kernels", "waits"]
 
 # CUPTI's codes of memory are one above those of Nsight's exports; its other codes are the same.
 _MEMORY = {code + 1: word for code, word in MEMORY_KINDS.items()}
@@ -27,29 +27,29 @@ _NO_STREAM = 0xFFFFFFFF
 _SIZES = {f"{what}{axis}": f"{what}_{axis.lower()}" for what in ("grid", "block") for axis in "XYZ"}
 
 
-def work(dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
+def activities(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     """The spans of everything that ran on a device."""
-    kernel = dump.of("CONCURRENT_KERNEL", "KERNEL")
+    kernel = records.of("CONCURRENT_KERNEL", "KERNEL")
     name = demangle_column(kernel["name"]).fill_null("[unnamed kernel]").alias("name")
-    copy = dump.of("MEMCPY", "MEMCPY2")
+    copy = records.of("MEMCPY", "MEMCPY2")
     copied = pl.format("[CUDA memcpy {}]", _word("copyKind", COPY_KINDS)).alias("name")
-    graph = dump.of("GRAPH_TRACE")
+    graph = records.of("GRAPH_TRACE")
     replay = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
     parts = [
-        _spans(kernel.with_columns(name), Kind.KERNEL, "kernels", dump),
-        _spans(copy.with_columns(copied), Kind.MEMCPY, "copies", dump),
-        _spans(dump.of("MEMSET").with_columns(pl.lit("[CUDA memset]").alias("name")), Kind.MEMSET, "fills", dump),
+        _spans(kernel.with_columns(name), Kind.KERNEL, "kernels", records),
+        _spans(copy.with_columns(copied), Kind.MEMCPY, "copies", records),
+        _spans(records.of("MEMSET").with_columns(pl.lit("[CUDA memset]").alias("name")), Kind.MEMSET, "fills", records),
         _spans(
             graph.with_columns(replay.otherwise(pl.format("[CUDA graph {}]", "graphId")).alias("name")),
             Kind.GRAPH,
             "graph replays",
-            dump,
+            records,
         ),
     ]
     return pl.concat([spans for spans, _ in parts]), [finding for _, found in parts for finding in found]
 
 
-def _spans(rows: pl.DataFrame, kind: Kind, what: str, dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
+def _spans(rows: pl.DataFrame, kind: Kind, what: str, records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     rows, found = timed(rows, what, device=True, zeros_unknown=True)
     spans = rows.select(
         "row",
@@ -58,7 +58,7 @@ def _spans(rows: pl.DataFrame, kind: Kind, what: str, dump: Dump) -> tuple[pl.Da
         "name",
         "start_ns",
         "duration_ns",
-        dump.process.alias("process_id"),
+        records.process.alias("process_id"),
         pl.col("deviceId").alias("device_id"),
         pl.col("contextId").alias("context_id"),
         pl.col("streamId").alias("stream_id"),
@@ -67,9 +67,9 @@ def _spans(rows: pl.DataFrame, kind: Kind, what: str, dump: Dump) -> tuple[pl.Da
     return frame_of("spans", spans), found
 
 
-def kernels(dump: Dump) -> pl.DataFrame:
+def kernels(records: Records) -> pl.DataFrame:
     """How kernels were launched."""
-    rows = dump.of("CONCURRENT_KERNEL", "KERNEL")
+    rows = records.of("CONCURRENT_KERNEL", "KERNEL")
     return frame_of(
         "kernels",
         rows.select(
@@ -85,22 +85,22 @@ def kernels(dump: Dump) -> pl.DataFrame:
     )
 
 
-def copies(dump: Dump) -> pl.DataFrame:
+def copies(records: Records) -> pl.DataFrame:
     """What was copied and filled."""
-    copied = dump.of("MEMCPY", "MEMCPY2").select(
+    copied = records.of("MEMCPY", "MEMCPY2").select(
         "row",
         "bytes",
         _word("copyKind", COPY_KINDS).alias("copy_kind"),
         _word("srcKind", _MEMORY).alias("source_kind"),
         _word("dstKind", _MEMORY).alias("destination_kind"),
     )
-    filled = dump.of("MEMSET").select("row", "bytes", _word("memoryKind", _MEMORY).alias("destination_kind"))
+    filled = records.of("MEMSET").select("row", "bytes", _word("memoryKind", _MEMORY).alias("destination_kind"))
     return pl.concat([frame_of("copies", copied), frame_of("copies", filled)])
 
 
-def waits(dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
+def waits(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     """Waits as the device reports them; their calls are among the runtime's."""
-    rows, found = timed(dump.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
+    rows, found = timed(records.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),
@@ -108,7 +108,7 @@ def waits(dump: Dump) -> tuple[pl.DataFrame, list[Finding]]:
         _word("type", SYNC_KINDS).alias("name"),
         "start_ns",
         "duration_ns",
-        dump.process.alias("process_id"),
+        records.process.alias("process_id"),
         pl.col("contextId").alias("context_id"),
         pl.when(pl.col("streamId") != _NO_STREAM).then(pl.col("streamId")).alias("stream_id"),
         pl.col("correlationId").alias("correlation_id"),

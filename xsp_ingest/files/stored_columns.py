@@ -1,9 +1,9 @@
-"""Nsight's tables as the reader asks for them, whatever kind of export holds them."""
+"""Columns as profilers store them: texts as bytes or as ids of a table of texts, and times that may be garbage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -11,14 +11,11 @@ import polars as pl
 from xsp_model import scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from xsp_model.arrays import Ints
 
-__all__ = ["LATEST_NS", "Among", "Strings", "Tables", "decoded", "interned", "with_sane_times"]
+__all__ = ["LATEST_NS", "Among", "Strings", "decoded", "interned", "with_sane_times"]
 
 _TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
 _DENSE, _SMALL = 4, 1 << 16  # numbers of which so large a part, or so few, are looked up in a table
@@ -67,48 +64,6 @@ class Strings:
         """The id of this string, the first where several are the same."""
         found = (self.values == value).arg_max() if len(self.values) else None
         return int(self.ids[found]) if found is not None and self.values[found] == value else None
-
-
-class Tables(Protocol):
-    """One export; row numbers are those of the SQLite form, from 1."""
-
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-
-    @property
-    def tables(self) -> frozenset[str]:
-        """The tables that it holds."""
-
-    @property
-    def unreadable_texts(self) -> int:
-        """Texts read so far that were not UTF-8 and had bytes replaced."""
-
-    @property
-    def strings(self) -> Strings:
-        """The table StringIds."""
-
-    @property
-    def total_bytes(self) -> int:
-        """Its size on disk."""
-
-    def columns(self, table: str) -> frozenset[str]:
-        """The columns of a table; none where the export lacks it."""
-
-    def count(self, table: str, where: Among | None = None) -> int:
-        """Number of rows; 0 where the export lacks the table."""
-
-    def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
-        """Integer columns of a table with its rowid; those that it lacks are null, a missing table is empty."""
-
-    def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
-        """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
-
-    def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
-        """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
-
-    def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
-        """These rows with every column, in order of rowid."""
 
 
 def interned(ids: pl.Series, values: pl.Series) -> Strings:
