@@ -13,7 +13,7 @@ from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.run_overrides import NOTHING, Given
+from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_ingest.staging.selection import narrowed
 from xsp_model import Finding, Severity, XspError
 
@@ -45,7 +45,7 @@ def convert(
 def convert_run(
     files: Sequence[tuple[Path, str | None]],
     options: Options,
-    given: Given,
+    given: RunOverrides,
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
@@ -58,17 +58,17 @@ def convert_run(
     return _linked(found, options, given, [], progress)
 
 
-def without_files(given: Given, path: Path) -> Trace:
+def without_files(given: RunOverrides, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
     source = Source("run_description", given.named(path.name), sha256(path), path.stat().st_size)
-    return link([raw], [source], "auto", given=given)
+    return link([raw], [source], "auto", overrides=given)
 
 
 def _linked(
     found: Sequence[tuple[Path, Ingester]],
     options: Options,
-    given: Given,
+    given: RunOverrides,
     noted: Sequence[Finding],
     progress: Callable[[str], None] | None,
     *,
@@ -109,7 +109,7 @@ def _linked(
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     noted = [*noted, *(_left_out(error) for error in unusable)]
-    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, given=given)
+    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, overrides=given)
 
 
 def _left_out(error: XspError) -> Finding:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from xsp_ingest.formats.jaeger.metrics import FRAMEWORK_MEMORY
-from xsp_ingest.formats.jaeger.values import lists_as_json, sizes, text, whole
+from xsp_ingest.formats.jaeger.values import integer, lists_as_json, sizes, text
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def add_layer(rows: Rows, row: int, span: JaegerSpan, tags: Mapping[str, Any]) -
     rows.add(
         "layers",
         row=row,
-        sequence_index=whole(tags.get("layer_sequence_index")),
+        sequence_index=integer(tags.get("layer_sequence_index")),
         layer_type=text(tags.get("op_name")) or text(tags.get("static_op_name")) or span.operationName or None,
         shapes=lists_as_json(tags.get("shape")),
         allocated_bytes=allocated,
     )
     for tag, metric in FRAMEWORK_MEMORY.items():
-        value = whole(tags.get(tag))
+        value = integer(tags.get(tag))
         if value is not None:
             rows.add("metrics", row=row, metric=metric, value=float(value), unit="byte", source="framework")
     return readable
@@ -42,7 +42,7 @@ def add_layer(rows: Rows, row: int, span: JaegerSpan, tags: Mapping[str, Any]) -
 
 def _allocated(tags: Mapping[str, Any]) -> tuple[int | None, bool]:
     """Bytes of all outputs of the layer, as TensorFlow's allocation descriptions give them."""
-    stated = whole(tags.get("allocated_bytes"))
+    stated = integer(tags.get("allocated_bytes"))
     written = text(tags.get("output"))
     if stated is not None or written is None:
         return stated, True
@@ -58,7 +58,7 @@ def _allocated(tags: Mapping[str, Any]) -> tuple[int | None, bool]:
 def _allocation(output: Any) -> int | None:  # noqa: ANN401 (JSON of any shape)
     for key in ("tensor_description", "allocation_description", "allocated_bytes"):
         output = output.get(key) if isinstance(output, dict) else None
-    return whole(output)
+    return integer(output)
 
 
 def device_name(kind: Kind, tags: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
@@ -85,8 +85,8 @@ def add_kernel(rows: Rows, row: int, tags: Mapping[str, Any], launch: Mapping[st
         "kernels",
         row=row,
         **shape,
-        static_shared_bytes=whole(tags.get("static_sharedMemory")),
-        dynamic_shared_bytes=whole(tags.get("dynamic_sharedMemory")),
+        static_shared_bytes=integer(tags.get("static_sharedMemory")),
+        dynamic_shared_bytes=integer(tags.get("dynamic_sharedMemory")),
     )
 
 
@@ -94,11 +94,11 @@ def add_copy(rows: Rows, row: int, tags: Mapping[str, Any], launch: Mapping[str,
     """Adds what a copy or fill moved."""
     source, _, destination = _direction(tags).partition("2")
     ends = [_ENDS.get(end) for end in (source, destination)]
-    count = whole(tags.get("bytes"))
+    count = integer(tags.get("bytes"))
     rows.add(
         "copies",
         row=row,
-        bytes=whole(launch.get("byte_count")) if count is None else count,
+        bytes=integer(launch.get("byte_count")) if count is None else count,
         copy_kind="-to-".join(end for end in ends if end) if all(ends) else None,
         source_kind=_memory(tags.get("src_kind")),
         destination_kind=_memory(tags.get("dst_kind") or tags.get("memory_kind")),

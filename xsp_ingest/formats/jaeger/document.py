@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Targets, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ def tags_of(tags: list[Tag] | dict[str, Any] | None) -> dict[str, Any]:
 
 _PARTS: Mapping[str, Any] = {"traceID": str, "processes": dict[str, Process] | None}
 _PLACES = (("data", EACH), ())  # of a trace: in Jaeger's envelope, or alone
-_WANTED = Wanted(
+_TARGETS = Targets(
     "the file holds no Jaeger traces: it",
     lists={(*place, "spans"): JaegerSpan for place in _PLACES},
     values={(*place, key): kind for place in _PLACES for key, kind in _PARTS.items()},
@@ -93,13 +93,13 @@ def load(path: Path) -> list[JaegerTrace]:
     """
     traces: dict[tuple[int, ...], JaegerTrace] = {}
     known = _Known()
-    for part in walk(path, _WANTED):
+    for part in walk(path, _TARGETS):
         trace = traces.setdefault(part.numbers, JaegerTrace([]))
-        key = part.place[-1]
+        key = part.location[-1]
         if key == "spans":
-            trace.spans += [known.slimmed(span) for span in part.found]
+            trace.spans += [known.slimmed(span) for span in part.content]
         else:
-            setattr(trace, key, part.found)
+            setattr(trace, key, part.content)
     return list(traces.values())
 
 

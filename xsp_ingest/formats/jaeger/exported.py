@@ -8,7 +8,7 @@ import msgspec
 
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import decimal, text, whole
+from xsp_ingest.formats.jaeger.values import decimal, integer, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError
@@ -45,7 +45,7 @@ def facts_of_export(trace: JaegerTrace) -> Mapping[str, Any] | None:
 def read_exported(trace: JaegerTrace, run: Mapping[str, Any], path: Path) -> RawTrace:
     """The rows of one exported run; XspError where a span lacks what the export writes."""
     rows = Rows()
-    origin = whole(run.get("clock_origin_ns")) or 0
+    origin = integer(run.get("clock_origin_ns")) or 0
     parent, findings = parents(trace.spans)
     places = {span.spanID: i for i, span in enumerate(trace.spans)}
     tags = [tags_of(span.tags) for span in trace.spans]
@@ -76,7 +76,7 @@ def _outer_first(parent: Sequence[int]) -> list[int]:
 
 
 def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    start = whole(tags.get("start_ns"))
+    start = integer(tags.get("start_ns"))
     words = {key: text(tags.get(key)) for key in _WORDS}
     if start is None or any(word not in _WORDS[key] for key, word in words.items()):
         raise XspError(
@@ -87,9 +87,9 @@ def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str
     return {
         "name": span.operationName,
         "start_ns": start,
-        "duration_ns": whole(tags.get("duration_ns")),
+        "duration_ns": integer(tags.get("duration_ns")),
         **words,
-        **{key: whole(tags.get(key)) for key in _NUMBERS},
+        **{key: integer(tags.get(key)) for key in _NUMBERS},
     }
 
 
@@ -100,7 +100,7 @@ def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], places: Mapping[st
         row = {column: _value(column, tags.get(column)) for column in RAW_TABLES[table]}
         row["row"] = i
         if table == "layers":
-            row["sequence_index"] = whole(tags.get("layer_index"))
+            row["sequence_index"] = integer(tags.get("layer_index"))
         elif table == "operators":
             row["forward_row"] = places.get(str(tags.get("forward_span")))
             row["forward_thread_id"] = 1 if tags.get("backward") is True else None
@@ -112,7 +112,7 @@ def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], places: Mapping[st
 def _value(column: str, value: Any) -> object:  # noqa: ANN401 (a tag's value)
     if column in _TEXT_COLUMNS:
         return value if isinstance(value, str) else None
-    return whole(value)
+    return integer(value)
 
 
 def _add_metrics(rows: Rows, span: JaegerSpan, places: Mapping[str, int]) -> None:
@@ -136,15 +136,15 @@ def _flag(written: object) -> bool | None:
 
 
 def _facts(run: Mapping[str, Any], origin: int) -> RunFacts:
-    epoch = whole(run.get("epoch_ns"))
+    epoch = integer(run.get("epoch_ns"))
     return RunFacts(
         profiler=text(run.get("profiler")) or "",
         framework=text(run.get("framework")),
         model=text(run.get("model")),
-        batch_size=whole(run.get("batch_size")),
+        batch_size=integer(run.get("batch_size")),
         role=text(run.get("role")),
         serialised=_flag(run.get("serialised")),
-        rank=whole(run.get("rank")),
-        world_size=whole(run.get("world_size")),
+        rank=integer(run.get("rank")),
+        world_size=integer(run.get("world_size")),
         epoch_ns=None if epoch is None else epoch - origin,
     )

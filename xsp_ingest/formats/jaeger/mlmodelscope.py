@@ -13,7 +13,7 @@ from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meanin
 from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
 from xsp_ingest.formats.jaeger.references import parents
 from xsp_ingest.formats.jaeger.sound import sound_spans
-from xsp_ingest.formats.jaeger.values import text, whole
+from xsp_ingest.formats.jaeger.values import integer, text
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Finding, Kind, Level, Severity
@@ -68,7 +68,7 @@ def _add_host(reading: _Reading, parent: Sequence[int]) -> None:
     for i, lane in zip(host, found, strict=True):
         known, tags = reading.meanings[i], reading.tags[i]
         start_ns, duration_ns = _interval(reading.spans[i])
-        correlation = whole(tags.get("correlation_id")) if known.level is Level.RUNTIME else None
+        correlation = integer(tags.get("correlation_id")) if known.level is Level.RUNTIME else None
         _add_span(reading.rows, i, known, (start_ns, duration_ns), thread_id=lane, correlation_id=correlation)
         if known.level is Level.LAYER:
             reading.counts["unreadable_memory"] += not add_layer(reading.rows, i, reading.spans[i], tags)
@@ -106,11 +106,11 @@ def _add_device(reading: _Reading) -> None:
         if known.level is not Level.KERNEL:
             continue
         tags = reading.tags[i]
-        correlation = whole(tags.get("correlation_id"))
+        correlation = integer(tags.get("correlation_id"))
         launch = launches.get(-1 if correlation is None else correlation, {})
         name = device_name(known.kind, tags, launch)
         reading.counts["cut_name"] += len(name) in _CUT_LENGTHS
-        where = {key: whole(tags.get(key)) for key in ("device_id", "context_id", "stream_id")}
+        where = {key: integer(tags.get(key)) for key in ("device_id", "context_id", "stream_id")}
         done = Meaning(known.level, known.kind, name, known.known)
         _add_span(reading.rows, i, done, _interval(reading.spans[i]), correlation_id=correlation, **where)
         (add_kernel if known.kind is Kind.KERNEL else add_copy)(reading.rows, i, tags, launch)
@@ -124,7 +124,7 @@ def _launches(reading: _Reading) -> dict[int, Mapping[str, Any]]:
     """The tags of the runtime call of each correlation id; one that names a kernel goes before one that does not."""
     found: dict[int, Mapping[str, Any]] = {}
     for known, tags in zip(reading.meanings, reading.tags, strict=True):
-        correlation = whole(tags.get("correlation_id"))
+        correlation = integer(tags.get("correlation_id"))
         if known.level is Level.RUNTIME and correlation is not None and "kernel" not in found.get(correlation, {}):
             found[correlation] = tags
     return found
@@ -137,7 +137,7 @@ def _add_launch_metrics(reading: _Reading, ran: Mapping[int, Sequence[int]]) -> 
         span, tags = reading.spans[i], reading.tags[i]
         if known.level is not Level.RUNTIME or not logged(span.logs):
             continue
-        correlation = whole(tags.get("correlation_id"))
+        correlation = integer(tags.get("correlation_id"))
         kernels = [] if correlation is None else list(ran.get(correlation, ()))
         if not kernels:
             kernels = [extra]
@@ -160,7 +160,7 @@ def _facts(tags: Sequence[Mapping[str, Any]]) -> RunFacts:
     def first(*keys: str) -> str | None:
         return next((found for t in tags for key in keys if (found := text(t.get(key))) is not None), None)
 
-    sizes = (whole(t.get("batch_size")) for t in tags)
+    sizes = (integer(t.get("batch_size")) for t in tags)
     return RunFacts(
         profiler="MLModelScope",
         framework=first("framework_name"),

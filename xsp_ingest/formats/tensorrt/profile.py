@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, Level, Severity, XspError
@@ -46,7 +46,7 @@ def read_profile(path: Path) -> RawTrace:
     """
     seen = Entries()
     listed = [entry for batch in entries(path, _Layer, seen) for entry in batch]
-    count = next((found for entry in listed if (found := whole(value_of(entry.count))) is not None), None)
+    count = next((found for entry in listed if (found := integer(value_of(entry.count))) is not None), None)
     layers = [entry for entry in listed if text(value_of(entry.name)) is not None]
     averages = [_average(layer, count) for layer in layers]
     known = [(layer, ns) for layer, ns in zip(layers, averages, strict=True) if ns is not None]

@@ -20,7 +20,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
-from xsp_ingest.formats.torch_profiler.scan_source import whole
+from xsp_ingest.formats.torch_profiler.scan_source import read_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ class _Fraction(str):
 
 def scan(path: Path) -> Document:
     """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
-    document = _parse(whole(path), path)
+    document = _parse(read_all(path), path)
     if isinstance(document, list):
         return _columns(document, {})
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):

@@ -49,7 +49,7 @@ class _Column:
 def measured(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]:
     """Every counter's values, and what could not be read as a number; XspError where numbers are ambiguous."""
     columns = [_column(label, unit, *where) for (label, unit), where in collected.values.items()]
-    evidence = {sign for column in columns for sign in with_evidence(column.texts, whole=column.is_whole)}
+    evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_whole)}
     sign = decimal_sign(evidence, path)
     height = len(collected.kernels["name"])
     wide: dict[str, Floats] = {}

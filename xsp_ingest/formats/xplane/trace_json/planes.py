@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
 from xsp_ingest.formats.xplane.plane import Plane
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED
@@ -58,7 +58,7 @@ class _Collected:
             return
         args = event.args if isinstance(event.args, dict) else {}
         row: dict[str, object] = {
-            "line": whole(event.tid) or 0,
+            "line": integer(event.tid) or 0,
             "metadata_id": self.names.setdefault(name, len(self.names)),
             "start_ns": start_ns,
             "duration_ns": nanoseconds(event.dur, _NS_PER_US) or 0,
@@ -81,7 +81,7 @@ def _stat(name: str, value: object) -> object:
     """A statistic's value, which the file holds as text."""
     if name in TEXTS:
         return text(value)
-    number = whole(value.lstrip("$") if isinstance(value, str) else value)
+    number = integer(value.lstrip("$") if isinstance(value, str) else value)
     return float(number) if name in AMOUNTS and number is not None else number
 
 
@@ -92,7 +92,7 @@ def read_planes(path: Path) -> Found:
     count = 0
     for some in entries(path, TraceEvent, seen, key=b"traceEvents"):
         for event in some:
-            process = whole(event.pid)
+            process = integer(event.pid)
             if process is None:
                 seen.foreign += event.ph is not None  # the list ends in an empty object
                 continue
@@ -114,7 +114,7 @@ def _name(plane: _Collected, event: TraceEvent) -> None:
     if called and event.name == "process_name":
         plane.name = called
     elif called and event.name == "thread_name":
-        plane.lines[whole(event.tid) or 0] = called
+        plane.lines[integer(event.tid) or 0] = called
 
 
 def _plane(collected: _Collected) -> Plane:
