@@ -24,9 +24,9 @@ from runners.run_folder import RunnerError
 from tests.runners.fake_cupti import ActivityKind, FakeCupti, Result
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.cupti_dump.fields import KINDS
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.staging.cupti.fields import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.view import View
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_sqlite import rows
+from xsp_ingest.formats.nsys.tables import rows
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link

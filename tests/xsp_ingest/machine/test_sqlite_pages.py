@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
@@ -32,7 +32,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_ingest.formats.nsys_sqlite.bulk import Take
+    from xsp_ingest.files.sqlite.bulk import Take
 
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(

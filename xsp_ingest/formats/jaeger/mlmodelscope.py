@@ -12,10 +12,10 @@ from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meaning
 from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.rows import Rows
 from xsp_ingest.formats.jaeger.sound import sound_spans
 from xsp_ingest.formats.jaeger.values import integer, text
 from xsp_ingest.staging.raw import RawTrace, RunFacts
+from xsp_ingest.staging.rows import Rows
 from xsp_model import Finding, Kind, Level, Severity
 
 if TYPE_CHECKING:

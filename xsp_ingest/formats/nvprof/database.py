@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.cupti_dump.fields import KINDS
-from xsp_ingest.formats.cupti_dump.header import FORMAT, Header
-from xsp_ingest.formats.cupti_dump.records import Dump
-from xsp_ingest.formats.nsys_sqlite.database import Database, check_header, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import interned
+from xsp_ingest.files.sqlite.database import Database, check_header, table_names
+from xsp_ingest.files.stored_columns import interned
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
+from xsp_ingest.staging.cupti.fields import KINDS
+from xsp_ingest.staging.cupti.records import Records
 from xsp_model import Finding, Severity, XspError
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def is_nvprof(tables: frozenset[str]) -> bool:
     return STRINGS in tables and any(name.startswith(PREFIX) for name in tables)
 
 
-def read_records(path: Path) -> Dump:
+def read_records(path: Path) -> Records:
     """The database's records; XspError where it is damaged, or not nvprof's."""
     try:
         check_header(path)
@@ -80,7 +79,7 @@ def _nvprof_tables(path: Path) -> frozenset[str]:
     return tables
 
 
-def _records(database: _NvprofDatabase) -> Dump:
+def _records(database: _NvprofDatabase) -> Records:
     ids = database.integers(STRINGS, ("_id_",))["_id_"]
     strings = interned(ids, database.texts(STRINGS, "value"))
     kinds: dict[str, pl.DataFrame] = {}
@@ -96,9 +95,8 @@ def _records(database: _NvprofDatabase) -> Dump:
             kinds[kind] = _with_call_names(kinds[kind], names)
     process = _only_process(kinds)
     kinds |= {kind: _with_process(kinds[kind], kinds, process) for kind in _ON_DEVICE if kind in kinds}
-    header = Header(FORMAT, 1, pid=process, tool="nvprof")
     counted = sum(database.count(PREFIX + kind) for kind in _COUNTED)
-    return Dump(header, kinds, [*_unread(database, counted), *_unclear(kinds)])
+    return Records(process, kinds, [*_unread(database, counted), *_unclear(kinds)])
 
 
 def _table(database: _NvprofDatabase, kind: str) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.nvprof_names import NVPROF
-from xsp_ingest.formats.ncu_csv.records import decoded, open_text
+from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Severity, XspError
