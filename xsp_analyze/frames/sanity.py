@@ -11,7 +11,7 @@ from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
 from xsp_analyze.frames.layer_modelled_work import layer_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roofline import by_precision, under_roof
-from xsp_model import Attribution, Finding, Kind, Phase, Severity
+from xsp_model import Attribution, Finding, Kind, LedgerKind, Phase, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def _finding(
     others = f" and {rows.height - len(named)} more" if rows.height > len(named) else ""
     duration = round(rows["duration_ns"].sum()) if "duration_ns" in rows.columns else None
     detail = f"{what}: {', '.join(named)}{others}"
-    return Finding(f"sanity_{kind}", detail, rows.height, severity, duration, advice)
+    return Finding(LedgerKind(f"sanity_{kind}"), detail, rows.height, severity, duration, advice)
 
 
 def _above_roof(view: View) -> Iterator[Finding]:
@@ -163,7 +163,7 @@ def _sums(view: View) -> Iterator[Finding]:
     device, tables = float(view.activities["mean_ns"].sum()), float(view.executions["duration_ns"].sum())
     if abs(device - tables) > _ROUNDING * device:
         detail = f"device time is {device:.0f} ns in the trace's steps, but {tables:.0f} ns in the tables over kernels"
-        yield Finding("sanity_sums", detail, advice="Report it with the trace: it is a fault of the analysis")
+        yield Finding(LedgerKind.SANITY_SUMS, detail)
 
 
 def _of_steps(view: View) -> Finding:

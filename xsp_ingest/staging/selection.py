@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,10 +213,12 @@ def _findings(
     cut = after.filter(is_step, early | late).height
     asked = f"as asked ({wanted.in_words})"
     found = (
-        Finding("not_selected", f"Device activities left out {asked}", activities, Severity.INFO, device_ns),
-        Finding("not_selected", f"Host spans left out {asked}", host, Severity.INFO),
+        Finding(LedgerKind.NOT_SELECTED, f"Device activities left out {asked}", activities, duration_ns=device_ns),
+        Finding(LedgerKind.NOT_SELECTED, f"Host spans left out {asked}", host),
         Finding(
-            "step_cut", f"Steps that reach out of {wanted.in_words}, so that work of theirs is left out", cut,
+            LedgerKind.STEP_CUT,
+            f"Steps that reach out of {wanted.in_words}, so that work of theirs is left out",
+            cut,
             advice=_ADVICE,
         ),
     )  # fmt: skip

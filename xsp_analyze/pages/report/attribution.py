@@ -56,17 +56,17 @@ def _coverage_means(answers: Answers) -> str:
 
 
 def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
-    severity, sentence, advice = ATTRIBUTIONS[Attribution(attribution)]
+    kind = ATTRIBUTIONS[Attribution(attribution)]
     return {
         "label": _LABELS[attribution],
         "tone": attribution,
-        "severity": str(severity),
+        "severity": str(kind.severity),
         "share": time_ns / total_ns if total_ns else 0,
         "shown": share(time_ns / total_ns if total_ns else None),
         "value": duration(time_ns),
         "exact": f"{time_ns:,} ns in {number:,} activities",
-        "sentence": f"{_capital(sentence)}: {count(number)} activities.",
-        "advice": "" if attribution == Attribution.LAYER else advice,
+        "sentence": f"{_capital(kind.sentence)}: {count(number)} activities.",
+        "advice": "" if attribution == Attribution.LAYER else kind.advice,
     }
 
 

@@ -13,7 +13,7 @@ from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.formats.cupti_dump.fields import END, KINDS, KNOWN_UNUSED, TYPES
 from xsp_ingest.formats.cupti_dump.header import parse_header
 from xsp_ingest.formats.cupti_dump.parquet import read_parquet_header, read_row_groups
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,18 +113,18 @@ def _gather(dump: Dump, frames: Iterable[pl.DataFrame], path: Path) -> None:
         raise XspError("the CUPTI dump holds no records", path=path)
     dump.kinds = {kind: pl.concat(rows) for kind, rows in parts.items()}
     dump.findings += [
-        Finding("unknown_record", "records of kinds that XSP does not know", sum(others.values()), Severity.INFO),
-        Finding("record_without_kind", "records that do not say their kind", nameless),
+        Finding(LedgerKind.UNKNOWN_RECORD, count=sum(others.values())),
+        Finding(LedgerKind.RECORD_WITHOUT_KIND, count=nameless),
     ]
 
 
 def _check_end(dump: Dump, bad: Sequence[int]) -> None:
     """What the closing record says against what was found."""
     end = dump.of(END)
-    dump.findings.append(Finding("bad_line", "lines that are no records", len(bad)))
+    dump.findings.append(Finding(LedgerKind.BAD_LINE, "lines that are no records", len(bad)))
     if end.is_empty():
         detail = "the dump has no closing record: what wrote it was stopped, and records may be missing"
-        dump.findings.append(Finding("no_end", detail))
+        dump.findings.append(Finding(LedgerKind.NO_END, detail))
         return
     _note_dropped(dump, end["dropped"].fill_null(0).max())
 
@@ -132,4 +132,4 @@ def _check_end(dump: Dump, bad: Sequence[int]) -> None:
 def _note_dropped(dump: Dump, count: object) -> None:
     detail = "records that CUPTI dropped: its buffers were full"
     known = count if isinstance(count, int) and count > 0 else 0
-    dump.findings.append(Finding("dropped_records", detail, known, advice="Give the profiler larger or more buffers"))
+    dump.findings.append(Finding(LedgerKind.DROPPED_RECORDS, detail, known))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.ncu_csv.records import Log, decoded, is_header, open_text, records
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,10 +74,5 @@ def _nothing(log: Log, path: Path) -> XspError:
 
 
 def _with_broken(raw: RawTrace, count: int) -> RawTrace:
-    finding = Finding(
-        "cut_off_rows",
-        "rows that a quote was left open in were left out",
-        count,
-        advice="Copy or export the file again",
-    )
+    finding = Finding(LedgerKind.CUT_OFF_ROWS, "rows that a quote was left open in were left out", count)
     return replace(raw, findings=(*raw.findings, finding))

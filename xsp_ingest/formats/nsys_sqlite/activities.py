@@ -9,7 +9,7 @@ import polars as pl
 from xsp_ingest.formats.nsys_sqlite.identifiers import process_of
 from xsp_ingest.formats.nsys_sqlite.rows import Part, placed, word
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
-from xsp_model import Finding, Kind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,15 +110,19 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     )
     found = (
         Finding(
-            "duplicate_event",
+            LedgerKind.DUPLICATE_EVENT,
             f"Rows of {table} that repeat another one in every column; each activity was kept once",
             len(again),
         ),
         Finding(
-            "negative_duration", f"Activities of {table} that end before they start; kept with duration 0", negative
+            LedgerKind.NEGATIVE_DURATION,
+            f"Activities of {table} that end before they start; kept with duration 0",
+            negative,
         ),
         Finding(
-            "missing_time", f"Activities of {table} without start (left out) or end (kept with duration 0)", unplaced
+            LedgerKind.MISSING_TIME,
+            f"Activities of {table} without start (left out) or end (kept with duration 0)",
+            unplaced,
         ),
     )
     return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in found if f.count)

@@ -12,7 +12,7 @@ from xsp_ingest.formats.nsys_sqlite.rows import Part, word
 from xsp_ingest.formats.nsys_sqlite.tables import Among
 from xsp_ingest.link import nvtx_range_rules
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
-from xsp_model import Finding, Level, Severity
+from xsp_model import Finding, LedgerKind, Level
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys_sqlite.tables import Tables
@@ -115,13 +115,8 @@ def _marks(database: Tables) -> tuple[Finding, ...]:
         return ()
     count = database.count(_TABLE, Among("eventType", (_MARK,)))
     what = "NVTX marks, which have no duration, are not spans"
-    return (Finding("nvtx_marks_skipped", what, count, Severity.INFO),) if count else ()
+    return (Finding(LedgerKind.NVTX_MARKS_SKIPPED, what, count),) if count else ()
 
 
 def _unclosed(found: pl.DataFrame) -> Finding:
-    return Finding(
-        "unclosed_range",
-        "NVTX ranges that never ended in the capture; kept, their duration unknown",
-        found["end"].null_count(),
-        Severity.INFO,
-    )
+    return Finding(LedgerKind.UNCLOSED_RANGE, count=found["end"].null_count())
