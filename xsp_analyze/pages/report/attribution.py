@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
 from xsp_analyze.pages.report import blocks
 from xsp_analyze.render.units import count, duration, share
@@ -74,7 +75,8 @@ def _findings(answers: Answers) -> list[dict[str, Any]]:
     """The ledger's other rows, the most serious first; what several runs have in common is said once."""
     rank = pl.col("severity").replace_strict(["error", "warning", "info"], [0, 1, 2], default=3)
     rows = (
-        answers.per_step.ledger.filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+        coverage.ledger(answers.per_step)
+        .filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
         .group_by("kind", "severity", "detail", "advice", maintain_order=True)
         .agg(
             pl.col("count").sum(),
