@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-<<<<<<< HEAD:xsp_ingest/formats/nsys_sqlite/activities.py
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part, label, placed
-=======
 from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import Part, placed, word
->>>>>>> ingest:xsp_ingest/formats/nsys/tables/activities.py
+from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
-from xsp_model import Finding, Kind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,15 +110,19 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     )
     findings = (
         Finding(
-            "duplicate_event",
+            LedgerKind.DUPLICATE_EVENT,
             f"Rows of {table} that repeat another one in every column; each activity was kept once",
             len(again),
         ),
         Finding(
-            "negative_duration", f"Activities of {table} that end before they start; kept with duration 0", negative
+            LedgerKind.NEGATIVE_DURATION,
+            f"Activities of {table} that end before they start; kept with duration 0",
+            negative,
         ),
         Finding(
-            "missing_time", f"Activities of {table} without start (left out) or end (kept with duration 0)", unplaced
+            LedgerKind.MISSING_TIME,
+            f"Activities of {table} without start (left out) or end (kept with duration 0)",
+            unplaced,
         ),
     )
     return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in findings if f.count)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ def _gpu_metrics(export: Tables) -> Part:
         "unit",
     )
     detail = "Samples of GPU metrics without time, value or name, left out"
-    return Part({"counters": rows}, (Finding("gpu_metric_unusable", detail, lost),) if lost else ())
+    return Part({"counters": rows}, (Finding(LedgerKind.GPU_METRIC_UNUSABLE, detail, lost),) if lost else ())
 
 
 def _read(names: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
@@ -107,13 +107,9 @@ def _memory(export: Tables) -> Part:
 
 def _doubts(unusable: int, before: int) -> tuple[Finding, ...]:
     findings = (
-        Finding("memory_event_unusable", f"Rows of {_MEMORY} without time, size or operation, left out", unusable),
         Finding(
-            "memory_in_use_before",
-            "Kinds of memory of a device of which more was released than allocated in the capture: what was in use "
-            "before it is counted only as far as it was released",
-            before,
-            Severity.INFO,
+            LedgerKind.UNUSABLE_MEMORY_EVENT, f"Rows of {_MEMORY} without time, size or operation, left out", unusable
         ),
+        Finding(LedgerKind.MEMORY_IN_USE_BEFORE, count=before),
     )
     return tuple(f for f in findings if f.count)

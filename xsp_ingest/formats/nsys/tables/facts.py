@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.messages import own_rank
 from xsp_ingest.staging.raw import RunFacts
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def complaints(database: Tables) -> Iterator[Finding]:
     counts = Counter((severity, *_meaning(str(text))) for severity, text in zip(severities, texts, strict=True))
     for (severity, meaning, advice), count in sorted(counts.items(), key=str):
         bad = Severity.ERROR if severity == _ERROR else Severity.WARNING
-        yield Finding("profiler_diagnostic", f"The profiler reported: {meaning}", count, bad, advice=advice)
+        yield Finding(LedgerKind.PROFILER_DIAGNOSTIC, f"The profiler reported: {meaning}", count, bad, advice=advice)
 
 
 def _meaning(text: str) -> tuple[str, str]:

@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-<<<<<<< HEAD:xsp_ingest/formats/nsys_sqlite/host.py
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part, label, placed
-=======
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part, placed, word
->>>>>>> ingest:xsp_ingest/formats/nsys/tables/host.py
+from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
 from xsp_ingest.staging.cuda_enums import SYNC_KINDS
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +44,11 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
     """What is odd about the times of a host table: ends before starts, and rows without a start (left out)."""
     findings = (
         Finding(
-            "negative_duration",
+            LedgerKind.NEGATIVE_DURATION,
             f"Rows of {table} that end before they start; kept, their duration unknown",
             int((rows["end"] < rows["start"]).sum()),
         ),
-        Finding("missing_time", f"Rows of {table} without a start, left out", rows["start"].null_count()),
+        Finding(LedgerKind.MISSING_TIME, f"Rows of {table} without a start, left out", rows["start"].null_count()),
     )
     return tuple(f for f in findings if f.count)
 
@@ -117,10 +112,7 @@ def _graph_nodes(database: Tables) -> Part:
             )
             usable = nodes.drop_nulls(["start_ns", "graph_node_id"])
             lost = Finding(
-                "graph_node_unplaced",
-                f"Rows of {table} without time or node",
-                nodes.height - usable.height,
-                Severity.INFO,
+                LedgerKind.GRAPH_NODE_UNPLACED, f"Rows of {table} without time or node", nodes.height - usable.height
             )
             return Part({"graph_nodes": usable}, (lost,) if lost.count else ())
     return Part({})

@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-<<<<<<< HEAD:xsp_ingest/formats/nsys_sqlite/nvtx.py
-from xsp_ingest.formats.nsys_sqlite.host import closed_duration, host_findings
-from xsp_ingest.formats.nsys_sqlite.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys_sqlite.rows import Part, label
-from xsp_ingest.formats.nsys_sqlite.tables import Among
-=======
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part, word
->>>>>>> ingest:xsp_ingest/formats/nsys/tables/nvtx.py
+from xsp_ingest.formats.nsys.tables.rows import Part, label
 from xsp_ingest.link import nvtx_range_rules
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
-from xsp_model import Finding, Level, Severity
+from xsp_model import Finding, LedgerKind, Level
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.tables.interface import Tables
@@ -122,13 +115,8 @@ def _marks(database: Tables) -> tuple[Finding, ...]:
         return ()
     count = database.count(_TABLE, Among("eventType", (_MARK,)))
     what = "NVTX marks, which have no duration, are not spans"
-    return (Finding("nvtx_marks_skipped", what, count, Severity.INFO),) if count else ()
+    return (Finding(LedgerKind.NVTX_MARKS_SKIPPED, what, count),) if count else ()
 
 
 def _unclosed(rows: pl.DataFrame) -> Finding:
-    return Finding(
-        "unclosed_range",
-        "NVTX ranges that never ended in the capture; kept, their duration unknown",
-        rows["end"].null_count(),
-        Severity.INFO,
-    )
+    return Finding(LedgerKind.UNCLOSED_RANGE, count=rows["end"].null_count())

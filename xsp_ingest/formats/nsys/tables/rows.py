@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_ingest.staging.stage import Stage
-from xsp_model import Finding, Level
+from xsp_model import Finding, LedgerKind, Level, Severity
 from xsp_model.ledger import summed
 
 if TYPE_CHECKING:
@@ -120,9 +120,17 @@ def without_absurd(spans: pl.DataFrame, session_ns: int | None) -> tuple[pl.Data
     device = pl.col("level").cast(pl.String) == Level.KERNEL
     what = "that are longer than the whole capture"
     findings = (
-        Finding("absurd_duration", f"Device activities {what}; kept as they are", spans.filter(long, device).height),
         Finding(
-            "absurd_duration", f"Host spans {what}; kept, their duration unknown", spans.filter(long, ~device).height
+            LedgerKind.ABSURD_DURATION,
+            f"Device activities {what}; kept as they are",
+            spans.filter(long, device).height,
+            severity=Severity.WARNING,
+        ),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            f"Host spans {what}; kept, their duration unknown",
+            spans.filter(long, ~device).height,
+            severity=Severity.WARNING,
         ),
     )
     kept = pl.when(~(long & ~device)).then(pl.col("duration_ns")).alias("duration_ns")

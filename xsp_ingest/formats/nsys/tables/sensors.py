@@ -15,7 +15,7 @@ import polars as pl
 
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_model import Finding
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,10 +56,8 @@ def sensors(export: Tables) -> Part:
         pl.col("field").replace_strict({f: unit for f, (_, unit) in units.items()}).alias("unit"),
     )
     findings = (
-        Finding("sensor_unusable", "Samples of power, temperature or clocks without time or value, left out",
-                samples.height - sound.height),
-        Finding("sensor_device_unknown", "Samples of power, temperature or clocks of which the file does not say "
-                "which device they are of", rows["device_id"].null_count()),
+        Finding(LedgerKind.SENSOR_UNUSABLE, count=samples.height - sound.height),
+        Finding(LedgerKind.SENSOR_DEVICE_UNKNOWN, count=rows["device_id"].null_count()),
     )  # fmt: skip
     return Part({"counters": rows}, tuple(f for f in findings if f.count))
 
