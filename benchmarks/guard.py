@@ -35,7 +35,7 @@ from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 from xsp_model.intervals import union_length
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _nesting(_folder: Path) -> Pair:
 
 def _correlation(_folder: Path) -> Pair:
     calls, work = correlations(500_000, 700_000)
-    return Pair(lambda: places(*pair_keys(calls, work)), lambda: plain_join(calls, work))
+    return Pair(lambda: lookup(*pair_keys(calls, work)), lambda: plain_join(calls, work))
 
 
 def _busy_time(_folder: Path) -> Pair:

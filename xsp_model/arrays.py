@@ -13,7 +13,7 @@ from xsp_model import scratch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Bools", "Floats", "Ints", "Positions", "nowhere", "or_null", "places", "positions"]
+__all__ = ["Bools", "Floats", "Ints", "Positions", "lookup", "no_refs", "nullable_index", "true_indices"]
 
 Ints = NDArray[np.int64]
 Positions = NDArray[np.signedinteger[Any]]
@@ -25,14 +25,14 @@ _MOST_INT32 = (1 << 31) - 1
 _SMALL = 1 << 16  # a table of this many entries costs next to nothing
 
 
-def nowhere(count: int) -> Positions:
+def no_refs(count: int) -> Positions:
     """A place for each of so many spans, none of them known yet."""
     return scratch.full(count, -1, np.int32 if count <= _MOST_INT32 else np.int64)
 
 
-def positions(wanted: Bools) -> Positions:
+def true_indices(wanted: Bools) -> Positions:
     """Where the mask is set, in order."""
-    out = nowhere(int(np.count_nonzero(wanted)))
+    out = no_refs(int(np.count_nonzero(wanted)))
     done = 0
     for piece in scratch.pieces(len(wanted)):
         found = np.flatnonzero(wanted[piece])
@@ -41,13 +41,13 @@ def positions(wanted: Bools) -> Positions:
     return out
 
 
-def or_null(at: Positions) -> pl.Series:
+def nullable_index(at: Positions) -> pl.Series:
     """Positions to gather rows by: null for -1, which gathers null."""
     column = pl.Series(at)
     return column if bool((at >= 0).all()) else column.set(column < 0, None)
 
 
-def places(keys: Ints, wanted: Ints) -> Ints:
+def lookup(keys: Ints, wanted: Ints) -> Ints:
     """For each wanted key its first place in `keys`, or -1: by a table where they are dense, else sorted.
 
     A wanted -1 may stand for none: it is looked up like any other key.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_model import integrity, ledger
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 from xsp_model.arrow import PIECE_ROWS, conformed, to_arrow
 from xsp_model.order import total_order
 from xsp_model.schema import TABLES
@@ -112,7 +112,7 @@ def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
 def _follow(frame: pl.DataFrame, column: str, old: Ints) -> pl.DataFrame:
     """The frame with the column's old span ids replaced by new ones; ValueError where one is of no span."""
     wanted = frame[column].is_not_null().to_numpy()
-    found = places(old, frame[column].fill_null(0).to_numpy())
+    found = lookup(old, frame[column].fill_null(0).to_numpy())
     lost = int((wanted & (found < 0)).sum())
     if lost:
         message = f"{column} refers to {lost} spans that are not there"

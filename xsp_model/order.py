@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_model import scratch
-from xsp_model.arrays import nowhere
+from xsp_model.arrays import no_refs
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -136,13 +136,13 @@ def _numbered(column: pl.Series, number: Callable[[pl.Series], Sequence[int]]) -
 
 
 def _by_start(start: Ints) -> Positions:
-    out = nowhere(len(start))
+    out = no_refs(len(start))
     out[:] = np.argsort(start, kind="stable")
     return out
 
 
 def _counted(count: int) -> Positions:
-    out = nowhere(count)
+    out = no_refs(count)
     for piece in scratch.pieces(count):
         out[piece] = np.arange(piece.start, piece.stop)
     return out

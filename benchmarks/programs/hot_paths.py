@@ -16,7 +16,7 @@ import polars as pl
 from benchmarks.programs.stopwatch import measured
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 from xsp_model.intervals import merge
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def main() -> None:
     _parents(arguments.spans)
     calls, work = correlations(arguments.kernels, arguments.calls)
     with measured("correlation"):
-        place = places(*pair_keys(calls, work))
+        place = lookup(*pair_keys(calls, work))
     if (calls["correlation_id"].to_numpy()[place] != work["correlation_id"].to_numpy()).any():
         raise ValueError("the join is wrong")
     start, end = kernels(arguments.kernels)

@@ -25,7 +25,7 @@ from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 from xsp_model.intervals import union_length
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_nesting_is_that_of_a_stack() -> None:
 
 def test_correlation_is_that_of_a_dict() -> None:
     calls, work = correlations(500_000, 700_000)
-    assert places(*pair_keys(calls, work)).tolist() == plain_join(calls, work)
+    assert lookup(*pair_keys(calls, work)).tolist() == plain_join(calls, work)
 
 
 def test_busy_time_is_that_of_a_loop() -> None:

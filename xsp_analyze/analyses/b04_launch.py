@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.frames.launches import queues
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.view import View
@@ -103,7 +103,7 @@ def _rows(view: View) -> pl.DataFrame:
     found = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
     work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
     if work.height < every.height:
-        found = found[places(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
+        found = found[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
     return work.hstack(found.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")
 
 

@@ -13,7 +13,7 @@ from xsp_analyze.frames.group_ids import codes, in_order, numbered
 from xsp_analyze.frames.launches import STREAM
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_model.arrays import or_null
+from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def _of_run(view: View, run: int) -> Iterator[pl.DataFrame]:
 def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
     """The pieces by link, kind and layer, each as the row of a frame says that it is of; -1: of none."""
     described = ("kind", *LAYER_KEY) if "kind" in of.columns else LAYER_KEY
-    at = or_null(rows)
+    at = nullable_index(rows)
     pieces = pl.DataFrame([of[c].gather(at) for c in described]).with_columns(
         pl.Series("link", links), pl.Series("duration_ns", duration_ns)
     )

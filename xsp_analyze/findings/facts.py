@@ -14,7 +14,7 @@ from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.launches import SYNC_CALLS, names_like
 from xsp_analyze.frames.roles import Roles
 from xsp_model import Kind, Level, XspError
-from xsp_model.arrays import or_null
+from xsp_model.arrays import nullable_index
 from xsp_model.intervals import intersection, merge, union_length
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Facts:
         """
         rows = self.view.activities
         steps = self.windows.group_by("run_id").agg(pl.len().alias("steps"))
-        even = rows["duration_ns"] / steps["steps"].gather(or_null(positions_in(steps, rows, ("run_id",))))
+        even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.view.averaged else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
 

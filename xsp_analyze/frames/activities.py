@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.frames.counters import attach_counters
 from xsp_analyze.frames.group_ids import codes, numbered
 from xsp_model import Level
-from xsp_model.arrays import or_null, places
+from xsp_model.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -98,8 +98,8 @@ def column_at(trace: Trace, name: str, spans: pl.Series) -> pl.Series:
 
 def _matching(table: pl.DataFrame, spans: pl.Series) -> pl.DataFrame:
     """The table's row (but its span_id) for each of the spans, nulls where there is none."""
-    at = places(table["span_id"].to_numpy(), spans.fill_null(-1).to_numpy())
-    rows = or_null(at)
+    at = lookup(table["span_id"].to_numpy(), spans.fill_null(-1).to_numpy())
+    rows = nullable_index(at)
     return pl.DataFrame([column.gather(rows) for column in table.drop("span_id")])
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.frames.modelled_work import tensors
 from xsp_analyze.frames.timeline import COMMUNICATION
 from xsp_model import Kind, Level
-from xsp_model.arrays import or_null
+from xsp_model.arrays import nullable_index
 from xsp_model.intervals import covered_before, merge
 from xsp_model.tree import innermost
 
@@ -84,7 +84,7 @@ def _said(trace: Trace, kernels: Ints) -> pl.DataFrame:
     shared = wanted.join(shapes, on="span_id", how="left", maintain_order="left")
     said = list(shared.select("input_shapes", "input_dtypes").iter_rows())
     sizes = {pair: _bytes(*pair) for pair in dict.fromkeys(said)}
-    found = spans["name"].gather(or_null(around)).cast(pl.String).str.extract(_RANGE)
+    found = spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
     return pl.DataFrame({"range": found, "bytes": pl.Series([sizes[pair] for pair in said], dtype=pl.Int64)})
 
 

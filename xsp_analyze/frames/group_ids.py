@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,9 +84,9 @@ def _numbers(column: pl.Series, *, ordered: bool) -> pl.Series:
     if not ordered:
         return physical
     words = column.unique().drop_nulls()
-    places = words.to_physical().to_numpy()
-    table = np.zeros(int(places.max(initial=0)) + 1, dtype=np.int64)
-    table[places] = words.cast(pl.String).rank("dense").to_numpy()
+    physical_ids = words.to_physical().to_numpy()
+    table = np.zeros(int(physical_ids.max(initial=0)) + 1, dtype=np.int64)
+    table[physical_ids] = words.cast(pl.String).rank("dense").to_numpy()
     known = pl.Series(table).gather(physical.fill_null(0)) if len(words) else physical
     return known if not column.null_count() else known.set(column.is_null(), None)
 
@@ -145,7 +145,7 @@ def ranked(code: Ints, size: int) -> tuple[Ints, Ints]:
 def positions_in(table: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
     """For each of the rows the first row of the table with the same values of the keys, or -1; a null is like none."""
     code, _ = codes([pl.concat([table[key], rows[key]]) for key in keys])
-    found = places(code[: table.height], code[table.height :])
+    found = lookup(code[: table.height], code[table.height :])
     for key in keys:
         if rows[key].null_count():
             found[rows[key].is_null().to_numpy()] = -1

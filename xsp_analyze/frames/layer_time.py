@@ -11,7 +11,7 @@ from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.group_ids import codes, first_rows, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -99,7 +99,7 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
 
 def _call_of(activities: pl.DataFrame, calls: pl.DataFrame) -> Ints:
     """For each activity the row of the call that it belongs to, or -1."""
-    return places(calls["layer_id"].to_numpy(), activities["layer_id"].fill_null(-1).to_numpy())
+    return lookup(calls["layer_id"].to_numpy(), activities["layer_id"].fill_null(-1).to_numpy())
 
 
 def layer_steps(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import moments_apart
 from xsp_ingest.link.recorded_links import placed
 from xsp_model import Level, scratch
-from xsp_model.arrays import nowhere, places, positions
+from xsp_model.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -36,7 +36,7 @@ def twins(
     spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame, flows: pl.DataFrame, backward: Bools
 ) -> Positions:
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
-    out = nowhere(spans.height)
+    out = no_refs(spans.height)
     stated = placed(spans, operators, "forward_row").select(backward_at="at", forward_at="place")
     for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, found, flows), stated):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
@@ -60,9 +60,9 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) 
     Operators that make no node carry the number that the next one will take, so earlier bearers are not it.
     """
     is_ours, is_theirs = _numbered_alike(operators, backward)
-    have, at = _keyed(spans, operators, positions(is_theirs)[::-1])  # the last one first
-    want, of = _keyed(spans, operators, positions(is_ours))
-    twin = places(*pair_keys(have, want))
+    have, at = _keyed(spans, operators, true_indices(is_theirs)[::-1])  # the last one first
+    want, of = _keyed(spans, operators, true_indices(is_ours))
+    twin = lookup(*pair_keys(have, want))
     scratch.release()
     ours: Positions = of[twin >= 0]
     theirs: Positions = at[twin[twin >= 0]]
@@ -78,7 +78,7 @@ def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bo
     for piece in scratch.pieces(len(at)):
         ours[piece] = backward[at[piece]]
     ours &= numbers.is_not_null().to_numpy()
-    wanted = numbers.gather(positions(ours)).unique().sort().to_numpy()
+    wanted = numbers.gather(true_indices(ours)).unique().sort().to_numpy()
     for piece in scratch.pieces(len(at) if len(wanted) else 0):
         some = numbers[piece]
         values = some.fill_null(0).to_numpy()
@@ -118,7 +118,7 @@ class _End:
     @classmethod
     def of(cls, flows: pl.DataFrame, side: str) -> _End:
         known = flows.select(pl.col(f"{side}_{name}").alias(name) for name in _PLACE).with_row_index("flow")
-        return cls(known.drop_nulls("start_ns").sort("start_ns"), nowhere(flows.height))
+        return cls(known.drop_nulls("start_ns").sort("start_ns"), no_refs(flows.height))
 
     def find(self, operators: pl.DataFrame, at: Ints) -> None:
         """Looks for the flows' ends among operators at these positions, all that start from the first's start on."""

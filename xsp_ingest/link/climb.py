@@ -8,7 +8,7 @@ import numpy as np
 
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch, tree
-from xsp_model.arrays import nowhere
+from xsp_model.arrays import no_refs
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
@@ -31,7 +31,7 @@ def outermost(parent: Positions, wanted: Bools) -> Positions:
 
 
 def _climbed(parent: Positions, wanted: Bools, farthest: int) -> Positions:
-    found, cycle = nowhere(len(parent)), np.full(1, -1, dtype=parent.dtype)
+    found, cycle = no_refs(len(parent)), np.full(1, -1, dtype=parent.dtype)
     for first in range(0, len(parent), _PIECE):
         _climb.into((found, cycle), parent, wanted, farthest, first, min(first + _PIECE, len(parent)))
         scratch.release()

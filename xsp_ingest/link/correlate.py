@@ -11,7 +11,7 @@ import polars as pl
 from xsp_ingest.link.distinct_texts import codes
 from xsp_ingest.link.keys import pair_keys
 from xsp_model import Attribution, Kind, Level, scratch
-from xsp_model.arrays import nowhere, places, positions
+from xsp_model.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,15 +40,15 @@ def correlate(spans: pl.DataFrame, found: Sorts) -> Launches:
 
     Work whose launch was not recorded has in its place the span that the file itself says issued it.
     """
-    calls = positions(
+    calls = true_indices(
         found.is_level(Level.RUNTIME) & found.is_kind(Kind.CALL) & spans["correlation_id"].is_not_null().to_numpy()
     )
-    work = positions(found.is_level(Level.KERNEL))
+    work = true_indices(found.is_level(Level.KERNEL))
     launch = _launches(spans, calls, work)
     issuer = _issuers(spans, work)
     if issuer is not None:
         launch = np.where(launch >= 0, launch, issuer)
-    out = nowhere(spans.height)
+    out = no_refs(spans.height)
     out[work] = launch
     orphans = np.full(spans.height, -1, dtype=np.int8)
     lost = work[launch < 0]
@@ -64,7 +64,7 @@ def _facts(spans: pl.DataFrame, at: Positions) -> pl.DataFrame:
 def _launches(spans: pl.DataFrame, calls: Positions, work: Positions) -> Ints:
     """For each piece of work the first call with its process and id: the outermost, as spans are in order."""
     ids = spans.select("process_id", "correlation_id")
-    found = places(*pair_keys(scratch.gathered(ids, calls), scratch.gathered(ids, work)))
+    found = lookup(*pair_keys(scratch.gathered(ids, calls), scratch.gathered(ids, work)))
     for piece in scratch.pieces(len(found)):
         some = found[piece]
         some[some >= 0] = calls[some[some >= 0]]
@@ -77,7 +77,7 @@ def _issuers(spans: pl.DataFrame, work: Positions) -> Ints | None:
     if stated.null_count() == len(stated):
         return None
     wanted = stated.gather(work)
-    found = places(spans["row"].to_numpy(), wanted.fill_null(0).to_numpy())
+    found = lookup(spans["row"].to_numpy(), wanted.fill_null(0).to_numpy())
     return np.where(wanted.is_not_null().to_numpy(), found, -1)
 
 

@@ -16,7 +16,7 @@ from xsp_ingest.link.nest import Moments, Nesting, nest
 from xsp_ingest.link.recorded_links import with_callers
 from xsp_ingest.link.threads import Threads
 from xsp_model import Finding, Kind, Level, scratch
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 from xsp_model.order import total_order
 from xsp_model.vocabulary import LEVELS
 
@@ -125,7 +125,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
 
 def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     """The facts in order of their spans, with `at`, the span's position; facts of no span are left out."""
-    at = places(spans["row"].to_numpy(), facts["row"].to_numpy())
+    at = lookup(spans["row"].to_numpy(), facts["row"].to_numpy())
     if (at[1:] > at[:-1]).all() and (at[:1] >= 0).all():
         return facts.with_columns(pl.Series("at", at))
     order = np.argsort(at, kind="stable")
@@ -152,7 +152,7 @@ def _moments(raw: RawTrace) -> pl.DataFrame:
 
 def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
     """Ranges that another thread closed: they hold nothing on the thread that opened them."""
-    return places(spans["row"].to_numpy(), ranges.filter(pl.col("end_thread_id").is_not_null())["row"].to_numpy())
+    return lookup(spans["row"].to_numpy(), ranges.filter(pl.col("end_thread_id").is_not_null())["row"].to_numpy())
 
 
 def _nest_host(

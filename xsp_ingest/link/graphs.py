@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.link.recorded_links import placed
 from xsp_model import Kind, Level
-from xsp_model.arrays import nowhere
+from xsp_model.arrays import no_refs
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -29,7 +29,7 @@ def captures(
     What the file says of a kernel goes first.
     A replayed node is looked up by its own id, else by that of the node it was instantiated from.
     """
-    captured_in = nowhere(spans.height)
+    captured_in = no_refs(spans.height)
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
     made = _captured(moments, owner)
     if made.height:

@@ -13,7 +13,7 @@ from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import LayerSource, Level, scratch
-from xsp_model.arrays import nowhere, or_null, places, positions
+from xsp_model.arrays import lookup, no_refs, nullable_index, true_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
 
 def _beside(calls: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     """The calls with what is told of some of them; a join would hold all columns of all calls twice."""
-    known = or_null(places(facts["at"].to_numpy(), calls["at"].to_numpy()))
+    known = nullable_index(lookup(facts["at"].to_numpy(), calls["at"].to_numpy()))
     return calls.hstack(facts.drop("at").select(pl.all().gather(known)))
 
 
@@ -182,11 +182,11 @@ def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
 
 def _first_of(owner: Positions, count: int, wanted: Bools | None = None) -> Ints:
     """The first of the wanted rows (None: all) that each owner (-1: nobody) has, by owner; of `count` spans."""
-    first = nowhere(count)
+    first = no_refs(count)
     for piece in reversed(list(scratch.pieces(len(owner)))):  # what is written last stays
         rows = np.flatnonzero((owner[piece] >= 0) & (True if wanted is None else wanted[piece]))[::-1] + piece.start
         first[owner[rows]] = rows
-    return first[positions(first >= 0)].astype(np.int64)
+    return first[true_indices(first >= 0)].astype(np.int64)
 
 
 def _own_work(forest: Forest, holder: Positions) -> pl.DataFrame:

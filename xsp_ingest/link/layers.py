@@ -11,7 +11,7 @@ from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.distinct_texts import worded
 from xsp_ingest.link.phases import phases
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
-from xsp_model.arrays import nowhere, positions
+from xsp_model.arrays import no_refs, true_indices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,7 +103,7 @@ def lay(forest: Forest, source: LayerSource) -> Layering:
     is_layer = layer_spans(forest, source)
     held_in = innermost(forest.parent, is_layer)
     layer = _through_twins(forest, is_layer, held_in)
-    replayed = positions(forest.replayed)
+    replayed = true_indices(forest.replayed)
     scratch.release()
     layer[replayed] = _through(forest.captured_in[replayed], layer)
     return Layering(source, layer, held_in, phases(forest, source, is_layer), _attribution(forest, layer))
@@ -119,7 +119,7 @@ def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Posit
     has_twin = forest.twin >= 0
     if not has_twin.any():
         return held_in.copy()
-    nearest, out = innermost(forest.parent, is_layer | has_twin), nowhere(len(held_in))
+    nearest, out = innermost(forest.parent, is_layer | has_twin), no_refs(len(held_in))
     for piece in scratch.pieces(len(out)):
         near, found = nearest[piece], held_in[piece].copy()
         moved = (near >= 0) & has_twin[near] & ~is_layer[near]  # -1 reads the last, which does not matter then

@@ -14,7 +14,7 @@ from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.staging.run_overrides import NOTHING, Given
 from xsp_model import Attribution, Finding, LayerSource, Level, TraceBuilder, peaks
-from xsp_model.arrays import or_null
+from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +156,7 @@ def _reference(positions: Positions, first_id: int) -> pl.Series:
     if first_id:
         positions = positions.astype(np.int64)
         positions[positions >= 0] += first_id
-    return or_null(positions)
+    return nullable_index(positions)
 
 
 def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
-from xsp_model.arrays import nowhere
+from xsp_model.arrays import no_refs
 from xsp_model.order import tied
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def nest(
     """
     order = np.argsort(moments.time, kind="stable")
     on, times = moments.thread[order], moments.time[order]
-    parent, below = nowhere(len(start)), nowhere(len(start))
+    parent, below = no_refs(len(start)), no_refs(len(start))
     overhangs, ambiguous = (np.zeros(len(start), dtype=np.uint8) for _ in range(2))
     owned, top = np.full(len(order), -1, dtype=parent.dtype), np.full(threads, -1, dtype=parent.dtype)
     done = 0

@@ -12,7 +12,7 @@ from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.threads import Threads
 from xsp_model import Kind, LayerSource, Level, scratch
-from xsp_model.arrays import positions
+from xsp_model.arrays import true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def _called_again(forest: Forest, module: Bools, backward: Bools) -> Bools:
     again = np.zeros(len(both), dtype=np.bool_)
     if not module.any() or not backward.any():
         return again
-    at = positions(both)
+    at = true_indices(both)
     spans = scratch.gathered(forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns"), at)
     threads = Threads.of(spans)
     start, end = spans["start_ns"].to_numpy(), scratch.empty(len(at), np.int64)

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.link.climb import innermost
 from xsp_model import Level
-from xsp_model.arrays import places
+from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -21,7 +21,7 @@ __all__ = ["placed", "with_callers"]
 def placed(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
     """The facts in which `column` names a span by its row, with `place`, that span's position."""
     stated = facts.filter(pl.col(column).is_not_null())
-    place = places(spans["row"].to_numpy(), stated[column].to_numpy())
+    place = lookup(spans["row"].to_numpy(), stated[column].to_numpy())
     return stated.with_columns(pl.Series("place", place)).filter(pl.col("place") >= 0)
 
 
@@ -33,7 +33,7 @@ def with_callers(spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame, par
     if operators["called_by_row"].null_count() == operators.height:
         return parent
     said = operators["called_by_row"].fill_null(-1).to_numpy()
-    caller = places(spans["row"].to_numpy(), said)
+    caller = lookup(spans["row"].to_numpy(), said)
     at = operators["at"].to_numpy()
     nearest = np.append(innermost(parent, found.is_level(Level.OPERATOR)), -1)
     above = nearest[parent[at]]

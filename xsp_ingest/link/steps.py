@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.link.climb import innermost, outermost
 from xsp_model import Kind, Level, scratch
-from xsp_model.arrays import positions
+from xsp_model.arrays import true_indices
 
 if TYPE_CHECKING:
     from xsp_ingest.link.forest import Sorts
@@ -55,7 +55,7 @@ def _under_steps(spans: pl.DataFrame, found: Sorts, parent: Positions, steps: In
 
     So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it.
     """
-    roots = positions((parent < 0) & ~found.is_level(Level.MODEL) & ~found.is_level(Level.KERNEL))
+    roots = true_indices((parent < 0) & ~found.is_level(Level.MODEL) & ~found.is_level(Level.KERNEL))
     at = spans.select("process_id", "start_ns", "duration_ns")
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))

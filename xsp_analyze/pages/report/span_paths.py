@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_analyze.frames.group_ids import ranked
-from xsp_model.arrays import nowhere
+from xsp_model.arrays import no_refs
 from xsp_model.tree import depths
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SpanPaths:
 def above(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None = None) -> SpanPaths:
     """The wanted spans among each start (-1: none) and those above it, up to the first span for which `stop` holds."""
     nearest = _nearest(start, parent, wanted, stop)
-    place = nowhere(len(parent))
+    place = no_refs(len(parent))
     spans, outer, total = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)], 0
     found = _new(nearest, place)
     while len(found):

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.formats.xplane.sweep import STAT
-from xsp_model.arrays import or_null
+from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ def _spread(values: pl.Series, rows: Ints, height: int) -> pl.Series:
     """The values at their rows, null elsewhere; of two for one row the last counts."""
     place = np.full(height, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    return values.gather(or_null(place)).alias(values.name)
+    return values.gather(nullable_index(place)).alias(values.name)
 
 
 def _text_column(
