@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from runners.plan import PlannedRun
+    from runners.planned_run import PlannedRun
 
 __all__ = ["main"]
 

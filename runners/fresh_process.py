@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from runners.plan import PlannedRun
+    from runners.planned_run import PlannedRun
 
 __all__ = ["status_in_words", "to_its_end"]
 

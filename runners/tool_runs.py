@@ -14,7 +14,7 @@ from runners.tool import find_gpu
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runners.plan import PlannedRun
+    from runners.planned_run import PlannedRun
 
 __all__ = ["check_tools", "counter_groups", "finish", "forget", "kernels_command", "ncu_command", "on_gpu"]
 

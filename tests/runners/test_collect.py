@@ -15,7 +15,7 @@ from runners import collect, level_process, run_folder, sweep, torch_levels
 from runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from runners.plan import PlannedRun
+    from runners.planned_run import PlannedRun
 
 _REPO = Path(__file__).resolve().parents[2]
 _NO_MEMORY = 2

@@ -19,7 +19,7 @@ from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
 
 if TYPE_CHECKING:
-    from runners.plan import PlannedRun
+    from runners.planned_run import PlannedRun
 
 
 @pytest.fixture
