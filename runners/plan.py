@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import tool_runs
-from runners.level_process import LEVELS, flags_of, options_of
-from runners.planned_run import PlannedRun
-from runners.run_folder import RunnerError
+from xsp_runners import tool_runs
+from xsp_runners.level_process import LEVELS, flags_of, options_of
+from xsp_runners.planned_run import PlannedRun
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     import argparse
