@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers.processor_time import ProcessorTimes, add_options
+
 __all__: list[str] = []
 
 _REPO = Path(__file__).resolve().parents[1]
@@ -20,8 +22,14 @@ os.environ["XSP_CACHE_SIZE"] = "0"  # no test leaves traces in the home of whoev
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --update-golden."""
+    """Adds --update-golden, and what processor time is told by."""
     parser.addoption("--update-golden", action="store_true", help="write golden files anew; then read the diff")
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Takes the processor time of each test."""
+    config.pluginmanager.register(ProcessorTimes(config))
 
 
 @pytest.fixture(scope="session")
