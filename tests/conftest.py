@@ -12,6 +12,7 @@ from tests.helpers.processor_time import ProcessorTimes, add_options
 
 __all__: list[str] = []
 
+_IMPLY_SLOW = {"browser", "docs", "gpu", "jax", "notebook", "nsys", "real", "tensorflow", "torch"}
 _REPO = Path(__file__).resolve().parents[1]
 
 # No test depends on how fast or busy the machine is. A test that names checks of its own to leave out replaces these.
@@ -30,6 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Takes the processor time of each test."""
     config.pluginmanager.register(ProcessorTimes(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts what needs a tool that a newcomer lacks into the slow tier, before -m selects."""
+    for item in items:
+        if any(mark.name in _IMPLY_SLOW for mark in item.iter_markers()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
