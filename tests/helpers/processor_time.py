@@ -1,4 +1,4 @@
-"""Processor time of tests, with that of the processes they start: unlike seconds it does not depend on how busy a machine is."""
+"""Processor time of tests and of the processes they start: unlike seconds it does not tell how busy a machine is."""
 
 from __future__ import annotations
 

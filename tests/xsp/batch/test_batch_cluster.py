@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 S3 = Any  # s3fs has no types
 
 pytestmark = [
+    pytest.mark.slow,
     # Libraries of others, in processes of theirs: what they leave open when they end is not ours to close.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -49,7 +50,7 @@ def fixture_scheduler() -> Iterator[str]:
 @pytest.fixture(name="s3")
 def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A file system of s3fs over a bucket that only this test has; workers started later find it by the environment."""
-    server = pytest.importorskip("moto.server", reason="moto is not installed (the extra `dev`)")
+    server = pytest.importorskip("moto.server", reason="moto is not installed (the extra `test-cluster`)")
     s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `cluster`)")
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
