@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers.examples import examples
 from tests.helpers.processor_time import ProcessorTimes, add_options
 
 __all__: list[str] = []
@@ -16,7 +17,9 @@ _IMPLY_SLOW = {"browser", "docs", "gpu", "jax", "notebook", "nsys", "real", "ten
 _REPO = Path(__file__).resolve().parents[1]
 
 # No test depends on how fast or busy the machine is. A test that names checks of its own to leave out replaces these.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 os.environ["XSP_CACHE_SIZE"] = "0"  # no test leaves traces in the home of whoever runs it, nor finds any there

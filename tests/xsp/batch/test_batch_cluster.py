@@ -69,6 +69,8 @@ def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture(name="web")
 def fixture_web(tmp_path: Path) -> Iterator[str]:
     """The address of a server of the test's folder."""
+    for package in ("fsspec", "aiohttp"):
+        pytest.importorskip(package, reason=f"{package} is not installed (the extra `cluster`)")
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from fuzz.guarded import guarded_memory
+from tests.helpers.examples import examples
 from xsp_ingest.formats.torch_profiler import scan_plain, scan_source
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
@@ -390,7 +391,7 @@ _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=4) | st.
 _EVENTS = st.lists(st.dictionaries(_KEYS, _VALUES, max_size=10) | _VALUES, max_size=6)
 _STYLES: list[dict[str, Any]] = [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}]
 _SETTINGS = settings(
-    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
