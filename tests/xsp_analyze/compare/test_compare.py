@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.captures import Noise, Work, capture, view
+from tests.helpers.examples import examples
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.kernel_changes import ChangeKind
 from xsp_analyze.frames.step_frames import StepFrames
@@ -34,7 +35,7 @@ def _row(found: Comparison, level: str, name: str) -> Row:
     return next(row for row in found.level(level) if row.name == name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(3, 14),
@@ -89,7 +90,7 @@ def test_a_trace_compared_with_itself_differs_in_nothing() -> None:
     assert (found.layer_match, found.kernel_match, found.changes) == (1.0, 1.0, [])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(1, 6),

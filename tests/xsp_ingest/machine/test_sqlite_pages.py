@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
+from tests.helpers.examples import examples
 from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
 from xsp_ingest.files.sqlite.database import Database, table_names
 from xsp_ingest.files.stored_columns import Among
@@ -285,7 +286,7 @@ def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypa
         _by_pages(path, "t", {"i": INTEGER})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_any_history_of_a_table(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("history") / "t.db"
