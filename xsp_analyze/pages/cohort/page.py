@@ -100,7 +100,7 @@ def _alike(mixed: Sequence[System]) -> list[Part]:
     from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage  # noqa: PLC0415
 
     if len(mixed) > charts.MOST_LEAVES:
-        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MOST_COMPARED else ""
+        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MAX_COMPARED else ""
         text = f"{len(mixed):,} models are more than a tree can show.{pairs}"
         return [("mix", "Operators", section("mix", "Time by group of operators", _MIX, sentence(text)))]
     order = leaf_order(linkage(1 - cosines([s.facts.mix.shares for s in mixed])), len(mixed))
