@@ -18,7 +18,7 @@ import pytest
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import bundle
 
@@ -57,7 +57,7 @@ def _reported(runs: Path, folder: Path) -> tuple[pl.DataFrame, str]:
         _xsp("report", folder / "p.xsp", "-o", folder / "p.html"),
     ):
         assert done.returncode == 0, done.stderr
-    return run(find("B02"), View(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
+    return run(find("B02"), StepFrames.of(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
 
 
 def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ import pytest
 from tests.runners.fake_cupti import ActivityKind, FakeCupti, Result
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.cupti_dump.fields import KINDS
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.staging.cupti.fields import KINDS
 from xsp_runners import cupti as runner
 from xsp_runners.cupti_dump import FIELDS, field_of
 from xsp_runners.cupti_recorder import record
