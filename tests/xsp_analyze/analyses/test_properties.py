@@ -13,7 +13,8 @@ from tests.helpers.examples import examples
 from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _launch(hand: Hand, work: Work, start: int, layers: tuple[int, ...], here: d
 
 
 def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
-    view = View(trace, steps)
+    view = StepFrames.of(trace, steps)
     wanted = [a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
     return {a.id: run(a, view).table for a in wanted}
 
@@ -93,11 +94,11 @@ def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
 def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
     trace = build(steps, orphans)
     for choice, slack in (("all", 0.0), ("mean", 1e-6), ("each", 0.0), ("0", 0.0)):
-        view = View(trace, choice)
+        view = StepFrames.of(trace, choice)
         if not view.has("kernel"):
             return
         everything = total(run(find("A10"), view).table["duration_ns"])
-        lost = total(view.ledger.filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
+        lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
         by_layer = total(run(find("A11"), view).table["kernel_duration_ns"])
         assert abs(by_layer + lost - everything) <= slack
         assert abs(total(run(find("A15"), view).table["kernel_duration_ns"]) - everything) <= slack
@@ -107,12 +108,12 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
         own = total(run(find("B06"), view).table["self_device_sum_ns"])
         assert abs(own - _of_modules(view)) <= slack
     given_ns = [work.duration for step in steps for work in step] + orphans
-    assert total(View(trace, "all").executions["duration_ns"]) == sum(given_ns)
+    assert total(StepFrames.of(trace, "all").executions["duration_ns"]) == sum(given_ns)
 
 
-def _of_modules(view: View) -> float:
+def _of_modules(view: StepFrames) -> float:
     """In these traces the work of modules is the work of layers: nothing else is launched inside their calls."""
-    return total(view.ledger.filter(pl.col("kind") == "layer")["duration_ns"])
+    return total(coverage.ledger(view).filter(pl.col("kind") == "layer")["duration_ns"])
 
 
 @settings(max_examples=examples(25))

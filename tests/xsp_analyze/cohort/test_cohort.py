@@ -19,7 +19,7 @@ from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.mix import Mix, group_of, operator_mix
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.cohort.page import render
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -50,7 +50,7 @@ def test_gpu_utilisation_is_active_time_over_time_elapsed(tmp_path: Path) -> Non
         # 2 ms and 3 ms side by side for 1 ms on two streams: active for 4 ms of 10
         kineto.launch("a", start + 2_000, start + 1 * _MS, 2 * _MS)
         kineto.launch("b", start + 9_000, start + 2 * _MS, 3 * _MS, stream_id=9)
-    found = utilisation(View(_trace(kineto, tmp_path)))
+    found = utilisation(StepFrames.of(_trace(kineto, tmp_path)))
     assert found.gpu == pytest.approx(0.4)
     assert replace(found, gpu=None) == Utilisation()  # no counters: nothing is known of FP32
 
@@ -60,7 +60,7 @@ def test_work_beyond_the_last_step_does_not_count(tmp_path: Path) -> None:
     kineto.step(0, 0, 10 * _MS)
     kineto.operator("aten::mm", 1_000, 5 * _MS)
     kineto.launch("a", 2_000, 8 * _MS, 6 * _MS)  # 2 of its 6 ms are within the step
-    assert utilisation(View(_trace(kineto, tmp_path))).gpu == pytest.approx(0.2)
+    assert utilisation(StepFrames.of(_trace(kineto, tmp_path))).gpu == pytest.approx(0.2)
 
 
 # Operator mix
@@ -76,7 +76,7 @@ def test_device_time_goes_to_the_outermost_operator(tmp_path: Path) -> None:
     kineto.launch("elementwise", 6 * _MS + 1_000, 7 * _MS, 1 * _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    mix = operator_mix(View(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
     assert mix.basis == "device time of operators"
     assert mix.shares == {"conv2d": 0.75, "relu": 0.25}
     assert mix.covered_share == 0.5  # 4 of 8 ms were launched by an operator
@@ -89,7 +89,7 @@ def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, 6 * _MS)
     kineto.operator("aten::addmm", 2_000, 5 * _MS)  # inside: its time is the outer one's
     kineto.operator("aten::gelu", 8 * _MS, 2 * _MS)
-    mix = operator_mix(View(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
     assert mix.basis == "host time of operators"
     assert mix.shares == {"linear": 0.75, "gelu": 0.25}
 
@@ -100,7 +100,7 @@ def test_work_that_no_operator_launched_is_no_mix(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    assert operator_mix(View(_trace(kineto, tmp_path))) == Mix()
+    assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))) == Mix()
 
 
 def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
         kineto.step(number, start, 100 * _MS)
         kineto.operator("aten::linear", start + 1_000, 3 * _MS)
         kineto.operator("aten::gelu", start + 5 * _MS, (1 + slow) * _MS)
-    assert operator_mix(View(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
+    assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
 
 
 @pytest.mark.parametrize(

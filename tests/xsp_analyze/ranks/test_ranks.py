@@ -14,7 +14,7 @@ from tests.helpers.rank_traces import REDUCE, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.job import open_job
 from xsp_analyze.ranks.rank_facts import write_tables
@@ -59,7 +59,7 @@ def test_transfer_and_wait_are_all_of_a_collective(job: Job) -> None:
 def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
     sums: dict[str, int] = {}
     for folder in job.folders.values():
-        table = run(find("A10"), View(bundle.read(folder / "trace.xsp"), "all")).table
+        table = run(find("A10"), StepFrames.of(bundle.read(folder / "trace.xsp"), "all")).table
         for name, duration in table.select("kernel_name", "duration_ns").iter_rows():
             sums[name] = sums.get(name, 0) + int(duration)
     found = job.by_kernel()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from xsp_ingest.files import content
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, whole
+from xsp_ingest.files.json_values import integer, nanoseconds
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -121,5 +121,5 @@ def test_times_are_exact_or_nothing(value: object, expected: int | None) -> None
 
 
 def test_whole_numbers_may_be_digits() -> None:
-    assert [whole(value) for value in ("12", "-3", 4)] == [12, -3, 4]
-    assert [whole(value) for value in (4.0, "4.0", True, "9" * 19, None)] == [None] * 5
+    assert [integer(value) for value in ("12", "-3", 4)] == [12, -3, 4]
+    assert [integer(value) for value in (4.0, "4.0", True, "9" * 19, None)] == [None] * 5

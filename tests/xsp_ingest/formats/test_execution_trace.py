@@ -14,7 +14,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
 from xsp_ingest.formats.execution_trace.nodes import read_nodes
 from xsp_ingest.ingester import Options
-from xsp_ingest.link.forest import sorts
+from xsp_ingest.link.forest import span_kinds
 from xsp_ingest.link.recorded_links import with_callers
 from xsp_model import XspError, integrity
 
@@ -116,7 +116,7 @@ def test_a_module_between_operator_and_caller_stays() -> None:
     )
     operators = pl.DataFrame({"at": [0, 2], "called_by_row": [None, 0]}, schema_overrides={"called_by_row": pl.Int64})
     parent = np.array([-1, 0, 1])
-    assert with_callers(spans, sorts(spans), operators, parent).tolist() == [-1, 0, 1]
+    assert with_callers(spans, span_kinds(spans), operators, parent).tolist() == [-1, 0, 1]
 
 
 def test_it_goes_to_the_run_of_its_process(tmp_path: Path) -> None:

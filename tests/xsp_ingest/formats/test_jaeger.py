@@ -18,7 +18,7 @@ from xsp_ingest.formats.jaeger import JAEGER
 from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference
 from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import decimal, lists_as_json, sizes, whole
+from xsp_ingest.formats.jaeger.values import decimal, integer, lists_as_json, sizes
 from xsp_ingest.ingester import Options, Probe
 from xsp_model import Level, XspError
 
@@ -299,7 +299,7 @@ def test_one_run_is_refused_where_there_are_several(tmp_path: Path) -> None:
 
 
 def test_values_may_be_typed_or_text() -> None:
-    assert [whole(v) for v in (7, "7", "-7", "7.5", True, None, "9" * 19, 1 << 64)] == [
+    assert [integer(v) for v in (7, "7", "-7", "7.5", True, None, "9" * 19, 1 << 64)] == [
         *(7, 7, -7),
         *[None] * 5,
     ]

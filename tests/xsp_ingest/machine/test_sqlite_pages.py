@@ -21,12 +21,11 @@ from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
 from tests.helpers.examples import examples
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
-from xsp_ingest.machine import shipped
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
 from xsp_model import XspError
@@ -34,7 +33,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_ingest.formats.nsys_sqlite.bulk import Take
+    from xsp_ingest.files.sqlite.bulk import Take
 
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(
@@ -456,10 +455,6 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, m
     slow = Database(path, table_names(path))
     assert found == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
-
-
-def test_the_machine_code_that_is_shipped_is_of_the_sources() -> None:
-    assert shipped.is_shipped(*reader._name()), "sources have changed since `python -m benchmarks.ship` was run"
 
 
 def _all_tables(path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_values import whole
-from xsp_ingest.files.json_walk import Wanted, walk
+from xsp_ingest.files.json_values import integer
+from xsp_ingest.files.json_walk import Targets, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Nodes(msgspec.Struct, frozen=True):
     process_id: int | None
 
 
-_WANTED = Wanted(
+_TARGETS = Targets(
     "the execution trace",
     lists={("nodes",): _Node},
     values={("schema",): str, ("pid",): Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] | None},
@@ -72,11 +72,11 @@ _CALLS = {
 def read_nodes(path: Path) -> Nodes:
     """The calls of the file, which is read some nodes at a time; XspError where it is cut off or no execution trace."""
     frames, process_id = [pl.DataFrame(schema=_CALLS)], None
-    for part in walk(path, _WANTED):
-        if part.place == ("pid",):
-            process_id = part.found
-        elif part.place == ("nodes",):
-            frames.append(pl.DataFrame([_row(node) for node in part.found], schema=_CALLS, orient="row"))
+    for part in walk(path, _TARGETS):
+        if part.location == ("pid",):
+            process_id = part.content
+        elif part.location == ("nodes",):
+            frames.append(pl.DataFrame([_row(node) for node in part.content], schema=_CALLS, orient="row"))
     calls = pl.concat(frames)
     known = calls.drop_nulls("node").unique("node", keep="last", maintain_order=True)
     callers = known.select(parent="node", caller="record_function_id")
@@ -87,15 +87,15 @@ def read_nodes(path: Path) -> Nodes:
 
 def _row(node: _Node) -> tuple[object, ...]:
     called = _record_function(node)
-    parent = whole(node.ctrl_deps if node.parent is None else node.parent)
+    parent = integer(node.ctrl_deps if node.parent is None else node.parent)
     if called is None:
-        return whole(node.id), parent, None, None, None, None
+        return integer(node.id), parent, None, None, None, None
     shapes, types = node.input_shapes, node.input_types
     if isinstance(node.inputs, dict):
         nested = _nested(node.inputs)
         shapes, types = nested.shapes, nested.types
     words = [_plain_type(each) for each in types]
-    return whole(node.id), parent, called, node.name, _plain_shapes(shapes, words), json.dumps(words)
+    return integer(node.id), parent, called, node.name, _plain_shapes(shapes, words), json.dumps(words)
 
 
 def _nested(inputs: dict[str, Any]) -> _Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import cut_off, whole
+from xsp_ingest.files.content import cut_off, read_all
 from xsp_ingest.formats.loadgen.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _END = "samples_per_query"  # among the last section, which every version writes
 
 def read_summary(path: Path) -> Outcome:
     """The file's word; XspError where the file ends before its parameters and counts do."""
-    text = whole(path, _MOST_BYTES).decode("utf-8", errors="replace")
+    text = read_all(path, _MOST_BYTES).decode("utf-8", errors="replace")
     values = {key.lower(): value for key, value in reversed(_LINE.findall(text))}
     counts = {what.lower(): int(number or 0) for number, _, what in _COUNT.findall(text)}
     if _END not in values or "error" not in counts:
