@@ -215,7 +215,9 @@ def _findings(
     cut = after.filter(is_step, early | late).height
     as_requested = f"as asked ({selection.in_words})"
     findings = (
-        Finding(LedgerKind.NOT_SELECTED, f"Device activities left out {as_requested}", activities, duration_ns=device_ns),
+        Finding(
+            LedgerKind.NOT_SELECTED, f"Device activities left out {as_requested}", activities, duration_ns=device_ns
+        ),
         Finding(LedgerKind.NOT_SELECTED, f"Host spans left out {as_requested}", host),
         Finding(
             LedgerKind.STEP_CUT,

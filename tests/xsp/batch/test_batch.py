@@ -141,7 +141,7 @@ def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
     """What a worker does, but that it is killed as the system would, or takes too much memory, where so named."""
     if unit.name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    held = []
+    held: list[bytearray] = []
     while unit.name == "greedy":
         if len(held) < 100:  # 1 GB, should the one who watches be slow
             held.append(bytearray(10_000_000))
