@@ -141,6 +141,7 @@ def _peak_of(path: Path, wanted: str) -> tuple[str, int]:
     return said, int(peak)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", ["torch_profiler", "jaeger", "ncu_csv"])
 def test_a_bomb_of_one_endless_text_is_stopped_within_1_gb(tmp_path: Path, wanted: str) -> None:
     before = b'"ID","Kernel Name","' if wanted == "ncu_csv" else b'{"schemaVersion": 1, "traceEvents": [{"name": "'
