@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.mxnet.events import load
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, Level, Severity, XspError
@@ -94,7 +94,7 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         pl.lit(None, pl.String).alias("domain"),
         pl.lit(value=False).alias("numbered"),
     )
-    found = found.hstack(nvtx_range_rules.classify(found, options))
+    found = found.hstack(classify(found, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     found = found.join(names, on="lane", how="left", maintain_order="left")
     gpu = pl.col("device").str.extract(r"^gpu/(\d{1,9})$").cast(pl.Int64)
     level = (

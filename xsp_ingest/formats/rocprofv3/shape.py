@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, Level
@@ -107,10 +108,15 @@ def _calls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _markers(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    plain = nvtx_range_rules.plain_name(pl.col("name")).alias("plain")
+    plain = plain_name(pl.col("name")).alias("plain")
     named = rows.with_columns(plain, pl.lit(None, pl.String).alias("domain"))
     named = named.with_columns((pl.col("plain") != pl.col("name")).alias("numbered"))
-    places = nvtx_range_rules.classify(named.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
+    places = classify(
+        named.select(pl.col("plain").alias("name"), "domain", "numbered"),
+        NVTX,
+        model_ranges=options.model_ranges,
+        layer_ranges=options.layer_ranges,
+    )
     spans = named.hstack(places).select(
         *_COMMON,
         pl.col("plain").alias("name"),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import is_backward, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, Level, Severity
@@ -85,7 +86,7 @@ def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
         rows.filter(pl.col("level").fill_null("operator") == "operator").select(
             "row",
             pl.col("sequenceNumber").alias("sequence_number"),
-            pl.when(nvtx_range_rules.is_backward(pl.col("name"))).then(1).alias("forward_thread_id"),
+            pl.when(is_backward(pl.col("name"))).then(1).alias("forward_thread_id"),
             pl.col("externalId").alias("external_id"),
             pl.col("inputShapes").alias("input_shapes"),
             pl.col("inputTypes").alias("input_dtypes"),
@@ -104,11 +105,16 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
     found.append(Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", marks, Severity.INFO))
-    named = nvtx_range_rules.plain_name(pl.col("name").fill_null("")).alias("plain")
+    named = plain_name(pl.col("name").fill_null("")).alias("plain")
     numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
     pairs = pairs.with_columns(named).with_columns(numbered)
     pairs = pairs.hstack(
-        nvtx_range_rules.classify(pairs.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
+        classify(
+            pairs.select(pl.col("plain").alias("name"), "domain", "numbered"),
+            NVTX,
+            model_ranges=options.model_ranges,
+            layer_ranges=options.layer_ranges,
+        )
     )
     spans = pairs.select(
         "row",

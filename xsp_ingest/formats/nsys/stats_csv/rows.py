@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.stats_csv.cells import texts, whole
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import operator_details, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_model import Finding, Kind, Level
 
 if TYPE_CHECKING:
@@ -200,12 +201,12 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     )
     frame, findings = _placed(frame, section.report)
     frame = frame.with_columns(
-        nvtx_range_rules.plain_name(pl.col("text")).alias("name"),
+        plain_name(pl.col("text")).alias("name"),
         pl.lit(None, dtype=pl.String).alias("domain"),
         pl.col("style").replace("", "PushPop"),
     )
     frame = frame.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
-    frame = frame.hstack(nvtx_range_rules.classify(frame, options))
+    frame = frame.hstack(classify(frame, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     name = pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]"))
     spans = frame.with_columns(name.alias("name")).select(
         "row", "level", "kind", "name", "start_ns", _duration(), "process_id", "thread_id"
@@ -214,6 +215,6 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     tables = {
         "spans": spans,
         "ranges": frame.select("row", "range_id", "text", "domain", "style"),
-        "operators": operators.select("row", *nvtx_range_rules.operator_details(pl.col("text"))),
+        "operators": operators.select("row", *operator_details(pl.col("text"))),
     }
     return Part(tables, findings)
