@@ -47,23 +47,23 @@ class Strings:
         """The strings of these ids as a Categorical; null where the id is null or the file has no such string."""
         if not len(self.ids):
             return pl.Series(ids.name, [None] * len(ids), dtype=pl.Categorical)
-        place = _places(self.ids, ids.fill_null(0).to_numpy())
+        index = _indices(self.ids, ids.fill_null(0).to_numpy())
         if ids.null_count():
-            place = np.where(ids.is_null().to_numpy(), np.int32(-1), place)
-        lost = place < 0
+            index = np.where(ids.is_null().to_numpy(), np.int32(-1), index)
+        lost = index < 0
         is_used = np.zeros(len(self.ids) + 1, dtype=np.bool_)
-        is_used[place] = True  # -1, lost, is the last
+        is_used[index] = True  # -1, lost, is the last
         used = np.flatnonzero(is_used[:-1])
-        code = np.full(len(self.ids) + 1, -1, dtype=np.int32)
-        code[used] = np.arange(len(used), dtype=np.int32)
-        codes = code[place]
-        words = self.values[used].cast(pl.Categorical)
-        return words.gather(scratch.series(ids.name, codes, ~lost if lost.any() else None)).alias(ids.name)
+        category_id = np.full(len(self.ids) + 1, -1, dtype=np.int32)
+        category_id[used] = np.arange(len(used), dtype=np.int32)
+        category_ids = category_id[index]
+        categories = self.values[used].cast(pl.Categorical)
+        return categories.gather(scratch.series(ids.name, category_ids, ~lost if lost.any() else None)).alias(ids.name)
 
     def id_of(self, value: str) -> int | None:
         """The id of this string, the first where several are the same."""
-        found = (self.values == value).arg_max() if len(self.values) else None
-        return int(self.ids[found]) if found is not None and self.values[found] == value else None
+        index = (self.values == value).arg_max() if len(self.values) else None
+        return int(self.ids[index]) if index is not None and self.values[index] == value else None
 
 
 def interned(ids: pl.Series, values: pl.Series) -> Strings:
@@ -75,18 +75,18 @@ def interned(ids: pl.Series, values: pl.Series) -> Strings:
     return Strings(both["id"].to_numpy(), both["value"].fill_null(""))
 
 
-def _places(keys: Ints, wanted: Ints) -> NDArray[np.int32]:
-    """The place of each wanted number among the keys, which are sorted and no two the same; -1 where it is none."""
+def _indices(keys: Ints, numbers: Ints) -> NDArray[np.int32]:
+    """The index of each number among the keys, which are sorted and no two the same; -1 where it is none."""
     low, high = int(keys[0]), int(keys[-1])
     if high - low < _DENSE * len(keys) + _SMALL and abs(low) < LATEST_NS and abs(high) < LATEST_NS:
         table = np.full(high - low + 3, -1, dtype=np.int32)  # the first and the last stand for what is outside
         table[keys - (low - 1)] = np.arange(len(keys), dtype=np.int32)
-        inside = np.clip(wanted, low - 1, high + 1)
+        inside = np.clip(numbers, low - 1, high + 1)
         inside -= low - 1
-        found: NDArray[np.int32] = table[inside]
-        return found
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[place] == wanted, place, -1).astype(np.int32)
+        indices: NDArray[np.int32] = table[inside]
+        return indices
+    index = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
+    return np.where(keys[index] == numbers, index, -1).astype(np.int32)
 
 
 def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
@@ -108,8 +108,8 @@ def _is_sane(times: pl.Series) -> bool:
 
 def with_sane_times(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with times that no clock shows made unknown, so that no difference overflows."""
-    found = [name for name in _TIMES if name in rows.columns and not _is_sane(rows[name])]
+    insane = [name for name in _TIMES if name in rows.columns and not _is_sane(rows[name])]
     return rows.with_columns(
         pl.when(pl.col(name).is_between(-LATEST_NS, LATEST_NS, closed="none")).then(pl.col(name)).alias(name)
-        for name in found
+        for name in insane
     )

@@ -127,7 +127,7 @@ def test_files_of_one_report_are_one_run(tmp_path: Path) -> None:
 def test_ids_that_collide_between_processes_tie_nothing(tmp_path: Path) -> None:
     text = _API + "10,2,f,0,7,1,1,20,x\n11,2,f,0,7,2,2,20,x\n\n" + _GPU + "20,5,7,1,1,1,1,1,1,1,0,0,,,,,G (0),1,,7,k\n"
     trace = _trace(text, tmp_path)
-    assert _ledger(trace)["process_unclear"] == 1
+    assert _ledger(trace)["unclear_process"] == 1
     assert _rows(trace, "process_id", "parent_id")[-1] == (None, None)
 
 

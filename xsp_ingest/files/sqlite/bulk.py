@@ -48,24 +48,24 @@ def paged(
     kinds = {name: take.values for name, take in takes.items()}
     if where is not None and kinds.setdefault(where.column, Values.WHOLE) != Values.WHOLE:
         raise CannotRead
-    found = read(path, connection, table, kinds)
-    frame = found.frame
-    rowids = frame["rowid"].gather(found.asked).to_list()
+    result = read(path, connection, table, kinds)
+    frame = result.frame
+    rowids = frame["rowid"].gather(result.asked).to_list()
     if rowids:
-        frame = frame.filter(~pl.int_range(pl.len()).is_in(found.asked))
+        frame = frame.filter(~pl.int_range(pl.len()).is_in(result.asked))
     if where is not None:
         frame = frame.filter(pl.col(where.column).is_in(where.values))
     frame = frame.select("rowid", *takes)
-    return pl.concat([frame, _asked(connection, table, takes, where, rowids)]).sort("rowid") if rowids else frame
+    return pl.concat([frame, _queried(connection, table, takes, where, rowids)]).sort("rowid") if rowids else frame
 
 
-def _asked(
+def _queried(
     connection: sqlite3.Connection, table: str, takes: Mapping[str, Take], where: Among | None, rowids: list[int]
 ) -> pl.DataFrame:
-    """These rows, as far as they are wanted, by SQL."""
+    """These rows, as far as `where` takes them, by SQL."""
     among = f"rowid IN ({', '.join(map(str, rowids))})"
-    (found,) = connection.execute(f'SELECT count(*) FROM "{table}" WHERE {among}').fetchone()
-    if found != len(rowids):  # in a damaged file a row may be found by its place and not by its number
+    (count,) = connection.execute(f'SELECT count(*) FROM "{table}" WHERE {among}').fetchone()
+    if count != len(rowids):  # in a damaged file a row may be found by its position and not by its number
         raise CannotRead
     clause = f"{among} AND {where.sql}" if where else among
     rows = connection.execute(f'SELECT {listed(takes)} FROM "{table}" WHERE {clause}').fetchall()

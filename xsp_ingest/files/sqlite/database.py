@@ -68,8 +68,8 @@ def table_names(path: Path) -> frozenset[str]:
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         # A virtual table runs code as well.
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-        found = connection.execute(query).fetchall()
-    return frozenset(name for (name,) in found)
+        rows = connection.execute(query).fetchall()
+    return frozenset(name for (name,) in rows)
 
 
 @contextmanager
@@ -126,9 +126,9 @@ class Database:
         absent = {c: pl.lit(None, dtype=pl.Int64).alias(c) for c in columns if c not in present}
         if table not in self.tables or not present:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
-        found = self._select(table, dict.fromkeys(present, INTEGER), where)
-        whole = found.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
-        return with_sane_times(whole)
+        selected = self._select(table, dict.fromkeys(present, INTEGER), where)
+        rows = selected.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
+        return with_sane_times(rows)
 
     def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
@@ -207,8 +207,8 @@ class Database:
     def aggregate(self, what: Sequence[str], table: str, condition: str) -> tuple[object, ...]:
         """Numbers over the rows of a table that meet a condition of SQL ("": all)."""
         clause = f" WHERE {condition}" if condition else ""
-        (found,) = self._plain(f'SELECT {", ".join(what)} FROM "{table}"{clause}')
-        return found
+        (values,) = self._plain(f'SELECT {", ".join(what)} FROM "{table}"{clause}')
+        return values
 
     def _clause(self, table: str, where: Among | None) -> str:
         both = [f"({each})" for each in (self.conditions.get(table, ""), where.sql if where else "") if each]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from xsp_ingest.staging.cupti.records import Records
@@ -38,7 +38,7 @@ def placed(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     ids = _keyed(records, "EXTERNAL_CORRELATION")
     unnamed = ids.join(operators, on=_KEY, how="anti", nulls_equal=True)["externalId"].n_unique()
     detail = "external ids that no operator of the dump has"
-    return known, [Finding("unnamed_external_id", detail, unnamed, Severity.INFO)]
+    return known, [Finding(LedgerKind.UNNAMED_EXTERNAL_ID, detail, unnamed)]
 
 
 def _translation(operators: pl.DataFrame) -> pl.DataFrame:

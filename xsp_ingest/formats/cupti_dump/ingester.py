@@ -12,7 +12,7 @@ from xsp_ingest.formats.cupti_dump.parquet import is_parquet_dump
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ def _overhead(records: Records) -> Finding:
     rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     total = rows["duration_ns"].cast(pl.Int128).sum()
     detail = f"stretches in which CUPTI itself worked, {total} ns in sum; host times around them are longer for it"
-    return Finding("profiler_overhead", detail, rows.height, Severity.INFO)
+    return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)
 
 
 CUPTI_DUMP = _CuptiDump()

@@ -13,7 +13,7 @@ from xsp_ingest.formats.cupti_dump.header import parse_header
 from xsp_ingest.formats.cupti_dump.parquet import read_parquet_header, read_row_groups
 from xsp_ingest.staging.cupti.fields import END, KINDS, KNOWN_UNUSED, TYPES
 from xsp_ingest.staging.cupti.records import Records
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,18 +94,18 @@ def _gather(records: Records, frames: Iterable[pl.DataFrame], path: Path) -> Non
         raise XspError("the CUPTI dump holds no records", path=path)
     records.kinds = {kind: pl.concat(rows) for kind, rows in parts.items()}
     records.findings += [
-        Finding("unknown_record", "records of kinds that XSP does not know", sum(others.values()), Severity.INFO),
-        Finding("record_without_kind", "records that do not say their kind", nameless),
+        Finding(LedgerKind.UNKNOWN_RECORD, count=sum(others.values())),
+        Finding(LedgerKind.RECORD_WITHOUT_KIND, count=nameless),
     ]
 
 
 def _check_end(records: Records, bad: Sequence[int]) -> None:
     """What the closing record says against what was found."""
     end = records.of(END)
-    records.findings.append(Finding("bad_line", "lines that are no records", len(bad)))
+    records.findings.append(Finding(LedgerKind.BAD_LINE, "lines that are no records", len(bad)))
     if end.is_empty():
         detail = "the dump has no closing record: what wrote it was stopped, and records may be missing"
-        records.findings.append(Finding("no_end", detail))
+        records.findings.append(Finding(LedgerKind.NO_END, detail))
         return
     _note_dropped(records, end["dropped"].fill_null(0).max())
 
@@ -113,6 +113,4 @@ def _check_end(records: Records, bad: Sequence[int]) -> None:
 def _note_dropped(records: Records, count: object) -> None:
     detail = "records that CUPTI dropped: its buffers were full"
     known = count if isinstance(count, int) and count > 0 else 0
-    records.findings.append(
-        Finding("dropped_records", detail, known, advice="Give the profiler larger or more buffers")
-    )
+    records.findings.append(Finding(LedgerKind.DROPPED_RECORDS, detail, known))

@@ -23,7 +23,7 @@ _UNKNOWN_MEMORY = ("unknown", "<unknown>")
 
 
 def add_layer(rows: Rows, row: int, span: JaegerSpan, tags: Mapping[str, Any]) -> bool:
-    """Adds what is stated of a layer; whether what it says of its memory could be read."""
+    """Adds what the file says of a layer; whether what it says of its memory could be read."""
     allocated, readable = _allocated(tags)
     rows.add(
         "layers",
@@ -42,17 +42,17 @@ def add_layer(rows: Rows, row: int, span: JaegerSpan, tags: Mapping[str, Any]) -
 
 def _allocated(tags: Mapping[str, Any]) -> tuple[int | None, bool]:
     """Bytes of all outputs of the layer, as TensorFlow's allocation descriptions give them."""
-    stated = integer(tags.get("allocated_bytes"))
+    allocated_bytes = integer(tags.get("allocated_bytes"))
     written = text(tags.get("output"))
-    if stated is not None or written is None:
-        return stated, True
+    if allocated_bytes is not None or written is None:
+        return allocated_bytes, True
     try:
         outputs = msgspec.json.decode(written.replace("\\", ""))
     except msgspec.DecodeError:
         return None, False
-    found = [_allocation(output) for output in outputs] if isinstance(outputs, list) else []
-    known = [count for count in found if count is not None]
-    return (sum(known) if known else None), True
+    allocations = [_allocation(output) for output in outputs] if isinstance(outputs, list) else []
+    counts = [count for count in allocations if count is not None]
+    return (sum(counts) if counts else None), True
 
 
 def _allocation(output: Any) -> int | None:  # noqa: ANN401 (JSON of any shape)
@@ -68,7 +68,7 @@ def device_name(kind: Kind, tags: Mapping[str, Any], launch: Mapping[str, Any]) 
     if kind is Kind.MEMSET:
         return "Memset"
     named = (tags.get("kernel_name"), tags.get("name"), tags.get("kernel"), launch.get("kernel"))
-    return next((found for value in named if (found := text(value)) is not None), "(no name)")
+    return next((name for value in named if (name := text(value)) is not None), "(no name)")
 
 
 def _direction(tags: Mapping[str, Any]) -> str:
@@ -79,8 +79,8 @@ def add_kernel(rows: Rows, row: int, tags: Mapping[str, Any], launch: Mapping[st
     """Adds how a kernel was launched, from its own tags or its launch's."""
     shape: dict[str, object] = {}
     for what in ("grid", "block"):
-        found = sizes(tags.get(f"{what}_dim")) or sizes(launch.get(f"{what}_dim")) or (None, None, None)
-        shape |= {f"{what}_{axis}": size for axis, size in zip("xyz", found, strict=True)}
+        axes = sizes(tags.get(f"{what}_dim")) or sizes(launch.get(f"{what}_dim")) or (None, None, None)
+        shape |= {f"{what}_{axis}": size for axis, size in zip("xyz", axes, strict=True)}
     rows.add(
         "kernels",
         row=row,
@@ -106,5 +106,5 @@ def add_copy(rows: Rows, row: int, tags: Mapping[str, Any], launch: Mapping[str,
 
 
 def _memory(value: Any) -> str | None:  # noqa: ANN401
-    word = text(value)
-    return None if word is None or word.startswith(_UNKNOWN_MEMORY) else word.capitalize()
+    label = text(value)
+    return None if label is None or label.startswith(_UNKNOWN_MEMORY) else label.capitalize()

@@ -29,7 +29,7 @@ _TEXT_COLUMNS = frozenset(
     | {"copy_kind", "source_kind", "destination_kind"}
 )
 _NUMBERS = ("process_id", "thread_id", "device_id", "context_id", "stream_id", "correlation_id")
-_WORDS = {"level": frozenset(map(str, LEVELS)), "kind": frozenset(map(str, Kind))}
+_CATEGORIES = {"level": frozenset(map(str, LEVELS)), "kind": frozenset(map(str, Kind))}
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -47,7 +47,7 @@ def read_exported(trace: JaegerTrace, run: Mapping[str, Any], path: Path) -> Raw
     rows = Rows()
     origin = integer(run.get("clock_origin_ns")) or 0
     parent, findings = parents(trace.spans)
-    places = {span.spanID: i for i, span in enumerate(trace.spans)}
+    index_of = {span.spanID: i for i, span in enumerate(trace.spans)}
     tags = [tags_of(span.tags) for span in trace.spans]
     for i in _outer_first(parent):
         row = {**_span_row(trace.spans[i], tags[i], path), "row": i}
@@ -55,9 +55,9 @@ def read_exported(trace: JaegerTrace, run: Mapping[str, Any], path: Path) -> Raw
         if row["level"] == Level.KERNEL and parent[i] >= 0:
             row["issued_by_row"] = parent[i]  # the launch, where that is in the file, is found by its correlation id
         rows.add("spans", **row)
-        _add_details(rows, i, tags[i], places)
+        _add_details(rows, i, tags[i], index_of)
     for span in trace.spans:
-        _add_metrics(rows, span, places)
+        _add_metrics(rows, span, index_of)
     _add_devices(rows, text(run.get("devices")))
     return RawTrace(rows.frames(), _facts(run, origin), tuple(findings))
 
@@ -77,8 +77,8 @@ def _outer_first(parent: Sequence[int]) -> list[int]:
 
 def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str, Any]:
     start = integer(tags.get("start_ns"))
-    words = {key: text(tags.get(key)) for key in _WORDS}
-    if start is None or any(word not in _WORDS[key] for key, word in words.items()):
+    categories = {key: text(tags.get(key)) for key in _CATEGORIES}
+    if start is None or any(category not in _CATEGORIES[key] for key, category in categories.items()):
         raise XspError(
             f"span {span.spanID} lacks the tags level, kind and start_ns that `xsp export` writes",
             path=path,
@@ -88,12 +88,12 @@ def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str
         "name": span.operationName,
         "start_ns": start,
         "duration_ns": integer(tags.get("duration_ns")),
-        **words,
+        **categories,
         **{key: integer(tags.get(key)) for key in _NUMBERS},
     }
 
 
-def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], places: Mapping[str, int]) -> None:
+def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], index_of: Mapping[str, int]) -> None:
     for table in (text(tags.get("xsp.details")) or "").split():
         if table not in _DETAILS:
             continue
@@ -102,10 +102,10 @@ def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], places: Mapping[st
         if table == "layers":
             row["sequence_index"] = integer(tags.get("layer_index"))
         elif table == "operators":
-            row["forward_row"] = places.get(str(tags.get("forward_span")))
+            row["forward_row"] = index_of.get(str(tags.get("forward_span")))
             row["forward_thread_id"] = 1 if tags.get("backward") is True else None
         elif table == "kernels":
-            row["captured_in_row"] = places.get(str(tags.get("captured_in_span")))
+            row["captured_in_row"] = index_of.get(str(tags.get("captured_in_span")))
         rows.add(table, **row)
 
 
@@ -115,10 +115,10 @@ def _value(column: str, value: Any) -> object:  # noqa: ANN401 (a tag's value)
     return integer(value)
 
 
-def _add_metrics(rows: Rows, span: JaegerSpan, places: Mapping[str, int]) -> None:
+def _add_metrics(rows: Rows, span: JaegerSpan, index_of: Mapping[str, int]) -> None:
     for log in span.logs or ():
         fields = tags_of(log.fields)
-        owner = places.get(str(fields.pop("span", "")))
+        owner = index_of.get(str(fields.pop("span", "")))
         unit, source = str(fields.pop("unit", "")), str(fields.pop("source", ""))
         for metric, written in fields.items():
             value = _NOT_FINITE.get(written) if isinstance(written, str) else decimal(written)

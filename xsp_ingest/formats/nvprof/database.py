@@ -12,7 +12,7 @@ from xsp_ingest.files.stored_columns import interned
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
 from xsp_ingest.staging.cupti.fields import KINDS
 from xsp_ingest.staging.cupti.records import Records
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,13 +157,8 @@ def _with_process(rows: pl.DataFrame, kinds: Mapping[str, pl.DataFrame], process
 def _unread(database: _NvprofDatabase, counted: int) -> list[Finding]:
     detail = "records of counters, of unified memory and of kernels launched by kernels, which are not read"
     return [
-        Finding("records_not_read", detail, counted, Severity.INFO),
-        Finding(
-            "not_utf8",
-            "texts that are not UTF-8; their foreign bytes show as U+FFFD",
-            database.unreadable_texts,
-            Severity.INFO,
-        ),
+        Finding(LedgerKind.RECORDS_NOT_READ, detail, counted),
+        Finding(LedgerKind.NOT_UTF8, count=database.unreadable_texts),
     ]
 
 
@@ -171,4 +166,4 @@ def _unclear(kinds: Mapping[str, pl.DataFrame]) -> list[Finding]:
     calls = [kinds[kind] for kind in _CALLS if kind in kinds]
     several = bool(calls) and pl.concat([rows.select("processId") for rows in calls])["processId"].n_unique() > 1
     unclear = sum(kinds[kind]["processId"].null_count() for kind in _ON_DEVICE if kind in kinds) if several else 0
-    return [Finding("unclear_process", "device activities whose launch may be of several processes", unclear)]
+    return [Finding(LedgerKind.UNCLEAR_PROCESS, count=unclear)]

@@ -11,7 +11,7 @@ from xsp_ingest.staging.cupti import activities, host
 from xsp_ingest.staging.cupti.devices import devices
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,4 +53,4 @@ def read_database(path: Path, options: Options) -> RawTrace:
 def _overhead(records: Records) -> Finding:
     rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     detail = "stretches in which the profiler itself worked; host times around them are longer for it"
-    return Finding("profiler_overhead", detail, rows.height, Severity.INFO)
+    return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)

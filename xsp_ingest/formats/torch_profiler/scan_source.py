@@ -23,7 +23,7 @@ _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _READ_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
-_LEAST_GAIN, _MOST_GAIN = 4, 100  # traces compress about 14 times
+_MIN_GAIN, _MAX_GAIN = 4, 100  # traces compress about 14 times
 _TRAILER_BYTES = 4
 
 
@@ -81,8 +81,8 @@ def _measure(file: BinaryIO) -> tuple[int, bool]:
     size = file.seek(0, 2)
     if is_gzip and size > _TRAILER_BYTES:
         file.seek(-_TRAILER_BYTES, 2)
-        stated = int.from_bytes(file.read(_TRAILER_BYTES), "little")
-        size = min(max(stated, size * _LEAST_GAIN), size * _MOST_GAIN)
+        recorded = int.from_bytes(file.read(_TRAILER_BYTES), "little")
+        size = min(max(recorded, size * _MIN_GAIN), size * _MAX_GAIN)
     file.seek(0)
     return size, is_gzip
 

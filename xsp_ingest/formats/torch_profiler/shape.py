@@ -47,7 +47,7 @@ _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id",
 
 
 def shape(documents: Iterable[Document], path: Path, options: Options) -> RawTrace:
-    """The staging tables of one file, given in documents; XspError where it holds nothing that can be used."""
+    """The staging tables of one file, from its documents; XspError where it holds nothing that can be used."""
     stages = _Stages(options)
     for document in documents:
         stages.add(document)
@@ -103,8 +103,8 @@ class _Stages:
         tables["devices"] = devices(self._head)
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-        found = [*summed(self._findings), *repeated, *unclear, *counted]
-        return RawTrace(tables, facts(self._head), tuple(found))
+        findings = [*summed(self._findings), *repeated, *unclear, *counted]
+        return RawTrace(tables, facts(self._head), tuple(findings))
 
 
 def _tables_of(parts: _Parts, options: Options) -> dict[str, pl.DataFrame]:
@@ -157,10 +157,10 @@ def _by_category(events: pl.DataFrame) -> _Parts:
 
 
 def _of(parts: _Parts, kinds: Iterable[str], nothing: str = _NOTHING) -> pl.DataFrame:
-    found = [parts[kind] for kind in kinds if kind in parts]
-    if len(found) > 1:
-        return pl.concat(found)
-    return found[0] if found else parts[nothing]
+    frames = [parts[kind] for kind in kinds if kind in parts]
+    if len(frames) > 1:
+        return pl.concat(frames)
+    return frames[0] if frames else parts[nothing]
 
 
 def _detailed(parts: _Parts, details: pl.DataFrame) -> _Parts:
@@ -299,8 +299,8 @@ def _allocations(document: Document) -> pl.DataFrame:
     moments = events.filter(
         pl.col("cat").is_in(cat.MEMORY), pl.col("name") == "[memory]", pl.col("ts_ns").is_not_null()
     )
-    known = document.details.filter(pl.col("bytes").is_not_null())
-    memory = moments.join(known, on="event", how="inner", maintain_order="left")
+    sized = document.details.filter(pl.col("bytes").is_not_null())
+    memory = moments.join(sized, on="event", how="inner", maintain_order="left")
     on_device = pl.col("memory_device_type") > 0
     return frame_of(
         "allocations",

@@ -21,14 +21,14 @@ def profiles(folder: Path, is_profile: Callable[[Probe], object]) -> Sequence[Pa
 
     `folder` is the log folder, a session in it, or anything between; XspError where it holds several sessions.
     """
-    found = {session: files for session in _sessions(folder) if (files := _inside(session, is_profile))}
-    if len(found) > 1:
+    files_of = {session: files for session in _sessions(folder) if (files := _inside(session, is_profile))}
+    if len(files_of) > 1:
         raise XspError(
-            f"the log folder holds {len(found)} profiling sessions",
+            f"the log folder holds {len(files_of)} profiling sessions",
             path=folder,
-            advice=f"Give one of them, as {next(reversed(found))}",
+            advice=f"Give one of them, as {next(reversed(files_of))}",
         )
-    return next(iter(found.values()), [])
+    return next(iter(files_of.values()), [])
 
 
 def _sessions(folder: Path) -> list[Path]:

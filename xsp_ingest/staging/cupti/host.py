@@ -10,7 +10,7 @@ from xsp_ingest.link.operator_text import is_backward, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
@@ -64,7 +64,9 @@ def operators(records: Records, rows: pl.DataFrame) -> Host:
     rows, found = timed(rows, "framework operators", device=False, zeros_unknown=True)
     said = pl.col("level").fill_null("operator")
     unknown = rows.filter(~said.is_in(list(_LEVELS))).height
-    found.append(Finding("unknown_level", "framework operators of no known level; taken for operators", unknown))
+    found.append(
+        Finding(LedgerKind.UNKNOWN_LEVEL, "framework operators of no known level; taken for operators", unknown)
+    )
     level, kind = (
         said.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
         for n, default in enumerate((Level.OPERATOR, Kind.OPERATOR))
@@ -104,7 +106,7 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     pairs = begun.join(ended, on=["processId", "id"], how="left", maintain_order="left")
     pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
-    found.append(Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", marks, Severity.INFO))
+    found.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
     named = plain_name(pl.col("name").fill_null("")).alias("plain")
     numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
     pairs = pairs.with_columns(named).with_columns(numbered)

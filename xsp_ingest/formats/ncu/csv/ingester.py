@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.ncu.csv.records import Log, is_header, records
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,10 +77,5 @@ def _nothing(log: Log, path: Path) -> XspError:
 
 
 def _with_broken(raw: RawTrace, count: int) -> RawTrace:
-    finding = Finding(
-        "cut_off_rows",
-        "rows that a quote was left open in were left out",
-        count,
-        advice="Copy or export the file again",
-    )
+    finding = Finding(LedgerKind.CUT_OFF_ROWS, "rows that a quote was left open in were left out", count)
     return replace(raw, findings=(*raw.findings, finding))

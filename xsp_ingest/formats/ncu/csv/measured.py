@@ -12,7 +12,7 @@ from xsp_ingest.counters.formula import Measured
 from xsp_ingest.counters.ncu_labels import counter_of
 from xsp_ingest.counters.numbers import UNAVAILABLE, decimal_sign, to_floats, with_evidence
 from xsp_ingest.counters.units import base_unit
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,8 +87,8 @@ def _without_number(texts: pl.Series) -> tuple[int, int]:
 def _findings(lost: int, words: int) -> list[Finding]:
     detail = "values that the profiler could not collect (n/a or nan); they are unknown"
     return [
-        Finding("counter_unavailable", detail, lost),
-        Finding("text_counter_left_out", "values that are words, no numbers", words, Severity.INFO),
+        Finding(LedgerKind.COUNTER_UNAVAILABLE, detail, lost),
+        Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, "values that are words, no numbers", words),
     ]
 
 

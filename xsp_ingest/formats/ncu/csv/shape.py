@@ -13,7 +13,7 @@ from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
 from xsp_ingest.counters.ncu_names import ncu_table
 from xsp_ingest.formats.ncu.csv.measured import device_names, measured
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,12 +132,7 @@ def _peaks(kernels: pl.DataFrame) -> pl.DataFrame:
 
 def _left_out(collected: Collected, kernels: int) -> list[Finding]:
     return [
-        Finding("no_timestamps", _NO_TIME, kernels, Severity.INFO, advice="Join it to a timeline with `xsp merge`"),
-        Finding(
-            "cut_off_rows",
-            "rows end before their last column and were left out",
-            collected.cut_off,
-            advice="Copy or export the file again",
-        ),
-        Finding("nvtx_state_left_out", "columns of NVTX ranges were not read", collected.annotations, Severity.INFO),
+        Finding(LedgerKind.NO_TIMESTAMPS, _NO_TIME, kernels, advice="Join it to a timeline with `xsp merge`"),
+        Finding(LedgerKind.CUT_OFF_ROWS, "rows end before their last column and were left out", collected.cut_off),
+        Finding(LedgerKind.NVTX_STATE_LEFT_OUT, count=collected.annotations),
     ]

@@ -10,7 +10,7 @@ from xsp_ingest.formats.nsys.export.frames import Frames
 from xsp_ingest.formats.nsys.export.json_lines import Collected, is_json_lines, read_json_lines
 from xsp_ingest.formats.nsys.tables.facts import META_TABLES
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ def _left_out(export: Tables) -> Iterator[Finding]:
     if isinstance(export, Collected) and export.left_out:
         kinds = ", ".join(sorted(export.left_out))
         detail = f"Events of kinds that are not read from JSON: {kinds}"
-        yield Finding("event_left_out", detail, export.left_out.total(), Severity.INFO)
+        yield Finding(LedgerKind.EVENTS_LEFT_OUT, detail, export.left_out.total())
 
 
 def _opened(path: Path) -> Tables:

@@ -30,18 +30,18 @@ _IDS = {
 _Rows = tuple[pl.DataFrame, pl.DataFrame]
 
 
-def read_excerpt(export: Tables, wanted: Mapping[str, Collection[str]]) -> dict[str, pl.DataFrame]:
-    """Spans of the sorts of rows asked for, in these columns and times, and the table of details of each sort."""
+def read_excerpt(export: Tables, requested: Mapping[str, Collection[str]]) -> dict[str, pl.DataFrame]:
+    """Spans of the requested kinds of rows, in these columns and times, and the table of details of each kind."""
     spans: list[pl.DataFrame] = []
     details: dict[str, list[pl.DataFrame]] = {}
     first = 0
-    for sort, columns in wanted.items():
-        for rows, further in _SORTS[sort](export, columns):
+    for kind, columns in requested.items():
+        for rows, further in _READERS[kind](export, columns):
             spans.append(rows.select("level", "kind", "start_ns", "duration_ns", *columns))
-            details.setdefault(sort, []).append(further.with_columns(_numbers(first, further.height)))
+            details.setdefault(kind, []).append(further.with_columns(_numbers(first, further.height)))
             first += rows.height
-    whole = pl.concat(spans, how="diagonal").with_columns(_numbers(0, first), pl.lit(0, pl.Int64).alias("run_id"))
-    return {"spans": whole, **{name: pl.concat(parts, how="diagonal") for name, parts in details.items()}}
+    all_spans = pl.concat(spans, how="diagonal").with_columns(_numbers(0, first), pl.lit(0, pl.Int64).alias("run_id"))
+    return {"spans": all_spans, **{name: pl.concat(parts, how="diagonal") for name, parts in details.items()}}
 
 
 def _numbers(first: int, count: int) -> pl.Series:
@@ -96,7 +96,7 @@ def _ranges(export: Tables, columns: Collection[str]) -> Iterator[_Rows]:
 
 
 def _placed(export: Tables, table: str, whose: str, columns: Collection[str], further: Collection[str]) -> pl.DataFrame:
-    """The rows that have a start; `global` holds what tells process and thread, where those are asked for."""
+    """The rows that have a start; `global` holds what tells process and thread, where those are requested."""
     ids = [whose] if {"process_id", "thread_id"} & set(columns) else []
     ids += ["correlationId"] if "correlation_id" in columns else []
     rows = export.integers(table, ("start", "end", *ids, *further)).rename({whose: "global"}, strict=False)
@@ -104,11 +104,13 @@ def _placed(export: Tables, table: str, whose: str, columns: Collection[str], fu
 
 
 def _spans(rows: pl.DataFrame, duration: pl.Expr, level: Level, kind: Kind, columns: Collection[str]) -> pl.DataFrame:
-    known = [name if name in rows.columns else _IDS[name] for name in columns]
-    return rows.select(pl.col("start").alias("start_ns"), duration, *known, level=_word(level), kind=_word(kind))
+    selected = [name if name in rows.columns else _IDS[name] for name in columns]
+    return rows.select(
+        pl.col("start").alias("start_ns"), duration, *selected, level=_category(level), kind=_category(kind)
+    )
 
 
-def _word(value: str) -> pl.Expr:
+def _category(value: str) -> pl.Expr:
     return pl.lit(str(value), pl.Categorical)
 
 
@@ -123,11 +125,11 @@ def _host_duration(export: Tables) -> pl.Expr:
 
 
 def _nothing(height: int) -> pl.DataFrame:
-    """Details of so many rows, none of which anybody asked for."""
+    """Details of so many rows, none of which was requested."""
     return pl.DataFrame({"span_id": pl.int_range(height, eager=True)})
 
 
-_SORTS: Mapping[str, Callable[[Tables, Collection[str]], Iterator[_Rows]]] = {
+_READERS: Mapping[str, Callable[[Tables, Collection[str]], Iterator[_Rows]]] = {
     "kernels": _kernels,
     "copies": _copies,
     "calls": _calls,

@@ -44,15 +44,17 @@ class Pushdown:
     skipped: Skipped
 
 
-def pushdown(file: Database, wanted: Selection, *, os_runtime: bool) -> Pushdown:
+def pushdown(file: Database, selection: Selection, *, os_runtime: bool) -> Pushdown:
     """What to ask the file for, by a few sums over its tables."""
     hosts = (_RUNTIME, _NVTX, *([_OSRT] if os_runtime else []))
     spans = {name: text if _has(file, name, text.partition(" ")[0]) else "" for name, text in _SPANS.items()}
     spans = {name: spans.get(name, "") for name in hosts}
     sane = {name: _all(*filter(None, (_SANE, spans.get(name, "")))) for name in (*_WORK, *_SMALL, *hosts)}
-    zero = min(_known(file, "min(start)", sane), default=0)
-    start, end = (None if at is None else zero + at for at in (wanted.from_ns, wanted.to_ns))
-    conditions = {name: _all(*_of_work(file, name, wanted, start, end)) for name in _WORK if _has(file, name, "start")}
+    zero = min(_values(file, "min(start)", sane), default=0)
+    start, end = (None if at is None else zero + at for at in (selection.from_ns, selection.to_ns))
+    conditions = {
+        name: _all(*_of_work(file, name, selection, start, end)) for name in _WORK if _has(file, name, "start")
+    }
     launched = _launched(file, conditions)
     begin = start
     if start is not None and launched and _has(file, _RUNTIME, "start", "correlationId"):
@@ -61,18 +63,18 @@ def pushdown(file: Database, wanted: Selection, *, os_runtime: bool) -> Pushdown
     for name in hosts:
         if _has(file, name, "start", "end"):
             again = launched if name == _RUNTIME and _has(file, name, "correlationId") else ""
-            conditions[name] = _all(*_of_host(file, name, wanted, begin, end, again))
+            conditions[name] = _all(*_of_host(file, name, selection, begin, end, again))
     conditions = {name: text for name, text in conditions.items() if text}
     return Pushdown(conditions, zero, _skipped(file, conditions, spans))
 
 
-def _of_work(file: Database, name: str, wanted: Selection, start: int | None, end: int | None) -> Iterator[str]:
+def _of_work(file: Database, name: str, selection: Selection, start: int | None, end: int | None) -> Iterator[str]:
     yield from _times(start, end)
     columns = file.columns(name)
-    if wanted.process_ids and "globalPid" in columns:
-        yield _among(_PROCESS.format("globalPid"), wanted.process_ids)
-    if wanted.device_ids and "deviceId" in columns:
-        yield _among("deviceId", wanted.device_ids)
+    if selection.process_ids and "globalPid" in columns:
+        yield _among(_PROCESS.format("globalPid"), selection.process_ids)
+    if selection.device_ids and "deviceId" in columns:
+        yield _among("deviceId", selection.device_ids)
 
 
 def _times(start: int | None, end: int | None) -> Iterator[str]:
@@ -83,17 +85,17 @@ def _times(start: int | None, end: int | None) -> Iterator[str]:
 
 
 def _of_host(
-    file: Database, name: str, wanted: Selection, start: int | None, end: int | None, again: str
+    file: Database, name: str, selection: Selection, start: int | None, end: int | None, again: str
 ) -> Iterator[str]:
-    """`again`: rows that are wanted whenever they are."""
+    """`again`: rows that are selected whenever they are."""
     time = [f"start < {end}"] if end is not None else []
     if start is not None:
         time.append(f'("end" >= {start} OR "end" IS NULL OR "end" < start)')
     if time:
         always = " OR ".join(filter(None, (again, f"NOT {_STYLES}" if name == _NVTX and _styled(file) else "")))
         yield f"({_all(*time)}{f' OR {always}' if always else ''})"
-    if wanted.process_ids and "globalTid" in file.columns(name):
-        yield _among(_PROCESS.format("globalTid"), wanted.process_ids)
+    if selection.process_ids and "globalTid" in file.columns(name):
+        yield _among(_PROCESS.format("globalTid"), selection.process_ids)
 
 
 def _styled(file: Database) -> bool:
@@ -101,15 +103,15 @@ def _styled(file: Database) -> bool:
 
 
 def _launched(file: Database, conditions: Mapping[str, str]) -> str:
-    """A condition on calls that holds for all that launched the wanted work (and for others of like numbers)."""
+    """A condition on calls that holds for all that launched the selected work (and for others of like numbers)."""
     having = [name for name in conditions if "correlationId" in file.columns(name)]
     among = dict.fromkeys(having, "")
     for name in having:
         among[name] = _all(*filter(None, (conditions[name], "correlationId != 0")))
     ends = ("min(correlationId)", "max(correlationId)")
-    found = [_numbers(file, ends, name, where) for name, where in among.items() if _has(file, name, "start")]
-    known = [value for both in found for value in both if value is not None]
-    return f"correlationId BETWEEN {min(known)} AND {max(known)}" if known else ""
+    bounds = [_numbers(file, ends, name, where) for name, where in among.items() if _has(file, name, "start")]
+    ids = [value for both in bounds for value in both if value is not None]
+    return f"correlationId BETWEEN {min(ids)} AND {max(ids)}" if ids else ""
 
 
 def _skipped(file: Database, conditions: Mapping[str, str], spans: Mapping[str, str]) -> Skipped:
@@ -124,9 +126,9 @@ def _skipped(file: Database, conditions: Mapping[str, str], spans: Mapping[str, 
     return Skipped(counts["work"], duration, counts["host"])
 
 
-def _known(file: Database, what: str, tables: Mapping[str, str]) -> list[int]:
-    found = [_single(file, what, name, where) for name, where in tables.items() if _has(file, name, "start")]
-    return [value for value in found if value is not None]
+def _values(file: Database, what: str, tables: Mapping[str, str]) -> list[int]:
+    values = [_single(file, what, name, where) for name, where in tables.items() if _has(file, name, "start")]
+    return [value for value in values if value is not None]
 
 
 def _single(file: Database, what: str, name: str, where: str) -> int | None:
@@ -134,7 +136,7 @@ def _single(file: Database, what: str, name: str, where: str) -> int | None:
 
 
 def _numbers(file: Database, what: Sequence[str], name: str, where: str) -> list[int | None]:
-    return [found if isinstance(found, int) else None for found in file.aggregate(what, name, where)]
+    return [value if isinstance(value, int) else None for value in file.aggregate(what, name, where)]
 
 
 def _has(file: Database, name: str, *columns: str) -> bool:

@@ -13,7 +13,7 @@ from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section,
 from xsp_ingest.formats.nsys.tables.rows import join
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -97,18 +97,8 @@ def _parts(found: Mapping[Report, Section], options: Options) -> Iterator[Part]:
 
 def _doubts(found: Mapping[Report, Section]) -> Iterator[Finding]:
     if Report.SUM in found:
-        yield Finding("sums_left_out", "Tables of sums beside the reports of single events were not read")
+        yield Finding(LedgerKind.SUMMARY_LEFT_OUT, "Tables of sums beside the reports of single events were not read")
     if Report.EXEC in found and (Report.GPU in found or Report.API in found):
-        yield Finding(
-            "restated",
-            "Rows of cuda_kern_exec_trace restate what other reports of the file say; not read",
-            found[Report.EXEC].height,
-            Severity.INFO,
-        )
+        yield Finding(LedgerKind.RESTATED, count=found[Report.EXEC].height)
     if Report.GPU in found and Report.API not in found:
-        yield Finding(
-            "launches_not_given",
-            "Device work without its launches: cuda_gpu_trace alone does not say which call or thread launched it",
-            found[Report.GPU].height,
-            advice="Give cuda_api_trace and nvtx_pushpop_trace of the same report as well",
-        )
+        yield Finding(LedgerKind.LAUNCHES_NOT_GIVEN, count=found[Report.GPU].height)

@@ -10,7 +10,7 @@ from xsp_ingest.formats.nsys.stats_csv.cells import texts, whole
 from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_ingest.link.operator_text import operator_details, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
-from xsp_model import Finding, Kind, Level
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _placed(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding
     """The rows that have a start, numbered; the others are counted."""
     lost = frame["start_ns"].null_count()
     kept = frame.filter(pl.col("start_ns").is_not_null()).with_row_index("row")
-    found = Finding("missing_time", f"Rows of {what} without a start, left out", lost)
+    found = Finding(LedgerKind.MISSING_TIME, f"Rows of {what} without a start, left out", lost)
     return kept.with_columns(pl.col("row").cast(pl.Int64)), (found,) if lost else ()
 
 
@@ -114,7 +114,7 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
 
 def _unclear(count: int) -> tuple[Finding, ...]:
     found = Finding(
-        "process_unclear",
+        LedgerKind.UNCLEAR_PROCESS,
         "Device work whose correlation id several processes have: cuda_gpu_trace does not say which launched it",
         count,
         advice="Give the SQLite export of the report",

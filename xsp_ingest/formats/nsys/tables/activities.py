@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import Part, placed, word
+from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
-from xsp_model import Finding, Kind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,20 +61,20 @@ def _kernels(database: Tables) -> Part:
 
 def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
     # 0 stands for "of no graph".
-    known = {column: pl.when(pl.col(column) != 0).then(pl.col(column)) for column in _GRAPH}
-    return known["graphId"].alias("graph_id"), known["graphNodeId"].alias("graph_node_id")
+    ids = {column: pl.when(pl.col(column) != 0).then(pl.col(column)) for column in _GRAPH}
+    return ids["graphId"].alias("graph_id"), ids["graphNodeId"].alias("graph_node_id")
 
 
 def memcpy(database: Tables) -> Part:
     """Copies."""
     rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"))
-    kind = word(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
+    kind = label(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
     details = rows.select(
         "row",
         "bytes",
         kind.alias("copy_kind"),
-        word(pl.col("srcKind"), MEMORY_KINDS, otherwise="Unknown").alias("source_kind"),
-        word(pl.col("dstKind"), MEMORY_KINDS, otherwise="Unknown").alias("destination_kind"),
+        label(pl.col("srcKind"), MEMORY_KINDS, otherwise="Unknown").alias("source_kind"),
+        label(pl.col("dstKind"), MEMORY_KINDS, otherwise="Unknown").alias("destination_kind"),
     )
     named = rows.with_columns(pl.format("[CUDA memcpy {}]", kind).alias("name"))
     return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
@@ -83,7 +83,7 @@ def memcpy(database: Tables) -> Part:
 def memset(database: Tables) -> Part:
     """Fills."""
     rows, findings = _read(database, "MEMSET", ("bytes", "memKind"))
-    where = word(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
+    where = label(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
     details = rows.select("row", "bytes", where.alias("destination_kind"))
     named = rows.with_columns(pl.lit("[CUDA memset]").alias("name"))
     return Part({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
@@ -108,20 +108,24 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     rows = placed(rows).with_columns(
         pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
     )
-    found = (
+    findings = (
         Finding(
-            "duplicate_event",
+            LedgerKind.DUPLICATE_EVENT,
             f"Rows of {table} that repeat another one in every column; each activity was kept once",
             len(again),
         ),
         Finding(
-            "negative_duration", f"Activities of {table} that end before they start; kept with duration 0", negative
+            LedgerKind.NEGATIVE_DURATION,
+            f"Activities of {table} that end before they start; kept with duration 0",
+            negative,
         ),
         Finding(
-            "missing_time", f"Activities of {table} without start (left out) or end (kept with duration 0)", unplaced
+            LedgerKind.MISSING_TIME,
+            f"Activities of {table} without start (left out) or end (kept with duration 0)",
+            unplaced,
         ),
     )
-    return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in found if f.count)
+    return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in findings if f.count)
 
 
 def repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
@@ -141,16 +145,16 @@ def repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
     if suspects.is_empty():
         return []
     seen: set[tuple[object, ...]] = set()
-    found: list[int] = []
+    duplicates: list[int] = []
     rowids = suspects["rowid"].to_list()
-    whole = database.whole_rows(table, rowids)
-    if len(whole) != len(rowids):  # in a damaged file a row may be found by its place and not by its number
+    full_rows = database.whole_rows(table, rowids)
+    if len(full_rows) != len(rowids):  # in a damaged file a row may be found by its position and not by its number
         raise XspError(f"the rows of {table} are not where the file's index has them", advice="Export it again")
-    for suspect, values in zip(rowids, whole, strict=True):
+    for suspect, values in zip(rowids, full_rows, strict=True):
         if values in seen:
-            found.append(suspect)
+            duplicates.append(suspect)
         seen.add(values)
-    return found
+    return duplicates
 
 
 def _rises(start: pl.Series) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,9 +43,9 @@ def _gpu_metrics(export: Tables) -> Part:
     if samples.is_empty():
         return Part({})
     samples = samples.with_columns(export.numbers("GPU_METRICS", "value").alias("value"))
-    known = export.integers("TARGET_INFO_GPU_METRICS", tuple(which)).rename(which)
+    metrics = export.integers("TARGET_INFO_GPU_METRICS", tuple(which)).rename(which)
     names = export.texts("TARGET_INFO_GPU_METRICS", "metricName")
-    named = known.with_columns(*_read(names)).unique(["type_id", "metric_id"], keep="first", maintain_order=True)
+    named = metrics.with_columns(*_read(names)).unique(["type_id", "metric_id"], keep="first", maintain_order=True)
     joined = samples.join(named, on=["type_id", "metric_id"], how="left", maintain_order="left")
     lost = joined.filter(pl.any_horizontal(pl.col("timestamp", "value", "counter").is_null())).height
     sound = joined.drop_nulls(["timestamp", "value", "counter"]).with_columns((pl.col("type_id") & _GPU).alias("gpu"))
@@ -57,14 +57,14 @@ def _gpu_metrics(export: Tables) -> Part:
         "unit",
     )
     detail = "Samples of GPU metrics without time, value or name, left out"
-    return Part({"counters": rows}, (Finding("gpu_metric_unusable", detail, lost),) if lost else ())
+    return Part({"counters": rows}, (Finding(LedgerKind.GPU_METRIC_UNUSABLE, detail, lost),) if lost else ())
 
 
 def _read(names: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Counter, unit and factor of each metric's name, as `SMs Active [Throughput %]`."""
-    found = [_UNIT.match(name or "") for name in names]
-    titles = [match["name"] if match else name for match, name in zip(found, names, strict=True)]
-    units = [match["unit"].strip() if match else "" for match in found]
+    matches = [_UNIT.match(name or "") for name in names]
+    titles = [match["name"] if match else name for match, name in zip(matches, names, strict=True)]
+    units = [match["unit"].strip() if match else "" for match in matches]
     shares = [unit.endswith("%") for unit in units]
     return (
         pl.Series("counter", titles, dtype=pl.String),
@@ -106,14 +106,10 @@ def _memory(export: Tables) -> Part:
 
 
 def _doubts(unusable: int, before: int) -> tuple[Finding, ...]:
-    found = (
-        Finding("memory_event_unusable", f"Rows of {_MEMORY} without time, size or operation, left out", unusable),
+    findings = (
         Finding(
-            "memory_in_use_before",
-            "Kinds of memory of a device of which more was released than allocated in the capture: what was in use "
-            "before it is counted only as far as it was released",
-            before,
-            Severity.INFO,
+            LedgerKind.UNUSABLE_MEMORY_EVENT, f"Rows of {_MEMORY} without time, size or operation, left out", unusable
         ),
+        Finding(LedgerKind.MEMORY_IN_USE_BEFORE, count=before),
     )
-    return tuple(f for f in found if f.count)
+    return tuple(f for f in findings if f.count)

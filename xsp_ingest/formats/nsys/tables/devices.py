@@ -37,9 +37,10 @@ def _numbered(database: Tables, gpus: pl.DataFrame) -> pl.DataFrame:
         )
     # Older files do not map; there the driver's own ordinal is the program's, unless it chose among the GPUs.
     ordinal = pl.col("cuDevice") if gpus["cuDevice"].is_unique().all() else pl.col("id")
-    return gpus.with_columns(
+    numbered = gpus.with_columns(
         pl.coalesce(ordinal, "id").alias("device_id"), pl.lit(None, dtype=pl.Int64).alias("process_id")
     )
+    return numbered.drop_nulls("device_id")
 
 
 def _columns() -> list[pl.Expr]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.messages import own_rank
 from xsp_ingest.staging.raw import RunFacts
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # the second: before nsy
 _WARNING = 2
 _ERROR = 3
 
-# What nsys is known to say. Its text is matched, never repeated: it may hold names of files, users and machines.
-_KNOWN: tuple[tuple[str, str, str], ...] = (
+# Messages of nsys. Its text is matched, never repeated: it may hold names of files, users and machines.
+_MESSAGES: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)buffer.*(dropped|overflow|full)|dropped.*(event|record|buffer)|(event|record).*(lost|dropped)",
         "events were dropped",
@@ -74,8 +74,8 @@ def _meta(database: Tables) -> dict[str, str]:
 
 
 def _single(database: Tables, table: str, column: str) -> int | None:
-    found = database.integers(table, (column,))[column].drop_nulls()
-    return int(found[0]) if len(found) else None
+    values = database.integers(table, (column,))[column].drop_nulls()
+    return int(values[0]) if len(values) else None
 
 
 def complaints(database: Tables) -> Iterator[Finding]:
@@ -88,11 +88,11 @@ def complaints(database: Tables) -> Iterator[Finding]:
     counts = Counter((severity, *_meaning(str(text))) for severity, text in zip(severities, texts, strict=True))
     for (severity, meaning, advice), count in sorted(counts.items(), key=str):
         bad = Severity.ERROR if severity == _ERROR else Severity.WARNING
-        yield Finding("profiler_diagnostic", f"The profiler reported: {meaning}", count, bad, advice=advice)
+        yield Finding(LedgerKind.PROFILER_DIAGNOSTIC, f"The profiler reported: {meaning}", count, bad, advice=advice)
 
 
 def _meaning(text: str) -> tuple[str, str]:
-    for pattern, meaning, advice in _KNOWN:
+    for pattern, meaning, advice in _MESSAGES:
         if re.search(pattern, text, re.DOTALL):
             return meaning, advice
     return _OTHER

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part, placed, word
+from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
 from xsp_ingest.staging.cuda_enums import SYNC_KINDS
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,15 +42,15 @@ def closed_duration(start: str = "start", end: str = "end") -> pl.Expr:
 
 def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
     """What is odd about the times of a host table: ends before starts, and rows without a start (left out)."""
-    found = (
+    findings = (
         Finding(
-            "negative_duration",
+            LedgerKind.NEGATIVE_DURATION,
             f"Rows of {table} that end before they start; kept, their duration unknown",
             int((rows["end"] < rows["start"]).sum()),
         ),
-        Finding("missing_time", f"Rows of {table} without a start, left out", rows["start"].null_count()),
+        Finding(LedgerKind.MISSING_TIME, f"Rows of {table} without a start, left out", rows["start"].null_count()),
     )
-    return tuple(f for f in found if f.count)
+    return tuple(f for f in findings if f.count)
 
 
 def _calls(database: Tables, table: str, level: Level) -> Part:
@@ -83,7 +83,7 @@ def _waits(database: Tables) -> Part:
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),
         pl.lit(str(Kind.SYNC)).alias("kind"),
-        word(pl.col("syncType"), SYNC_KINDS).fill_null("Unknown sync").alias("name"),
+        label(pl.col("syncType"), SYNC_KINDS).fill_null("Unknown sync").alias("name"),
         pl.col("start").alias("start_ns"),
         closed_duration(),
         process_of(pl.col("globalPid")).alias("process_id"),
@@ -110,12 +110,9 @@ def _graph_nodes(database: Tables) -> Part:
                 .then(pl.col("originalGraphNodeId"))
                 .alias("original_graph_node_id"),
             )
-            known = nodes.drop_nulls(["start_ns", "graph_node_id"])
+            usable = nodes.drop_nulls(["start_ns", "graph_node_id"])
             lost = Finding(
-                "graph_node_unplaced",
-                f"Rows of {table} without time or node",
-                nodes.height - known.height,
-                Severity.INFO,
+                LedgerKind.GRAPH_NODE_UNPLACED, f"Rows of {table} without time or node", nodes.height - usable.height
             )
-            return Part({"graph_nodes": known}, (lost,) if lost.count else ())
+            return Part({"graph_nodes": usable}, (lost,) if lost.count else ())
     return Part({})

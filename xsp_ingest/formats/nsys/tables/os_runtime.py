@@ -10,7 +10,7 @@ from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.tables.interface import Tables
@@ -27,7 +27,7 @@ _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
 def os_runtime(export: Tables, options: Options) -> Part:
-    """The calls at the level of libraries, below no launch and above none; or their number, where not asked for.
+    """The calls at the level of libraries, below no launch and above none; or their number, where not requested.
 
     They are most of the rows of many reports, and at the level `runtime` they would count as calls of CUDA.
     """
@@ -54,4 +54,4 @@ def _left_out(count: int) -> tuple[Finding, ...]:
     if not count:
         return ()
     detail = "Calls of the operating system's runtime are not spans unless asked for"
-    return (Finding("os_runtime_left_out", detail, count, Severity.INFO, advice="Convert with --os-runtime"),)
+    return (Finding(LedgerKind.OS_RUNTIME_LEFT_OUT, detail, count),)

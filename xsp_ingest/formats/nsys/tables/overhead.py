@@ -38,7 +38,7 @@ def capture(export: Tables, first: int | None, used: pl.DataFrame) -> Iterator[P
 
 def _overheads(export: Tables, used: pl.DataFrame) -> Part:
     rows = export.integers("PROFILER_OVERHEAD", ("start", "end", "globalTid", "nameId"))
-    ids = [found for name in _OVERHEADS if (found := export.strings.id_of(name)) is not None]
+    ids = [string_id for name in _OVERHEADS if (string_id := export.strings.id_of(name)) is not None]
     rows = rows.filter(pl.col("nameId").is_in(ids), pl.col("end") >= pl.col("start"))
     rows = rows.with_columns(process_of(pl.col("globalTid")).alias("process_id"))
     # One thread's overhead holds up every device of its process.

@@ -16,7 +16,7 @@ from xsp_ingest.formats.nsys.tables.overhead import capture
 from xsp_ingest.formats.nsys.tables.rows import Joined
 from xsp_ingest.formats.nsys.tables.sensors import sensors
 from xsp_ingest.staging.raw import RawTrace
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,14 +54,7 @@ def _parts(export: Tables, options: Options) -> Iterator[Part]:
 def _left_out(export: Tables) -> Iterator[Finding]:
     if export.unreadable_texts:
         yield Finding(
-            "not_utf8",
-            "Texts that are not UTF-8; their foreign bytes show as U+FFFD",
-            export.unreadable_texts,
-            Severity.INFO,
+            LedgerKind.NOT_UTF8, "Texts that are not UTF-8; their foreign bytes show as U+FFFD", export.unreadable_texts
         )
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in export.tables:
-        yield Finding(
-            "no_kernel_table",
-            "The file has no table of kernels: no kernel was recorded, or CUDA was not traced",
-            advice="Capture with `nsys profile --trace=cuda,nvtx`",
-        )
+        yield Finding(LedgerKind.NO_KERNEL_TABLE)

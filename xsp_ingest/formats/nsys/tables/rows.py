@@ -9,13 +9,13 @@ import polars as pl
 
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_ingest.staging.stage import Stage
-from xsp_model import Finding, Level
+from xsp_model import Finding, LedgerKind, Level, Severity
 from xsp_model.ledger import summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Joined", "Part", "join", "placed", "word"]
+__all__ = ["Joined", "Part", "join", "label", "placed"]
 
 _MANY = 1 << 18
 """Tables of so many rows are on disk."""
@@ -30,10 +30,10 @@ class Part:
     findings: tuple[Finding, ...] = field(default=())
 
 
-def word(values: pl.Expr, words: Mapping[int, str], *, otherwise: str | None = None) -> pl.Expr:
-    """The words of these codes; `otherwise` for codes that have none, null for null."""
+def label(values: pl.Expr, labels: Mapping[int, str], *, otherwise: str | None = None) -> pl.Expr:
+    """The labels of these codes; `otherwise` for codes that have none, null for null."""
     return values.replace_strict(
-        words, default=pl.when(values.is_not_null()).then(pl.lit(otherwise)), return_dtype=pl.String
+        labels, default=pl.when(values.is_not_null()).then(pl.lit(otherwise)), return_dtype=pl.String
     )
 
 
@@ -78,17 +78,17 @@ class Joined:
     def _put(self, name: str, frame: pl.DataFrame) -> None:
         held = self._held[name]
         if name not in self._staged and sum(each.height for each in (*held, frame)) < _MANY:
-            held.append(self._whole(name, frame))
+            held.append(self._complete(name, frame))
             return
         stage = self._staged.setdefault(name, Stage(RAW_TABLES[name]))
         while held:
             stage.add(held.pop(0))
         for first in range(0, frame.height, _PIECE):
-            stage.add(self._whole(name, frame.slice(first, _PIECE)))
+            stage.add(self._complete(name, frame.slice(first, _PIECE)))
 
-    def _whole(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
-        whole = frame_of(name, frame)
-        return whole.with_columns(pl.col("row") + self._rows) if "row" in whole.columns else whole
+    def _complete(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        rows = frame_of(name, frame)
+        return rows.with_columns(pl.col("row") + self._rows) if "row" in rows.columns else rows
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """The tables; nothing can be added afterwards."""
@@ -119,11 +119,19 @@ def without_absurd(spans: pl.DataFrame, session_ns: int | None) -> tuple[pl.Data
     long = (pl.col("duration_ns") > session_ns).fill_null(value=False)
     device = pl.col("level").cast(pl.String) == Level.KERNEL
     what = "that are longer than the whole capture"
-    found = (
-        Finding("absurd_duration", f"Device activities {what}; kept as they are", spans.filter(long, device).height),
+    findings = (
         Finding(
-            "absurd_duration", f"Host spans {what}; kept, their duration unknown", spans.filter(long, ~device).height
+            LedgerKind.ABSURD_DURATION,
+            f"Device activities {what}; kept as they are",
+            spans.filter(long, device).height,
+            severity=Severity.WARNING,
+        ),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            f"Host spans {what}; kept, their duration unknown",
+            spans.filter(long, ~device).height,
+            severity=Severity.WARNING,
         ),
     )
     kept = pl.when(~(long & ~device)).then(pl.col("duration_ns")).alias("duration_ns")
-    return spans.with_columns(kept), tuple(f for f in found if f.count)
+    return spans.with_columns(kept), tuple(f for f in findings if f.count)

@@ -15,7 +15,7 @@ import polars as pl
 
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_model import Finding
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,10 +56,8 @@ def sensors(export: Tables) -> Part:
         pl.col("field").replace_strict({f: unit for f, (_, unit) in units.items()}).alias("unit"),
     )
     findings = (
-        Finding("sensor_unusable", "Samples of power, temperature or clocks without time or value, left out",
-                samples.height - sound.height),
-        Finding("sensor_device_unknown", "Samples of power, temperature or clocks of which the file does not say "
-                "which device they are of", rows["device_id"].null_count()),
+        Finding(LedgerKind.SENSOR_UNUSABLE, count=samples.height - sound.height),
+        Finding(LedgerKind.SENSOR_DEVICE_UNKNOWN, count=rows["device_id"].null_count()),
     )  # fmt: skip
     return Part({"counters": rows}, tuple(f for f in findings if f.count))
 
@@ -76,24 +74,24 @@ def _is_sensor(field: str) -> bool:
 
 
 def _by_field(export: Tables) -> pl.DataFrame:
-    known = export.integers(_FIELDS, ("typeId", "fieldIdx", "fieldNameId")).rename(
+    fields = export.integers(_FIELDS, ("typeId", "fieldIdx", "fieldNameId")).rename(
         {"typeId": "type_id", "fieldIdx": "field_index"}
     )
-    named = known.select("type_id", "field_index", field=export.strings.of(known["fieldNameId"]).cast(pl.String))
-    wanted = named.filter(_among(field for field in named["field"].drop_nulls().unique() if _is_sensor(field)))
-    wanted = _without_metrics(export, wanted).unique(["type_id", "field_index"], keep="first", maintain_order=True)
-    types = Among("typeId", tuple(wanted["type_id"].unique().sort().to_list()))
+    named = fields.select("type_id", "field_index", field=export.strings.of(fields["fieldNameId"]).cast(pl.String))
+    sensors = named.filter(_among(field for field in named["field"].drop_nulls().unique() if _is_sensor(field)))
+    sensors = _without_metrics(export, sensors).unique(["type_id", "field_index"], keep="first", maintain_order=True)
+    types = Among("typeId", tuple(sensors["type_id"].unique().sort().to_list()))
     if not types.values:
         return pl.DataFrame(schema=_SAMPLES)
     events = export.integers(_EVENTS, ("timestamp", "typeId", "genericEventId"), where=types)
-    indexes = Among("fieldIdx", tuple(wanted["field_index"].drop_nulls().unique().sort().to_list()))
+    indexes = Among("fieldIdx", tuple(sensors["field_index"].drop_nulls().unique().sort().to_list()))
     data = export.integers(_DATA, ("genericEventId", "fieldIdx"), where=indexes)
     kinds = ("doubleVal", "floatVal", "intVal", "uintVal")
     values = pl.DataFrame({kind: export.numbers(_DATA, kind, where=indexes) for kind in kinds})
     return (
         data.with_columns(values.select(pl.coalesce(kinds).alias("value")).to_series())
         .join(events.drop("rowid"), on="genericEventId", how="inner", maintain_order="left")
-        .join(wanted, left_on=["typeId", "fieldIdx"], right_on=["type_id", "field_index"], maintain_order="left")
+        .join(sensors, left_on=["typeId", "fieldIdx"], right_on=["type_id", "field_index"], maintain_order="left")
         .select(pl.col("timestamp").alias("time_ns"), pl.col("typeId").alias("type_id"), "field", "value")
     )
 
@@ -144,8 +142,8 @@ def _devices(export: Tables) -> dict[int, int | None]:
     types = export.integers(_TYPES, ("typeId", "nameId", "sourceId"))
     called = export.strings.of(types["nameId"]).cast(pl.String).fill_null("")
     described = export.texts(_TYPES, "data").fill_null("")
-    found: dict[int, int | None] = {}
+    device_of: dict[int, int | None] = {}
     for type_id, name, text in zip(types["typeId"], called, described, strict=True):
         match = _DEVICE.search(name) or _DEVICE.search(text)
-        found[type_id] = int(match[1]) if match else only
-    return found
+        device_of[type_id] = int(match[1]) if match else only
+    return device_of

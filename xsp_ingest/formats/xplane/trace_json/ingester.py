@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,15 +46,12 @@ class XlaTraceJson(Ingester):
                 "the trace names no planes", path=path, advice="Is it a .trace.json.gz of TensorFlow or JAX?"
             )
         raw = shape(found.planes, path, options)
-        cut = Finding(
-            "cut_at_a_million",
-            "the profiler cuts such files at a million events; what came after is missing",
-            found.events if found.events >= MOST_EVENTS else 0,
-            advice="Read the .xplane.pb beside it, which holds all events",
-        )
+        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=found.events if found.events >= MOST_EVENTS else 0)
         odd = Finding(
-            "not_an_event", "entries of traceEvents are no objects, or have no start or process", found.seen.foreign
+            LedgerKind.NOT_AN_EVENT,
+            "entries of traceEvents are no objects, or have no start or process",
+            found.seen.foreign,
         )
         detail = "stretches of the file with bytes that are not UTF-8; those show as U+FFFD"
-        foreign = Finding("not_utf8", detail, found.seen.not_utf8)
+        foreign = Finding(LedgerKind.NOT_UTF8, detail, found.seen.not_utf8, severity=Severity.WARNING)
         return replace(raw, findings=(*raw.findings, cut, odd, foreign))

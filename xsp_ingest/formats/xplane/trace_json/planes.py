@@ -11,7 +11,7 @@ from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
 from xsp_ingest.formats.xplane.plane import Plane
-from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED
+from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, READ, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ class _Collected:
             "start_ns": start_ns,
             "duration_ns": nanoseconds(event.dur, _NS_PER_US) or 0,
         }
-        row |= {key: _stat(key, value) for key, value in args.items() if key in WANTED}
+        row |= {key: _stat(key, value) for key, value in args.items() if key in READ}
         for column, values in self.columns.items():
             values.append(row.get(column))
         if len(self.columns["line"]) >= _MOST_AT_ONCE:
