@@ -30,12 +30,12 @@ Host = tuple[pl.DataFrame, list[Finding]]
 
 
 def calls(dump: Dump) -> Host:
-    """Runtime and driver calls; one whose name is not given is named by its callback id."""
+    """Runtime and driver calls; one without a name is named by its callback id."""
     parts = []
     findings: list[Finding] = []
     for kind in ("RUNTIME", "DRIVER"):
-        rows, found = timed(dump.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
-        findings += found
+        rows, odd = timed(dump.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
+        findings += odd
         unnamed = pl.format("[" + kind.lower() + " call {}]", pl.col("cbid").cast(pl.String).fill_null("?"))
         spans = rows.select(
             "row",
@@ -60,12 +60,12 @@ def _common(dump: Dump) -> list[pl.Expr]:
 
 def operators(dump: Dump, rows: pl.DataFrame) -> Host:
     """Spans of the framework: operators, and where the writer says so layers, steps or library calls."""
-    rows, found = timed(rows, "framework operators", device=False, zeros_unknown=True)
-    said = pl.col("level").fill_null("operator")
-    unknown = rows.filter(~said.is_in(list(_LEVELS))).height
-    found.append(Finding("unknown_level", "framework operators of no known level; taken for operators", unknown))
+    rows, findings = timed(rows, "framework operators", device=False, zeros_unknown=True)
+    level_name = pl.col("level").fill_null("operator")
+    unknown = rows.filter(~level_name.is_in(list(_LEVELS))).height
+    findings.append(Finding("unknown_level", "framework operators of no known level; taken for operators", unknown))
     level, kind = (
-        said.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
+        level_name.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
         for n, default in enumerate((Level.OPERATOR, Kind.OPERATOR))
     )
     spans = rows.select(
@@ -75,7 +75,7 @@ def operators(dump: Dump, rows: pl.DataFrame) -> Host:
         pl.col("name").fill_null("[unnamed operator]"),
         *_common(dump),
     )
-    return frame_of("spans", spans), found
+    return frame_of("spans", spans), findings
 
 
 def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -101,9 +101,9 @@ def markers(dump: Dump, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, l
     ended = rows.filter((flags & _ENDS) > 0).unique(["processId", "id"], keep="first", maintain_order=True)
     ended = ended.select("processId", "id", pl.col("timestamp").alias("end"), pl.col("threadId").alias("end_thread"))
     pairs = begun.join(ended, on=["processId", "id"], how="left", maintain_order="left")
-    pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
+    pairs, findings = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
-    found.append(Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", marks, Severity.INFO))
+    findings.append(Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", marks, Severity.INFO))
     named = nvtx_range_rules.plain_name(pl.col("name").fill_null("")).alias("plain")
     numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
     pairs = pairs.with_columns(named).with_columns(numbered)
@@ -121,4 +121,4 @@ def markers(dump: Dump, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, l
     facts = pairs.select(
         "row", pl.col("id").alias("range_id"), pl.col("name").alias("text"), "domain", elsewhere.alias("end_thread_id")
     )
-    return frame_of("spans", spans), frame_of("ranges", facts), found
+    return frame_of("spans", spans), frame_of("ranges", facts), findings

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Dump", "read_dump"]
 
 _PARQUET_MAGIC = b"PAR1"
-_MOST_BAD_LINES = 1_000
+_MAX_BAD_LINES = 1_000
 _SCHEMA = dict(TYPES)
 
 
 @dataclass
 class Dump:
-    """A dump's records by kind, each with its place in the file as `row`; and what was odd."""
+    """A dump's records by kind, each with its position in the file as `row`; and what was odd."""
 
     header: Header
     kinds: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class Dump:
 
     def of(self, *kinds: str) -> pl.DataFrame:
         """The records of these kinds (which have the same fields), in the order of the file."""
-        found = [self.kinds[kind] for kind in kinds if kind in self.kinds]
-        if not found:
+        frames = [self.kinds[kind] for kind in kinds if kind in self.kinds]
+        if not frames:
             return pl.DataFrame(schema={"row": pl.Int64, **{name: TYPES[name] for name in KINDS[kinds[0]]}})
-        return pl.concat(found).sort("row") if len(found) > 1 else found[0]
+        return pl.concat(frames).sort("row") if len(frames) > 1 else frames[0]
 
 
 def read_dump(path: Path) -> Dump:
@@ -91,8 +91,8 @@ def _frames(block: bytes, bad: list[int], path: Path) -> Iterator[pl.DataFrame]:
         if not block.endswith(b"\n"):
             raise cut_off(path, "its last line is no whole record") from None
         bad.append(1)
-        if len(bad) > _MOST_BAD_LINES:
-            raise XspError(f"more than {_MOST_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
+        if len(bad) > _MAX_BAD_LINES:
+            raise XspError(f"more than {_MAX_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
 
 
 def _gather(dump: Dump, frames: Iterable[pl.DataFrame], path: Path) -> None:
@@ -131,5 +131,5 @@ def _check_end(dump: Dump, bad: Sequence[int]) -> None:
 
 def _note_dropped(dump: Dump, count: object) -> None:
     detail = "records that CUPTI dropped: its buffers were full"
-    known = count if isinstance(count, int) and count > 0 else 0
-    dump.findings.append(Finding("dropped_records", detail, known, advice="Give the profiler larger or more buffers"))
+    dropped = count if isinstance(count, int) and count > 0 else 0
+    dump.findings.append(Finding("dropped_records", detail, dropped, advice="Give the profiler larger or more buffers"))

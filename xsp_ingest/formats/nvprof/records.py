@@ -28,7 +28,7 @@ def read_database(path: Path, options: Options) -> RawTrace:
     """The database's rows; XspError where it is damaged, or holds no record with a start."""
     dump = read_records(path)
     parts = [work.work(dump), work.waits(dump), host.calls(dump)]
-    marked, ranges, found = host.markers(dump, options)
+    marked, ranges, marker_findings = host.markers(dump, options)
     spans = pl.concat([*(spans for spans, _ in parts), marked])
     if spans.is_empty():
         raise XspError(
@@ -43,7 +43,7 @@ def read_database(path: Path, options: Options) -> RawTrace:
         "ranges": ranges,
         "devices": devices(dump),
     }
-    findings = (*dump.findings, *(f for _, part in parts for f in part), *found, _overhead(dump))
+    findings = (*dump.findings, *(f for _, part in parts for f in part), *marker_findings, _overhead(dump))
     first = spans["start_ns"].min()
     since_1970 = isinstance(first, int) and first > _SINCE_1970_NS
     facts = RunFacts(profiler="nvprof", epoch_ns=0 if since_1970 else None)

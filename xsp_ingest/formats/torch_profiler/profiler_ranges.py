@@ -48,9 +48,7 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
     detail = f"profiler ranges were tied to {what} by their order; their own times are not those of kernels"
     return frame_of("metrics", canonical(measured, ncu_table(wide.columns))), [
         Finding("profiler_ranges_tied", detail, len(ranges), Severity.INFO),
-        Finding(
-            "profiler_ranges_renamed", "profiler ranges have another name than the kernel in their place", other
-        ),
+        Finding("profiler_ranges_renamed", "profiler ranges have another name than the kernel in their place", other),
         *doubts(wide.with_columns(pl.lit(None, pl.String).alias("compute_capability")), wide.columns),
     ]
 

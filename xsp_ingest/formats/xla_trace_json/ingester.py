@@ -35,7 +35,7 @@ class XlaTraceJson:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows, as the profile's it was made from; XspError where it holds no events."""
-        from xsp_ingest.formats.xla_trace_json.planes import MOST_EVENTS, read_planes
+        from xsp_ingest.formats.xla_trace_json.planes import MAX_EVENTS, read_planes
         from xsp_ingest.formats.xplane.shape import shape
 
         found = read_planes(path)
@@ -47,7 +47,7 @@ class XlaTraceJson:
         cut = Finding(
             "cut_at_a_million",
             "the profiler cuts such files at a million events; what came after is missing",
-            found.events if found.events >= MOST_EVENTS else 0,
+            found.events if found.events >= MAX_EVENTS else 0,
             advice="Read the .xplane.pb beside it, which holds all events",
         )
         odd = Finding(
