@@ -35,8 +35,8 @@ def calls(records: Records) -> Host:
     parts = []
     findings: list[Finding] = []
     for kind in ("RUNTIME", "DRIVER"):
-        rows, found = timed(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
-        findings += found
+        rows, odd = timed(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
+        findings += odd
         unnamed = pl.format("[" + kind.lower() + " call {}]", pl.col("cbid").cast(pl.String).fill_null("?"))
         spans = rows.select(
             "row",
@@ -61,14 +61,14 @@ def _common(records: Records) -> list[pl.Expr]:
 
 def operators(records: Records, rows: pl.DataFrame) -> Host:
     """Spans of the framework: operators, and where the writer says so layers, steps or library calls."""
-    rows, found = timed(rows, "framework operators", device=False, zeros_unknown=True)
-    said = pl.col("level").fill_null("operator")
-    unknown = rows.filter(~said.is_in(list(_LEVELS))).height
-    found.append(
+    rows, findings = timed(rows, "framework operators", device=False, zeros_unknown=True)
+    level_name = pl.col("level").fill_null("operator")
+    unknown = rows.filter(~level_name.is_in(list(_LEVELS))).height
+    findings.append(
         Finding(LedgerKind.UNKNOWN_LEVEL, "framework operators of no known level; taken for operators", unknown)
     )
     level, kind = (
-        said.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
+        level_name.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
         for n, default in enumerate((Level.OPERATOR, Kind.OPERATOR))
     )
     spans = rows.select(
@@ -78,7 +78,7 @@ def operators(records: Records, rows: pl.DataFrame) -> Host:
         pl.col("name").fill_null("[unnamed operator]"),
         *_common(records),
     )
-    return frame_of("spans", spans), found
+    return frame_of("spans", spans), findings
 
 
 def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -104,9 +104,9 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     ended = rows.filter((flags & _ENDS) > 0).unique(["processId", "id"], keep="first", maintain_order=True)
     ended = ended.select("processId", "id", pl.col("timestamp").alias("end"), pl.col("threadId").alias("end_thread"))
     pairs = begun.join(ended, on=["processId", "id"], how="left", maintain_order="left")
-    pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
+    pairs, findings = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
-    found.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
+    findings.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
     named = plain_name(pl.col("name").fill_null("")).alias("plain")
     numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
     pairs = pairs.with_columns(named).with_columns(numbered)
@@ -129,4 +129,4 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     facts = pairs.select(
         "row", pl.col("id").alias("range_id"), pl.col("name").alias("text"), "domain", elsewhere.alias("end_thread_id")
     )
-    return frame_of("spans", spans), frame_of("ranges", facts), found
+    return frame_of("spans", spans), frame_of("ranges", facts), findings

@@ -61,7 +61,7 @@ def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     if not collected.kernels["name"]:
         raise _nothing(log, path)
     raw = shape(collected, path, profiler)
-    return raw if not log.broken else _with_broken(raw, log.broken)
+    return raw if not log.unclosed else _with_broken(raw, log.unclosed)
 
 
 def _nothing(log: Log, path: Path) -> XspError:

@@ -38,7 +38,7 @@ class XlaTraceJson(Ingester):
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows, as the profile's it was made from; XspError where it holds no events."""
         from xsp_ingest.formats.xplane.shape import shape
-        from xsp_ingest.formats.xplane.trace_json.planes import MOST_EVENTS, read_planes
+        from xsp_ingest.formats.xplane.trace_json.planes import MAX_EVENTS, read_planes
 
         found = read_planes(path)
         if not found.planes:
@@ -46,7 +46,7 @@ class XlaTraceJson(Ingester):
                 "the trace names no planes", path=path, advice="Is it a .trace.json.gz of TensorFlow or JAX?"
             )
         raw = shape(found.planes, path, options)
-        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=found.events if found.events >= MOST_EVENTS else 0)
+        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=found.events if found.events >= MAX_EVENTS else 0)
         odd = Finding(
             LedgerKind.NOT_AN_EVENT,
             "entries of traceEvents are no objects, or have no start or process",
