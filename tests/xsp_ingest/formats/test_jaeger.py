@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert, relayer
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.jaeger import JAEGER
 from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference
 from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.references import parents
 from xsp_ingest.formats.jaeger.values import decimal, integer, lists_as_json, sizes
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options
 from xsp_model import Level, XspError
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def test_a_single_trace_without_the_envelope_is_read_too(tmp_path: Path) -> None
 def test_only_jaeger_files_are_claimed(content: str, claims: bool, tmp_path: Path) -> None:  # noqa: FBT001
     path = tmp_path / "file.json"
     path.write_text(content)
-    assert JAEGER.sniff(Probe(path)) is claims
+    assert bool(JAEGER.sniff(Probe(path))) is claims
 
 
 @pytest.mark.parametrize("kept", [40, 400, 4_000, 40_000])

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.loadgen import LOADGEN
 from xsp_ingest.formats.loadgen.detail import read_detail
 from xsp_ingest.formats.loadgen.outcome import Outcome
 from xsp_ingest.formats.loadgen.queries import read_queries
 from xsp_ingest.formats.loadgen.run import percentiles
 from xsp_ingest.formats.loadgen.summary import read_summary
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_ingest.run_set.run_set import read_single
 from xsp_model import XspError, integrity
@@ -278,6 +279,6 @@ def test_nobody_else_claims_these_files(real_dir: Path) -> None:
         if not path.is_file() or path.stat().st_size == 0:
             continue
         if "loadgen" in path.parts:
-            assert [one.name for one in INGESTERS if one.sniff(Probe(path))] == ["loadgen"]
+            assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["loadgen"]
         else:
             assert not LOADGEN.sniff(Probe(path)), path

@@ -10,7 +10,8 @@ import pytest
 from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.link.nvtx_range_rules import classify, is_backward, plain_name
+from xsp_ingest.link.operator_text import is_backward, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,9 @@ def _place(text: str, domain: str | None = None, options: Options | None = None)
     names = pl.DataFrame({"text": [text], "domain": [domain]}, schema={"text": pl.String, "domain": pl.String})
     names = names.with_columns(plain_name(pl.col("text")).alias("name"))
     names = names.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
-    level, kind = classify(names, options or Options()).row(0)
+    options = options or Options()
+    user = {"model_ranges": options.model_ranges, "layer_ranges": options.layer_ranges}
+    level, kind = classify(names, NVTX, **user).row(0)
     return level, kind
 
 

@@ -13,10 +13,11 @@ from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_nvprof import PROCESS, THREAD, NvprofFile
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.nvprof import NVPROF
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
 from xsp_ingest.formats.nvprof.table import header_of
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError, integrity
 
 if TYPE_CHECKING:

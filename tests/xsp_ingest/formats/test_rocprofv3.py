@@ -10,8 +10,9 @@ import pytest
 
 from tests.helpers.synth_rocprof import PROCESS, RocprofRun
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_model import XspError, integrity
 
@@ -160,7 +161,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path, content: b
 @pytest.mark.real
 def test_real_dispatches(real_dir: Path) -> None:
     path = real_dir / "rocprof" / "dispatches.mi350x.rocprofv3.json.gz"
-    assert [one.name for one in INGESTERS if one.sniff(Probe(path))] == ["rocprofv3"]
+    assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["rocprofv3"]
     trace = convert([path], Options())
     spans = trace.frame("spans")
     assert (spans.height, spans["duration_ns"].sum()) == (43_915, 4_441_741_378)

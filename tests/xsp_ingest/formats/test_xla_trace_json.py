@@ -94,8 +94,8 @@ def test_the_trace_of_steps_is_as_their_profile(fixtures_dir: Path) -> None:
 
 
 def test_a_file_cut_at_a_million_events_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planes.MOST_EVENTS == 1_000_000
-    monkeypatch.setattr(planes, "MOST_EVENTS", 2)
+    assert planes.MAX_EVENTS == 1_000_000
+    monkeypatch.setattr(planes, "MAX_EVENTS", 2)
     events = [_event(2, 5, f"n{n}:MatMul", n, 1) for n in range(2)]
     assert ledger_counts(_read(tmp_path, _named(2, "/host:CPU"), *events))["cut_at_a_million"] == 2
 

@@ -17,7 +17,7 @@ from xsp.cli.main import main
 from xsp_ingest.convert import convert
 from xsp_ingest.files.sqlite.database import Database
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
-from xsp_ingest.ingester import Options, read_part, read_runs
+from xsp_ingest.ingester import Options
 from xsp_ingest.staging.selection import Selection, narrowed, range_of
 from xsp_model import Trace, XspError
 
@@ -128,12 +128,12 @@ def _work(raws: Sequence[RawTrace]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_ranges_side_by_side_hold_each_piece_of_work_once(tmp_path: Path, seed: int) -> None:
     path = _random_file(tmp_path, seed)
-    (whole,) = read_runs(NSYS_SQLITE, [path], Options())
+    (whole,) = NSYS_SQLITE.read_runs([path], Options())
     edges = [None, *sorted(random.Random(seed).sample(range(1, 100_000), 4)), None]  # noqa: S311
     parts: list[RawTrace] = []
     for first, last in pairwise(edges):
         try:
-            parts += read_part(NSYS_SQLITE, [path], Options(selection=Selection(first, last)))
+            parts += NSYS_SQLITE.read_part([path], Options(selection=Selection(first, last)))
         except XspError:  # nothing there
             continue
     assert _work(parts) == _work([whole])
@@ -170,7 +170,7 @@ def _selections(span_ns: int) -> list[Selection]:
 
 
 def _same_as_read_whole(path: Path) -> int:
-    (whole,) = read_runs(NSYS_SQLITE, [path], Options())
+    (whole,) = NSYS_SQLITE.read_runs([path], Options())
     spans = whole.tables["spans"]
     length = spans.select(pl.col("start_ns").max() - pl.col("start_ns").min()).item() or 0
     compared = 0
@@ -179,9 +179,9 @@ def _same_as_read_whole(path: Path) -> int:
             expected = narrowed(whole, wanted)
         except XspError:
             with pytest.raises(XspError, match="nothing of the file"):
-                read_part(NSYS_SQLITE, [path], Options(selection=wanted))
+                NSYS_SQLITE.read_part([path], Options(selection=wanted))
             continue
-        (part,) = read_part(NSYS_SQLITE, [path], Options(selection=wanted))
+        (part,) = NSYS_SQLITE.read_part([path], Options(selection=wanted))
         assert _comparable(part) == _comparable(expected), wanted
         left_out = [
             {(f.detail, f.count, f.duration_ns) for f in raw.findings if f.kind in ("not_selected", "step_cut")}
