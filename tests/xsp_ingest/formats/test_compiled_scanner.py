@@ -42,19 +42,19 @@ def _list(*entries: bytes) -> bytes:
     return b"[" + b",".join(entries) + b"]"
 
 
-def _assert_same(found: Document, expected: Document) -> None:
-    assert_frame_equal(found.events, expected.events, categorical_as_str=True)
-    assert_frame_equal(found.details, expected.details)
-    assert dict(found.head) == dict(expected.head)
-    assert found.not_objects == expected.not_objects
-    assert found.python_frames == expected.python_frames
+def _assert_same(actual: Document, expected: Document) -> None:
+    assert_frame_equal(actual.events, expected.events, categorical_as_str=True)
+    assert_frame_equal(actual.details, expected.details)
+    assert dict(actual.head) == dict(expected.head)
+    assert actual.not_objects == expected.not_objects
+    assert actual.python_frames == expected.python_frames
 
 
 def _compare(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    found = scanner.scan(path)
-    _assert_same(found, scan_plain.scan(path))
-    return found
+    document = scanner.scan(path)
+    _assert_same(document, scan_plain.scan(path))
+    return document
 
 
 @pytest.fixture(autouse=True)
@@ -63,11 +63,11 @@ def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_FINISH_BYTES", 0)
 
 
-@pytest.mark.parametrize(("ready", "least"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
+@pytest.mark.parametrize(("ready", "threshold"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
 def test_small_files_do_not_wait_for_the_compiler(
-    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, least: str
+    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, threshold: str
 ) -> None:
-    monkeypatch.setattr(scanner, least, 1 << 20)
+    monkeypatch.setattr(scanner, threshold, 1 << 20)
     monkeypatch.setattr(columns, "readiness", lambda: ready)
     file.write_bytes(_SMALL)
     with pytest.raises(CannotScan):
@@ -398,14 +398,14 @@ def _agree(file: Path, data: bytes) -> None:
     """The same document, or both refuse, or the compiled scanner leaves it."""
     file.write_bytes(data)
     try:
-        found = scanner.scan(file)
+        document = scanner.scan(file)
     except CannotScan:
         return
     except XspError:
         with pytest.raises(XspError):
             scan_plain.scan(file)
         return
-    _assert_same(found, scan_plain.scan(file))
+    _assert_same(document, scan_plain.scan(file))
 
 
 @_SETTINGS
@@ -481,9 +481,10 @@ class TestEventsLikeEarlierOnes:
         )
 
     def test_other_words(self, file: Path) -> None:
-        word = b"a category longer than any seam, which takes more of them: " + b"k" * 80
+        category = b"a category longer than any segment, which takes more of them: " + b"k" * 80
         others = [
-            _like(_EVENT, b'"kernel"', each) for each in (b'"' + word + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
+            _like(_EVENT, b'"kernel"', each)
+            for each in (b'"' + category + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
         ]
         _compare(file, _list(_EVENT, *others, _EVENT, *others))
 
