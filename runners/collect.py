@@ -8,29 +8,30 @@ leaves runs/resnet18/m, ml and mlg, each with its run.json and raw files, for `x
 from __future__ import annotations
 
 import argparse
+import runpy
 import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners import side_cars, tool_runs
-from runners.fresh_process import status_in_words, to_its_end
-from runners.level_process import RECORDING, add_options, checked
-from runners.own_workload import zoo_name
-from runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
-from runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error, put_json
-from runners.sweep import SWEEP, batch_sizes_of, swept
-from runners.zoo import find
+from xsp_runners import side_cars, tool_runs
+from xsp_runners.fresh_process import status_in_words, to_its_end
+from xsp_runners.level_process import RECORDING, add_options, checked
+from xsp_runners.own_workload import zoo_name
+from xsp_runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
+from xsp_runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error, put_json
+from xsp_runners.sweep import SWEEP, batch_sizes_of, swept
+from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 __all__ = ["main"]
 

@@ -20,8 +20,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.own_workload import zoo_name
-from runners.run_folder import (
+from xsp_runners.own_workload import zoo_name
+from xsp_runners.run_folder import (
     LEVEL,
     RUN,
     SCHEMA_VERSION,

@@ -1,6 +1,6 @@
 """Runs a program under NVIDIA Nsight Compute, once for each group of counters, and leaves CSV files that XSP reads.
 
-    python -m runners.ncu --out runs/counters --range step -- python train.py
+    python -m xsp_runners.ncu --out runs/counters --range step -- python train.py
 
 leaves runs/counters/roofline/counters.csv and so on; `xsp merge --counters` ties them to a run with kernels. The
 counters are those that `runners/data/ncu_metrics.toml` lists for the chip, and ncu is asked first whether it has them.
@@ -11,19 +11,20 @@ latencies, and XSP takes none from them.
 from __future__ import annotations
 
 import argparse
+import runpy
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):  # started as a file, from a copy of this folder alone
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
-from runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
-from runners.run_folder import RunnerError
-from runners.tool import find_gpu, program_of, run
+from xsp_runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
+from xsp_runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import find_gpu, program_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

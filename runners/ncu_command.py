@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
-from runners.tool import find_tool, said, version_of
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import find_tool, said, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from runners.ncu_metrics import Architecture
+    from xsp_runners.ncu_metrics import Architecture
 
 __all__ = ["NO_PERMISSION", "VARIABLE", "Ncu", "problem_in", "profile_command"]
 

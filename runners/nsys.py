@@ -1,6 +1,6 @@
 """Runs a program under NVIDIA Nsight Systems and leaves a file that XSP reads.
 
-    python -m runners.nsys --out runs/nsys -- python train.py
+    python -m xsp_runners.nsys --out runs/nsys -- python train.py
 
 `profile_command` gives the command alone, for whoever starts processes himself; `record` runs it and exports what it
 left to SQLite.
@@ -10,18 +10,19 @@ On a machine without a GPU, `--device cpu` records NVTX ranges.
 from __future__ import annotations
 
 import argparse
+import runpy
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):  # started as a file, from a copy of this folder alone
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
-from runners.run_folder import RunnerError
-from runners.tool import program_of, run, said
+from xsp_runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import program_of, run, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
-from runners.tool import find_tool, said, version_of
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import find_tool, said, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from runners.nvml_readers import BYTES_PER_MIB, HZ_PER_MHZ, cuda_ordinals, known, reasons_of, scaled
-from runners.run_folder import RunnerError
-from runners.tool import said
+from xsp_runners.nvml_readers import BYTES_PER_MIB, HZ_PER_MHZ, cuda_ordinals, known, reasons_of, scaled
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,21 +1,21 @@
-"""The runs of a leveled set as data: what is started, with which environment, and the folder that it fills."""
+"""Plans the runs of a leveled set: what is started, with which environment, and the folder that it fills."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import tool_runs
-from runners.level_process import LEVELS, flags_of, options_of
-from runners.run_folder import RunnerError
+from xsp_runners import tool_runs
+from xsp_runners.level_process import LEVELS, flags_of, options_of
+from xsp_runners.planned_run import PlannedRun
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
 
-__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "PlannedRun", "as_shell", "levels_of", "planned"]
+__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "as_shell", "levels_of", "planned"]
 
 COUNTERS = "MLG+counters"
 ALL_LEVELS = (*LEVELS, COUNTERS)
@@ -27,23 +27,6 @@ LEVEL_PROCESSES = {"torch": "torch_levels.py", "tensorflow": "tf_profiler.py", "
 _HERE = Path(__file__).resolve().parent
 _ALWAYS = {"torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}}  # else cuBLAS may choose another algorithm in every run
 _BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One fresh process. `options` are what run.json will say was asked for, by which --resume knows the run again.
-
-    `tool` names who records it: `own` the level process itself, else `nsys`, `cupti` or `ncu` around it.
-    """
-
-    level: str
-    folder: Path
-    command: Sequence[str]
-    options: Mapping[str, object]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    tool: str = "own"
-    counters: Sequence[str] = ()
-    batch_size: int | None = None
 
 
 def levels_of(text: str) -> list[str]:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import nvml, system
-from runners.run_folder import RUN, RunnerError, put_json, read_json
+from xsp_runners import nvml, system
+from xsp_runners.run_folder import RUN, RunnerError, put_json, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

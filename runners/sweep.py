@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runners.run_folder import ERROR, RUN, RunnerError, read_json
-from runners.zoo import find
+from xsp_runners.run_folder import ERROR, RUN, RunnerError, read_json
+from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

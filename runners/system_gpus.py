@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from runners.tool import said
+from xsp_runners.tool import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

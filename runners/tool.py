@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 __all__ = ["find_gpu", "find_tool", "program_of", "run", "said", "version_of"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import cupti, ncu, nsys
-from runners.ncu_command import Ncu
-from runners.nsys_command import ASSUMED, Nsys
-from runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json, recorded
-from runners.tool import find_gpu
+from xsp_runners import cupti, ncu, nsys
+from xsp_runners.ncu_command import Ncu
+from xsp_runners.nsys_command import ASSUMED, Nsys
+from xsp_runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json, recorded
+from xsp_runners.tool import find_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 __all__ = ["check_tools", "counter_groups", "finish", "forget", "kernels_command", "ncu_command", "on_gpu"]
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runners.nvtx_calls import nvtx_calls
+from xsp_runners.nvtx_calls import nvtx_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runners.nvtx_calls import NvtxCalls
+    from xsp_runners.nvtx_calls import NvtxCalls
 
 __all__ = ["StepRanges", "ranges"]
 

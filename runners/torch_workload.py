@@ -9,13 +9,13 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runners.level_process import MODES
-from runners.own_workload import own_step
-from runners.run_folder import RunnerError
-from runners.torch_inputs import Inputs, Loss, random_inputs
-from runners.torch_sources import build
-from runners.torch_steps import inference_step, prepared, training_step
-from runners.zoo import find
+from xsp_runners.level_process import MODES
+from xsp_runners.own_workload import own_step
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.torch_inputs import Inputs, Loss, random_inputs
+from xsp_runners.torch_sources import build
+from xsp_runners.torch_steps import inference_step, prepared, training_step
+from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 """Precisions by the names that command lines take, with torch's types of weights and inputs."""
 
 ZOO = ("mlp", "convnet", "transformer")
-"""Our small models; `runners.torch_zoo` builds them."""
+"""Our small models; `xsp_runners.torch_zoo` builds them."""
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
@@ -127,7 +127,7 @@ def small_work(
     checkpointing: bool = False,
 ) -> Work:
     """A step of one of our small models; `checkpointing` recomputes blocks in the backward pass."""
-    from runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
+    from xsp_runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
 
     recipe = Recipe(batch, torch.device(device), getattr(torch, DTYPES[dtype]), checkpointing)
     built = WORKLOADS[workload](recipe)

@@ -45,7 +45,7 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
     ("module", "forbidden"),
     [
         ("xsp_model, xsp_ingest.registry, xsp_analyze.catalog, xsp.cli.main", "torch"),
-        ("runners.torch_profiler", "torch"),
+        ("xsp_runners.torch_profiler", "torch"),
         ("xsp.cli.main", "polars"),
         ("xsp.cli.main", "numba"),
         ("xsp_analyze.catalog", "pandas"),

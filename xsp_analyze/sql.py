@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
 from xsp_model import XspError
 from xsp_model.schema import TABLES
@@ -38,7 +38,7 @@ def query(trace: Trace, text: str, *, steps: str | None = None) -> pl.DataFrame:
     words = {word.lower() for word in _WORD.findall(bare)}
     frames = {name: _plain(trace.scan(name)) for name in TABLES if name in words}
     wanted = [one for one in ANALYSES if one.id.lower() in words]
-    view = View(trace, steps=steps)
+    view = StepFrames.of(trace, steps=steps)
     frames |= {one.id: _plain(run(one, view).table.lazy()) for one in wanted}
     try:
         return pl.SQLContext(frames).execute(text, eager=True)

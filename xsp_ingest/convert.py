@@ -15,7 +15,7 @@ from xsp_ingest.relayer import relayer
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_ingest.staging.selection import narrowed
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ def _left_out(error: XspError) -> Finding:
     """Of many ranks one whose file is damaged does not keep the others from being read, but nobody may overlook it."""
     name = Path(error.path).name if error.path is not None else "a file"
     detail = f"{name} of the directory could not be read and is not in any number here: {error.what}"
-    return Finding("unreadable_file", detail, 1, Severity.ERROR, advice=error.advice)
+    return Finding(LedgerKind.UNREADABLE_FILE, detail, 1, advice=error.advice)
 
 
 def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
@@ -137,8 +137,8 @@ def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, I
     left_out = "files of the directory are of no known format and were left out"
     special = "links that lead out of the directory, and files that are pipes, sockets or devices, were left out"
     return found, [
-        Finding("unknown_file", left_out, unknown, Severity.INFO),
-        Finding("unsafe_file", special, unsafe, Severity.WARNING),
+        Finding(LedgerKind.UNKNOWN_FILE, left_out, unknown),
+        Finding(LedgerKind.UNSAFE_FILE, special, unsafe),
     ]
 
 

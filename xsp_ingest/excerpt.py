@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.safe_files import check
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Probe
 from xsp_model import Trace, XspError
 from xsp_model.arrow import conformed

@@ -14,7 +14,7 @@ from xsp_ingest.link.forest import Forest, span_kinds
 from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder
+from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     )
     builder.add("layers", calls.rename({"at": "span_id"}).with_columns(allocated_bytes=pl.lit(None, pl.Int64)))
     detail = f"layers were taken again from source {source}; memory by layer is known only when the files are converted"
-    builder.note([Finding("layers_taken_again", detail, severity=Severity.INFO)])
+    builder.note([Finding(LedgerKind.LAYERS_TAKEN_AGAIN, detail)])
     return builder.build()
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, peaks_for, spec_for
 from xsp_model.ledger import Finding
+from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.schema import TABLES
 from xsp_model.trace import Trace
-from xsp_model.vocabulary import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -178,11 +178,9 @@ def unknown(devices: pl.DataFrame) -> list[Finding]:
     who = f" ({', '.join(names)})" if names else ""
     return [
         Finding(
-            "peaks_unknown",
+            LedgerKind.PEAKS_UNKNOWN,
             f"devices whose peak rates are unknown{who}: nothing says what is compute or memory bound there",
             lacking.height,
-            Severity.INFO,
-            advice="Give them with --device FILE.toml; `xsp devices` shows the devices that are known",
         )
     ]
 

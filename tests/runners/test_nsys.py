@@ -12,16 +12,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runners import nsys as runner
-from runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
-from runners.run_folder import RunnerError
-from runners.tool import version_of
 from tests.helpers.nsys_tool import nsys as real_nsys
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
+from xsp_runners import nsys as runner
+from xsp_runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import version_of
 
 _OLD = Nsys("nsys", (2020, 3), frozenset({"--trace", "--capture-range"}), frozenset({"cuda", "nvtx", "osrt"}))
 _NEW = Nsys("nsys", (2025, 1), ASSUMED.switches, frozenset(), frozenset({"autograd-nvtx", "autograd-shapes-nvtx"}))
@@ -170,7 +170,7 @@ def test_a_program_that_fails_is_said(tmp_path: Path) -> None:
 
 def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
     shutil.copytree(Path(runner.__file__).parent, tmp_path / "runners", ignore=shutil.ignore_patterns("__pycache__"))
-    for program in (["runners/nsys.py"], ["-m", "runners.nsys"]):
+    for program in (["runners/nsys.py"], ["-m", "xsp_runners.nsys"]):
         done = subprocess.run(
             [sys.executable, "-I" if program[0] != "-m" else "-E", *program, "--help"],
             cwd=tmp_path,
@@ -241,7 +241,7 @@ def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profile
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     pytest.importorskip("torch", reason="needs torch")
     size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
-    command = [sys.executable, "-m", "runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "nsys"]
+    command = [sys.executable, "-m", "xsp_runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "nsys"]
     done = subprocess.run(
         [*command, "--levels", "ML,MLG", "--out", str(tmp_path / "set")],
         env={**os.environ, "XSP_NSYS": real_nsys()}, capture_output=True, check=False, text=True,
@@ -274,7 +274,7 @@ def test_a_level_process_under_nsys_from_collecting_to_layers(tmp_path: Path) ->
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     options = ["--workload", "zoo:mlp", "--levels", "MLG", "--kernels", "nsys", "--device", "cpu", "--threads", "1"]
     options += ["--steps", "3", "--warmup", "2", "--batch-size", "4", "-o", str(tmp_path)]
-    command = [sys.executable, "-m", "runners.collect", *options]
+    command = [sys.executable, "-m", "xsp_runners.collect", *options]
     environment = {**os.environ, "XSP_NSYS": real_nsys()}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

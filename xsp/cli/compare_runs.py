@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["ALONE", "Asked", "found"]
 
@@ -84,17 +84,17 @@ def _one(
     return Compared(name, found, _outcomes(found, asked, name))
 
 
-def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> View:
-    from xsp_analyze.frames.view import View  # noqa: PLC0415
+def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> StepFrames:
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if steps not in {None, "mean", "all"}:
         raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    return View(load([text], reading, progress.note), steps=steps)
+    return StepFrames.of(load([text], reading, progress.note), steps=steps)
 
 
 def _compared(
-    views: Sequence[Sequence[View]], inputs: tuple[str, str], baseline: str | None, asked: Asked
+    views: Sequence[Sequence[StepFrames]], inputs: tuple[str, str], baseline: str | None, asked: Asked
 ) -> Comparison:
     from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
 

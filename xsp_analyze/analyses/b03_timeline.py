@@ -13,7 +13,7 @@ from xsp_analyze.frames.idle import CAUSES, idle_causes
 from xsp_analyze.frames.timeline import MEASURES, breakdown
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["timeline"]
 
@@ -53,7 +53,7 @@ def _time(name: str, doc: str) -> Column:
         title="Time of each device",
     ),
 )
-def timeline(view: View) -> pl.LazyFrame:
+def timeline(view: StepFrames) -> pl.LazyFrame:
     """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
 
     The four causes of idle time sum to it.
@@ -73,6 +73,6 @@ def timeline(view: View) -> pl.LazyFrame:
     )
 
 
-def _parts(view: View, keys: list[str]) -> pl.DataFrame:
+def _parts(view: StepFrames, keys: list[str]) -> pl.DataFrame:
     grouped = groups(view.activities, keys)
     return breakdown(view.activities, keys, grouped).hstack(idle_causes(view, grouped))

@@ -12,7 +12,7 @@ from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["launch"]
 
@@ -52,7 +52,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
 )
-def launch(view: View) -> pl.LazyFrame:
+def launch(view: StepFrames) -> pl.LazyFrame:
     """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
 
     Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
@@ -71,7 +71,7 @@ def launch(view: View) -> pl.LazyFrame:
     )
 
 
-def _sums(view: View) -> pl.DataFrame:
+def _sums(view: StepFrames) -> pl.DataFrame:
     """What the activities of each key add up to, a row for each share of a mean step that they have.
 
     Whole numbers are added before they are shared out: sums of fractions differ with the order in which cores add.
@@ -81,7 +81,7 @@ def _sums(view: View) -> pl.DataFrame:
     return found.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
 
 
-def _rows(view: View) -> pl.DataFrame:
+def _rows(view: StepFrames) -> pl.DataFrame:
     """One row an activity of the steps chosen: its keys, what it adds to each sum, and its share of a step."""
     known = pl.col("call_start_ns").is_not_null()
     late = known & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
@@ -99,7 +99,7 @@ def _rows(view: View) -> pl.DataFrame:
         "starved_ns": pl.when(late).then(gap).otherwise(0),
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
-    every = view.all_activities
+    every = view.of_trace.all_activities
     found = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
     work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
     if work.height < every.height:

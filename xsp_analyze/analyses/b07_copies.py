@@ -12,7 +12,7 @@ from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["copies"]
 
@@ -51,7 +51,7 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="direction", y=("duration_ns",), title="Time in copies and fills", color="source_kind"),
 )
-def copies(view: View) -> pl.LazyFrame:
+def copies(view: StepFrames) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
     known = pl.col("bytes").is_not_null()
     found = _moved(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(
@@ -70,7 +70,7 @@ def copies(view: View) -> pl.LazyFrame:
     )
 
 
-def _moved(view: View) -> pl.DataFrame:
+def _moved(view: StepFrames) -> pl.DataFrame:
     """One row a copy or fill: direction and memories as text, bytes, work_ns and work_count."""
     details = view.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
@@ -82,7 +82,7 @@ def _moved(view: View) -> pl.DataFrame:
     )
 
 
-def _peak(view: View) -> pl.Expr:
+def _peak(view: StepFrames) -> pl.Expr:
     """The rate that the link of each direction allows; null where unknown, or where devices differ."""
     peaks = {row["quantity"]: row["peak"] for row in agreed_peaks(view).iter_rows(named=True)}
     dram, pcie, nvlink = (pl.lit(peaks.get(q), dtype=pl.Float64) for q in ("dram", "pcie", "nvlink"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.frames.energy import Energy
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["energy"]
 
@@ -55,7 +55,7 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="layer_index", y=("energy_j",), title="Energy by layer"),
 )
-def energy(view: View) -> pl.LazyFrame:
+def energy(view: StepFrames) -> pl.LazyFrame:
     """One row for the model, then one a layer in order, and last the work of no layer.
 
     Kernels of one layer that run side by side count their time once; where kernels of two layers do, the device's
@@ -75,7 +75,7 @@ def energy(view: View) -> pl.LazyFrame:
     )
 
 
-def _of_model(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_model(view: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
     if view.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
@@ -90,11 +90,13 @@ def _of_model(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl
     )
 
 
-def _of_layers(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_layers(view: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run, step and layer: the energy of the devices while its kernels ran."""
     keys = ["run_id", "step", "device_id", *LAYER_KEY]
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    groups = view.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
+    groups = (
+        view.of_trace.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
+    )
     merged = [merge(row["start_ns"].to_numpy(), row["end_ns"].to_numpy()) for row in _lists(groups)]
     unions = groups.select(keys).with_columns(
         pl.Series("start_ns", [m[0] for m in merged], pl.List(pl.Int64)),

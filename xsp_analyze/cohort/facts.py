@@ -13,7 +13,7 @@ from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Facts:
 
 def facts_of(trace: Trace, name: str) -> Facts:
     """The facts of a trace; `name` stands for the model where no file names it."""
-    return facts_seen(View(trace), name)
+    return facts_seen(StepFrames.of(trace), name)
 
 
-def facts_seen(view: View, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
+def facts_seen(view: StepFrames, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
     """The facts of a trace that is seen over its default steps already.
 
     `of` answers analyses by id over this view, where the caller keeps results; else each is run here.
@@ -102,7 +102,7 @@ def facts_seen(view: View, name: str, of: Callable[[str], Result | str] | None =
         **_kernels(_table("A15", ask)),
         **_layers(_table("A06", ask), view),
         **_roof(_table("A14", ask)),
-        **_memory(trace, on_device=not view.all_activities.is_empty()),
+        **_memory(trace, on_device=not view.of_trace.all_activities.is_empty()),
         attributed_share=_attributed(view),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
         utilisation=utilisation(view),
@@ -142,7 +142,7 @@ def _system(trace: Trace) -> str | None:
     return ", ".join(words) or None
 
 
-def _run(identity: str, view: View) -> Result | str:
+def _run(identity: str, view: StepFrames) -> Result | str:
     try:
         return run(find(identity), view)
     except XspError as error:
@@ -176,7 +176,7 @@ def _kernels(found: pl.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _layers(by_type: pl.DataFrame | None, view: View) -> dict[str, Any]:
+def _layers(by_type: pl.DataFrame | None, view: StepFrames) -> dict[str, Any]:
     if by_type is None or by_type.is_empty():
         return {}
     top = by_type.row(0, named=True)
@@ -216,9 +216,9 @@ def _memory(trace: Trace, *, on_device: bool) -> dict[str, Any]:
     return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
-def _attributed(view: View) -> float | None:
+def _attributed(view: StepFrames) -> float | None:
     """Share of device time that belongs to a layer."""
-    work = view.all_activities
+    work = view.of_trace.all_activities
     total = int(work["duration_ns"].sum())
     in_layers = int(work.filter(pl.col("attribution") == str(Attribution.LAYER))["duration_ns"].sum())
     return in_layers / total if total else None

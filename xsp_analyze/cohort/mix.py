@@ -20,7 +20,7 @@ from xsp_model.tree import outermost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["GROUPS", "Mix", "group_of", "operator_mix"]
 
@@ -77,9 +77,13 @@ def group_of(operator: str) -> str:
     return next((name for name, pattern in GROUPS if pattern.search(operator)), _OTHER)
 
 
-def operator_mix(view: View) -> Mix:
+def operator_mix(view: StepFrames) -> Mix:
     """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
-    runs = view.roles.kernels if not view.all_activities.is_empty() else view.roles.layers or view.roles.kernels
+    runs = (
+        view.of_trace.roles.kernels
+        if not view.of_trace.all_activities.is_empty()
+        else view.of_trace.roles.layers or view.of_trace.roles.kernels
+    )
     columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
     frame = view.trace.scan("spans").select(columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
@@ -97,7 +101,7 @@ def operator_mix(view: View) -> Mix:
     return _shares(_per_step(view, inside), "device time of operators", part / whole if whole else None)
 
 
-def _per_step(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+def _per_step(view: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
     """What a mean step holds of each type (name, duration_ns); of a trace without steps all of it.
 
     A type's sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
@@ -113,8 +117,8 @@ def _per_step(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     return view.combine(sums, ["name"], ["duration_ns"])
 
 
-def _of_layers(view: View) -> Mix:
-    if view.layer_calls.is_empty():
+def _of_layers(view: StepFrames) -> Mix:
+    if view.of_trace.layer_calls.is_empty():
         return Mix()
     layers = view.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
     sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))

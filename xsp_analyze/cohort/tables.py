@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.cohort.cohort import System
     from xsp_analyze.cohort.price import Prices
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["MOST_COMPARED", "TOP", "across", "groups", "models", "similarity", "tables", "top"]
 
@@ -237,5 +237,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], rows: Iterable
     return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
 
 
-def _of_many(view: View) -> pl.LazyFrame:
+def _of_many(view: StepFrames) -> pl.LazyFrame:
     raise XspError(f"this analysis is of many traces, not of {view.trace.origin}", advice="Use xsp cohort")

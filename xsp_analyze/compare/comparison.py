@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["LEAST_MATCH", "Comparison", "compare"]
 
@@ -82,8 +82,8 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[View],
-    after: Sequence[View],
+    before: Sequence[StepFrames],
+    after: Sequence[StepFrames],
     *,
     names: tuple[str, str] = ("before", "after"),
     per_input: bool = False,
@@ -130,7 +130,7 @@ def compare(
 
 
 def _sides(
-    before: Sequence[View], after: Sequence[View], names: tuple[str, str], *, per_input: bool
+    before: Sequence[StepFrames], after: Sequence[StepFrames], names: tuple[str, str], *, per_input: bool
 ) -> tuple[Side, Side]:
     sides = Side(names[0], before), Side(names[1], after)
     if not per_input:

@@ -14,7 +14,7 @@ from xsp_analyze.merge.comparable import name_and_version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["Difference", "Facts", "Sort", "differences", "facts"]
 
@@ -84,15 +84,15 @@ _ASKED: tuple[tuple[str, str, Sort], ...] = (
 )
 
 
-def facts(views: Sequence[View]) -> Facts:
+def facts(views: Sequence[StepFrames]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     view = views[0]
     runs = pl.concat([v.trace.frame("runs") for v in views])
     frameworks = [name_and_version(str(f)) for f in runs["framework"].drop_nulls().unique().sort()]
-    used = set(view.all_activities["device_id"].drop_nulls().to_list())
+    used = set(view.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
-    has_layers = not view.layer_calls.is_empty()
+    has_layers = not view.of_trace.layer_calls.is_empty()
     return Facts(
         model=_words(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(view),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
@@ -106,7 +106,7 @@ def facts(views: Sequence[View]) -> Facts:
         captures=len(views),
         levels=", ".join(view.trace.levels),
         layer_source=_words(sources),
-        layer_basis=_words(view.layer_bases.filter(pl.col("run_id").is_in(list(view.roles.layers)))["basis"].unique()
+        layer_basis=_words(view.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(view.of_trace.roles.layers)))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
         format=_words(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
@@ -137,7 +137,7 @@ def _most(column: pl.Series) -> int | None:
     return max(known) if known else None
 
 
-def _device(view: View, used: set[int]) -> str | None:
+def _device(view: StepFrames, used: set[int]) -> str | None:
     """As the run describes it, else as the profiler names those that did work; the CPU where there is no device work.
 
     How many of a kind there are is a fact of its own.
@@ -153,14 +153,14 @@ def _device(view: View, used: set[int]) -> str | None:
     return _words(named)
 
 
-def _outermost(view: View) -> str | None:
+def _outermost(view: StepFrames) -> str | None:
     """The type of the one module that holds all others: what a trace without a model's name calls it."""
     roots = view.trace.scan("layers").filter(pl.col("source") == "module").select(pl.col("path").cast(pl.String))
     names = {str(path).partition(".")[0] for path in roots.collect()["path"].drop_nulls().unique()}
     return names.pop().rpartition("_")[0] or None if len(names) == 1 else None
 
 
-def _precision(view: View) -> str | None:
+def _precision(view: StepFrames) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
     for dtypes, ns in view.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():

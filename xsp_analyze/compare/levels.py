@@ -17,7 +17,7 @@ from xsp_model.tree import innermost
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Floats
 
 __all__ = ["Measured", "kernels", "layers", "model", "operators", "operators_by_layer"]
@@ -42,7 +42,7 @@ class Measured:
         return self.labels["key"].to_list()
 
 
-def model(view: View) -> Measured:
+def model(view: StepFrames) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
     durations = [d for d in view.run_latencies["durations"].to_list() if d] if view.averaged else []
     least = min(map(len, durations), default=0)
@@ -52,19 +52,19 @@ def model(view: View) -> Measured:
     return Measured(pl.DataFrame({"key": ["latency"]}), known, np.ones(1), steps)
 
 
-def layers(view: View) -> Measured:
+def layers(view: StepFrames) -> Measured:
     """One row a layer with own work, key its index: latency as A02 has it."""
     rows = view.layers.filter(pl.col("layer_index").is_not_null())
     labels = rows.select(
         pl.col("layer_index").alias("key"),
         *(pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path", "shapes", "dtypes")),
     )
-    steps = view.layer_steps.filter(pl.col("layer_index").is_not_null())
+    steps = view.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return _measured(view, labels, rows["latency_ns"], rows["call_count"], per_step, view.roles.layers)
+    return _measured(view, labels, rows["latency_ns"], rows["call_count"], per_step, view.of_trace.roles.layers)
 
 
-def kernels(view: View) -> Measured:
+def kernels(view: StepFrames) -> Measured:
     """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
     rows = view.executions.with_columns(_key(view.executions))
     sums = rows.group_by("key", maintain_order=True).agg(
@@ -76,17 +76,17 @@ def kernels(view: View) -> Measured:
     work = view.activities.rename({"name": "kernel_name"})
     per_step = work.with_columns(_key(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
     return _measured(view, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
-                     view.roles.kernels)  # fmt: skip
+                     view.of_trace.roles.kernels)  # fmt: skip
 
 
-def operators(view: View, *, on_device: bool) -> Measured:
+def operators(view: StepFrames, *, on_device: bool) -> Measured:
     """One row an operator's name: device time that it launched itself, or its own time on the host.
 
     Its own: outside of the operators inside it, so that rows add up.
     """
     calls = _operator_calls(view)
     if on_device:
-        work = view.chosen(view.all_activities).select("span_id", "run_id", "step", "duration_ns")
+        work = view.chosen(view.of_trace.all_activities).select("span_id", "run_id", "step", "duration_ns")
         inside = work.join(calls.select("span_id", "operator_id"), on="span_id").filter(pl.col("operator_id") >= 0)
         names = calls["name"].gather(inside["operator_id"])
         per_step = inside.select("run_id", "step", pl.Series("key", names), pl.col("duration_ns").alias("ns"))
@@ -98,10 +98,10 @@ def operators(view: View, *, on_device: bool) -> Measured:
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
     sums = view.combine(rows, ["key"], ["ns", "count"])
-    return _measured(view, sums.select("key"), sums["ns"], sums["count"], per_step, view.roles.kernels)
+    return _measured(view, sums.select("key"), sums["ns"], sums["count"], per_step, view.of_trace.roles.kernels)
 
 
-def operators_by_layer(view: View) -> pl.DataFrame:
+def operators_by_layer(view: StepFrames) -> pl.DataFrame:
     """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
     calls = _operator_calls(view).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
     layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
@@ -112,7 +112,7 @@ def operators_by_layer(view: View) -> pl.DataFrame:
     return view.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
 
 
-def _operator_calls(view: View) -> pl.DataFrame:
+def _operator_calls(view: StepFrames) -> pl.DataFrame:
     """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
     columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
     spans = view.trace.scan("spans").select(columns).collect()
@@ -128,7 +128,7 @@ def _operator_calls(view: View) -> pl.DataFrame:
     out = spans.with_columns(
         pl.Series("operator_id", around), pl.Series("self_ns", np.maximum(own, 0)), is_operator.alias("is_operator")
     )
-    return Roles.of(out, view.roles.kernels)
+    return Roles.of(out, view.of_trace.roles.kernels)
 
 
 def _key(rows: pl.DataFrame) -> pl.Series:
@@ -141,7 +141,7 @@ def _key(rows: pl.DataFrame) -> pl.Series:
 
 
 def _measured(
-    view: View,
+    view: StepFrames,
     labels: pl.DataFrame,
     mean: pl.Series,
     count: pl.Series,
@@ -153,7 +153,7 @@ def _measured(
     return Measured(labels, means, counts, _step_values(view, labels["key"], per_step, runs))
 
 
-def _step_values(view: View, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+def _step_values(view: StepFrames, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
     """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
     if view.choice.mode is not StepMode.MEAN:
         return np.empty((len(keys), 0))

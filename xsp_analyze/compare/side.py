@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["Side"]
 
@@ -29,7 +29,7 @@ class Side:
     """`name` is how messages call it; `views` are its captures of the same work; all times are divided by `per`."""
 
     name: str
-    views: Sequence[View]
+    views: Sequence[StepFrames]
     per: float = 1.0
 
     @cached_property
@@ -74,7 +74,7 @@ class Side:
     def one_step(self) -> pl.DataFrame:
         """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
         view = self.views[0]
-        return template(Roles.of(kernel_work(view.trace), view.roles.kernels))
+        return template(Roles.of(kernel_work(view.trace), view.of_trace.roles.kernels))
 
     def work(self) -> pl.DataFrame:
         """Device time of a mean step in the first capture: layer_index, layer_type, attribution, phase, name, ns.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder, XspError
+from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 from xsp_model.tree import ancestors, innermost
 from xsp_model.vocabulary import LEVELS
@@ -41,7 +41,7 @@ def part_of(trace: Trace, *, step: int | None = None, levels: Sequence[str] = ()
             builder.add(name, _rows(trace.frame(name), name, keep))
     builder.add("spans", _reattached(spans, keep))
     left_out = int((~keep).sum())
-    builder.note([Finding("part_of_trace", "spans outside the part asked for were left out", left_out, Severity.INFO)])
+    builder.note([Finding(LedgerKind.PART_OF_TRACE, count=left_out)])
     return builder.build()
 
 

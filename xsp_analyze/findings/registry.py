@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings.advice import Found, Rule
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["RULES", "advise"]
 
@@ -46,7 +46,7 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal gain are told."""
 
 
-def advise(view: View, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
+def advise(view: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
     """What the rules find: doubts about the numbers first, then what promises most; unknown gains last.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over this view.

@@ -8,7 +8,9 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.json_text import plain
+from xsp_analyze.render.markdown import table_lines
 from xsp_analyze.render.shown import clean
+from xsp_analyze.render.table import of_rows
 from xsp_analyze.render.units import duration, quantity, share
 
 if TYPE_CHECKING:
@@ -66,13 +68,11 @@ def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
 
 def as_markdown(found: Sequence[Advice]) -> str:
     """A table, for a pull request or an issue."""
-    rows = ["| finding | at most | what was found |", "|---|---:|---|"]
-    rows += [f"| {one.rule.title} (`{one.rule.id}`) | {gain_of(one)} | {_cell(one.found.sentence)} |" for one in found]
-    return "\n".join(rows if found else [_NOTHING]) + "\n"
-
-
-def _cell(text: str) -> str:
-    return clean(text).replace("|", "\\|")
+    if not found:
+        return f"{_NOTHING}\n"
+    columns = [("finding", "", False, 0), ("at most", "", True, 0), ("what was found", "", False, 0)]
+    rows = [(f"{one.rule.title} ({one.rule.id})", gain_of(one), clean(one.found.sentence)) for one in found]
+    return "\n".join(table_lines(of_rows("", columns, rows))) + "\n"
 
 
 def as_json(found: Sequence[Advice]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,9 +53,9 @@ class Matched:
         longest = max(self.alignment.first_count, self.alignment.second_count)
         detail = f"{self.what} of {first} and {second} match at {rate:.3f} ({pairs} of {longest})"
         if pairs == longest:
-            return Finding(f"match_{self.what}", detail, max(pairs, 1), Severity.INFO)
+            return Finding(LedgerKind(f"match_{self.what}"), detail, max(pairs, 1), Severity.INFO)
         return Finding(
-            f"match_{self.what}",
+            LedgerKind(f"match_{self.what}"),
             f"{detail}; {self.differences()}",
             longest - pairs,
             Severity.WARNING,

@@ -18,7 +18,7 @@ from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
-from xsp_model import Finding, TraceBuilder, XspError
+from xsp_model import Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -90,10 +90,9 @@ def _not_used(traces: Sequence[Trace], by_role: dict[str, list[Trace]]) -> list[
     left = [name_of(trace) for trace in traces if id(trace) not in used]
     return [
         Finding(
-            "run_not_used",
+            LedgerKind.RUN_NOT_USED,
             f"runs that were not used, since another run of their level was: {', '.join(left)}",
             len(left),
-            advice="Give one run per level; merge the others apart to compare them",
         )
     ]
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
@@ -86,6 +86,6 @@ def _findings(resolved_count: int, differs: int, doubtful: int) -> list[Finding]
     detail = f"kernels with two possible parents got theirs from the serialised run; {differs} of them another one"
     left = "kernels with two possible parents have no counterpart in the serialised run and keep the later parent"
     return [
-        Finding("parent_resolved", detail, resolved_count, Severity.INFO),
-        Finding("parent_unresolved", left, doubtful - resolved_count),
+        Finding(LedgerKind.PARENT_RESOLVED, detail, resolved_count),
+        Finding(LedgerKind.PARENT_UNRESOLVED, left, doubtful - resolved_count),
     ]

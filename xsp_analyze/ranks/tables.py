@@ -13,7 +13,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.ranks.job import Job
 
 __all__ = ["tables"]
@@ -88,5 +88,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.Data
     )
 
 
-def _of_job(view: View) -> pl.LazyFrame:
+def _of_job(view: StepFrames) -> pl.LazyFrame:
     raise XspError(f"this analysis is of a job's ranks, not of {view.trace.origin}", advice="Use xsp batch")

@@ -15,7 +15,7 @@ from xsp_ingest.link.distinct_texts import category_indices
 from xsp_ingest.link.nest import Moments, Nesting, nest
 from xsp_ingest.link.recorded_links import with_callers
 from xsp_ingest.link.threads import Threads
-from xsp_model import Finding, Kind, Level, scratch
+from xsp_model import Finding, Kind, LedgerKind, Level, scratch
 from xsp_model.arrays import lookup
 from xsp_model.order import total_order
 from xsp_model.vocabulary import LEVELS
@@ -194,15 +194,6 @@ def _ends(spans: pl.DataFrame) -> Ints:
 
 def _doubts(overhangs: Bools, ambiguous: Bools) -> list[Finding]:
     return [
-        Finding(
-            "overhang",
-            "host spans end more than 1 us after the span they started in; each was nested by its start",
-            int(overhangs.sum()),
-        ),
-        Finding(
-            "ambiguous_parent",
-            "host spans started inside two spans that overlap without nesting; the later one was taken as parent",
-            int(ambiguous.sum()),
-            advice="A run with the device synchronised after each layer tells which parent is right",
-        ),
+        Finding(LedgerKind.OVERHANG, count=int(overhangs.sum())),
+        Finding(LedgerKind.AMBIGUOUS_PARENT, count=int(ambiguous.sum())),
     ]

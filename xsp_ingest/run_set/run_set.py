@@ -10,7 +10,7 @@ import msgspec
 from xsp_ingest.convert import convert_run, without_files
 from xsp_ingest.run_set.description import read_description
 from xsp_ingest.staging.run_overrides import RunOverrides
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ def failed_runs(path: Path) -> list[Finding]:
     if not failures:
         return []
     detail = f"runs that failed when they were collected, and so are left out: {', '.join(failures)}"
-    return [Finding("run_failed", detail, len(failures), advice="Repeat the command that collected them with --resume")]
+    return [Finding(LedgerKind.RUN_FAILED, detail, len(failures))]
 
 
 def _sentence(path: Path) -> str:

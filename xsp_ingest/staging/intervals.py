@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_model import Finding
+from xsp_model import Finding, LedgerKind
 
 __all__ = ["timed"]
 
@@ -29,9 +29,11 @@ def timed(
     endless = rows["end"].null_count()
     length = pl.when(pl.col("end") >= pl.col("start")).then(pl.col("end") - pl.col("start"))
     findings = [
-        Finding("missing_time", f"{what} without a start; left out", missing),
-        Finding("negative_duration", f"{what} that end before they start; kept, their duration not used", backwards),
-        Finding("missing_end", f"{what} without an end; kept, their duration not known", endless),
+        Finding(LedgerKind.MISSING_TIME, f"{what} without a start; left out", missing),
+        Finding(
+            LedgerKind.NEGATIVE_DURATION, f"{what} that end before they start; kept, their duration not used", backwards
+        ),
+        Finding(LedgerKind.MISSING_END, f"{what} without an end; kept, their duration not known", endless),
     ]
     duration = length.fill_null(0) if device else length
     return rows.with_columns(pl.col("start").alias("start_ns"), duration.alias("duration_ns")), findings

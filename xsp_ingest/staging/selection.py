@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -215,10 +215,14 @@ def _findings(
     cut = after.filter(is_step, early | late).height
     as_requested = f"as asked ({selection.in_words})"
     findings = (
-        Finding("not_selected", f"Device activities left out {as_requested}", activities, Severity.INFO, device_ns),
-        Finding("not_selected", f"Host spans left out {as_requested}", host, Severity.INFO),
         Finding(
-            "step_cut", f"Steps that reach out of {selection.in_words}, so that work of theirs is left out", cut,
+            LedgerKind.NOT_SELECTED, f"Device activities left out {as_requested}", activities, duration_ns=device_ns
+        ),
+        Finding(LedgerKind.NOT_SELECTED, f"Host spans left out {as_requested}", host),
+        Finding(
+            LedgerKind.STEP_CUT,
+            f"Steps that reach out of {selection.in_words}, so that work of theirs is left out",
+            cut,
             advice=_ADVICE,
         ),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.analyses.test_roofline import mixed
+from tests.helpers.counted_layer import mixed
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.figure import Look, draw, width_inches
 from xsp_analyze.figure.icicle import places

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from xsp_ingest.files import content
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds
@@ -88,7 +89,7 @@ def test_an_entry_without_end_is_refused_before_it_fills_the_memory(tmp_path: Pa
         _names(path, Entries())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "list.json"

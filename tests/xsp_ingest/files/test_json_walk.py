@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from xsp_ingest.files import json_window
 from xsp_ingest.files.json_walk import EACH, Part, Targets, walk
 from xsp_model import XspError
@@ -64,7 +65,7 @@ _RUNS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(runs=_RUNS, more=_JSON, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
 def test_it_finds_what_a_whole_parse_finds(
     runs: list[dict[str, Any]], more: object, *, ascii_only: bool, indent: int | None, piece_bytes: int, tmp_path: Path

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -128,7 +129,7 @@ _ANY = (
 )
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(_KEYS), _ANY | st.lists(_ANY, max_size=2)), max_size=4))
 def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list[tuple[int, str, object]]) -> None:
     sample: dict[str, object] = {"ph": "C", "name": "x", "ts": 5, "args": {"x": 7}, "pid": 0, "tid": 0}

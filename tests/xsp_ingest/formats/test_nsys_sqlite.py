@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options, Probe
 from xsp_ingest.staging.raw import RAW_TABLES
 from xsp_model import XspError

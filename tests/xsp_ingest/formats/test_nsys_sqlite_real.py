@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options, Probe
 
 if TYPE_CHECKING:

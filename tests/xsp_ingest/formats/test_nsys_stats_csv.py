@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.nsys_tool import nsys
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_stats_csv import NSYS_STATS_CSV
+from xsp_ingest.formats.nsys.stats_csv import NSYS_STATS_CSV
 from xsp_ingest.ingester import Options, Probe
 from xsp_model import XspError
 
@@ -126,7 +126,7 @@ def test_files_of_one_report_are_one_run(tmp_path: Path) -> None:
 def test_ids_that_collide_between_processes_tie_nothing(tmp_path: Path) -> None:
     text = _API + "10,2,f,0,7,1,1,20,x\n11,2,f,0,7,2,2,20,x\n\n" + _GPU + "20,5,7,1,1,1,1,1,1,1,0,0,,,,,G (0),1,,7,k\n"
     trace = _trace(text, tmp_path)
-    assert _ledger(trace)["process_unclear"] == 1
+    assert _ledger(trace)["unclear_process"] == 1
     assert _rows(trace, "process_id", "parent_id")[-1] == (None, None)
 
 

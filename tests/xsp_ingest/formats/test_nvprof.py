@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_nvprof import PROCESS, THREAD, NvprofFile
 from xsp_ingest.convert import convert
@@ -148,7 +149,7 @@ _TABLES = ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "MARKER", "DEVICE
 _FIELDS = ("start", "end", "correlationId", "name", "deviceId", "processId", "threadId", "cbid", "timestamp", "id")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(_TABLES), st.sampled_from(_FIELDS), _ANY), min_size=1, max_size=5))
 def test_values_of_any_type_in_any_column_survive(tmp_path: Path, changes: list[tuple[str, str, object]]) -> None:
     file = NvprofFile()
@@ -269,7 +270,7 @@ def test_headers_of_other_tools_are_told_apart(line: str, is_header: bool) -> No
     assert (header_of(line) is not None) == is_header
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(alphabet='0123456789.,-" ()[]msunKMB%\nab=', max_size=120))
 def test_any_rows_behind_a_header_are_counted_or_refused(tmp_path: Path, rows: str) -> None:
     try:

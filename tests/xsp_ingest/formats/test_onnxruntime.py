@@ -9,6 +9,7 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.onnxruntime import ONNXRUNTIME
@@ -159,7 +160,7 @@ _ANY = st.recursive(
 _KEYS = ("ts", "dur", "pid", "tid", "name", "args", "cat", "ph")
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(_KEYS), _ANY), max_size=4))
 def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list[tuple[int, str, object]]) -> None:
     events = [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -130,7 +131,7 @@ _NUMBER = (
 _KEYS = ("startH2dMs", "endH2dMs", "startEnqMs", "endEnqMs", "startComputeMs", "endComputeMs", "startD2hMs", "endD2hMs")
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.sampled_from(_KEYS), _NUMBER), max_size=4))
 def test_times_of_any_value_are_counted_or_refused(tmp_path: Path, entries: list[dict[str, object]]) -> None:
     try:
@@ -140,7 +141,7 @@ def test_times_of_any_value_are_counted_or_refused(tmp_path: Path, entries: list
     assert list(integrity.broken_rules(trace)) == []
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(("name", "timeMs", "averageMs", "medianMs", "count")), _NUMBER), max_size=4

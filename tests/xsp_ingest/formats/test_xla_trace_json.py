@@ -9,9 +9,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xla_trace_json import planes
+from xsp_ingest.formats.xplane.trace_json import planes
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
@@ -105,7 +106,7 @@ def test_odd_entries_are_counted(tmp_path: Path) -> None:
     assert ledger_counts(trace)["not_an_event"] == 3
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(offset=st.integers(0, 5_000), value=st.binary(min_size=1, max_size=3), cut=st.integers(0, 20))
 def test_a_changed_trace_is_refused_in_one_sentence_or_read(
     offset: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory

@@ -294,7 +294,7 @@ def test_what_the_profiler_complained_of_is_told_without_its_words(tmp_path: Pat
     profile = _tensorflow()
     profile.space.errors.append("CUPTI failed on planted-host-name")
     trace = _converted(profile, tmp_path)
-    assert ledger_counts(trace)["profiler_reported"] == 1
+    assert ledger_counts(trace)["profiler_diagnostic"] == 1
     assert "planted" not in str(trace.frame("ledger").to_dicts())
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.guarded import guarded_memory
+from tests.helpers.examples import examples
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.xplane import wire
@@ -90,7 +91,7 @@ def test_skipped_events_leave_no_trace_but_their_count(scan: object, tmp_path: P
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(content=st.binary(max_size=80))
 def test_both_engines_find_the_same_damage(content: bytes) -> None:
     data = memoryview(content + b"\x08")  # beyond the line: no engine may look at it
@@ -99,7 +100,7 @@ def test_both_engines_find_the_same_damage(content: bytes) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(plain[:3], compiled[:3], strict=True))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(offset=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 40))
 def test_a_changed_byte_is_refused_in_one_sentence_or_read(
     offset: int, value: int, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path

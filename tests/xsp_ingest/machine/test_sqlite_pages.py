@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from tests.helpers.examples import examples
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
-from xsp_ingest.machine import shipped
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
 from xsp_model import XspError
@@ -33,7 +33,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_ingest.formats.nsys_sqlite.bulk import Take
+    from xsp_ingest.files.sqlite.bulk import Take
 
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(
@@ -286,7 +286,7 @@ def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypa
         _by_pages(path, "t", {"i": INTEGER})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_any_history_of_a_table(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("history") / "t.db"
@@ -455,10 +455,6 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, m
     slow = Database(path, table_names(path))
     assert texts == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
-
-
-def test_the_machine_code_that_is_shipped_is_of_the_sources() -> None:
-    assert shipped.is_shipped(*reader._name()), "sources have changed since `python -m benchmarks.ship` was run"
 
 
 def _all_tables(path: Path) -> None:

@@ -15,8 +15,8 @@ from tests.helpers.synth import KinetoTrace
 from tests.helpers.synth_nsys import NsightFile
 from xsp.cli.main import main
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_sqlite.database import Database
+from xsp_ingest.files.sqlite.database import Database
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options, read_part, read_runs
 from xsp_ingest.staging.selection import Selection, narrowed, range_of
 from xsp_model import Trace, XspError

@@ -52,9 +52,9 @@ def findings(
         trace = load(inputs, reading, progress.note)
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.frames.view import View  # noqa: PLC0415
+        from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
 
-        found = advise(View(trace))
+        found = advise(StepFrames.of(trace))
     found = found[:top] if top else found
     write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
     text = write(found) if write else as_text(found, _width())

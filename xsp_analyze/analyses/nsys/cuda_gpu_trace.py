@@ -12,7 +12,7 @@ from xsp_analyze.core import Column, Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_trace"]
@@ -111,6 +111,6 @@ def _no_green_context() -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_gpu_trace(view: View) -> pl.LazyFrame:
+def cuda_gpu_trace(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel, copy or fill, in order of start; at the same time kernels, then copies, then fills."""
     return table(view.trace)

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, s
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_kern_exec_sum"]
@@ -65,6 +65,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_kern_exec_sum(view: View) -> pl.LazyFrame:
+def cuda_kern_exec_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a process, thread, device, call and kernel name, longest mean total first, then by these keys."""
     return table(view.trace)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["escaped", "link", "page", "section", "sentence", "table"]
 
-_ASSETS = files("xsp_analyze.cohort") / "assets"
+_ASSETS = files("xsp_analyze.pages") / "cohort" / "assets"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 

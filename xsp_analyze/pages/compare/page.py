@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare.several import section
-from xsp_analyze.pages.compare.sections import change, sections, sentences, signed_duration, verdict
+from xsp_analyze.pages.compare.sections import change, of_several, sections, sentences, signed_duration, verdict
+from xsp_analyze.render.html import marked_up
+from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.several import Several
     from xsp_analyze.compare.waterfall import Part, Waterfall
-    from xsp_analyze.pages.compare.sections import Section
+    from xsp_analyze.render.table import Table
 
 __all__ = ["page", "page_of_several"]
 
@@ -54,7 +55,7 @@ def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
 
 def page_of_several(found: Several) -> str:
     """A table of the models of two batches, then what `page` shows of each, folded."""
-    body = ["<h1>Two batches compared</h1>", *_section(section(found))]
+    body = ["<h1>Two batches compared</h1>", *_section(of_several(found))]
     for one in found.compared:
         latency = escape(f"latency {change(one.comparison.latency)}")
         body += [f"<details><summary>{escape(clean(one.name))}: {latency}</summary>"]
@@ -100,18 +101,13 @@ def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _section(shown: Section, chart: Sequence[str] = ()) -> Iterator[str]:
+def _section(shown: Table, chart: Sequence[str] = ()) -> Iterator[str]:
     yield f"<h2>{escape(shown.title)}</h2>"
     yield from chart
-    kept = [i for i in range(len(shown.headings)) if any(row[i] for row in shown.rows)]
-    cells = {i: ' class="number"' if shown.is_number[i] else "" for i in kept}
-    yield '<div class="scroll" tabindex="0" role="region" aria-label="' + escape(shown.title) + '"><table><thead><tr>'
-    yield "".join(f'<th scope="col"{cells[i]}>{escape(shown.headings[i] or "noise?")}</th>' for i in kept)
-    yield "</tr></thead><tbody>"
-    for row in shown.rows:
-        yield "<tr>" + "".join(f"<td{cells[i]}>{escape(row[i])}</td>" for i in kept) + "</tr>"
-    yield "</tbody></table></div>"
-    yield from (f'<p class="dim">{escape(line)}</p>' for line in shown.below if "--rows" not in line)
+    sides = [' class="number"' if c.is_number else "" for c in shown.columns]
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(shown.title)}">'
+    yield f"{marked_up(shown, sides, sides)}</div>"
+    yield from (f'<p class="dim">{escape(line)}</p>' for line in shown.notes if "--rows" not in line)
 
 
 def _chart(falls: Waterfall) -> Iterator[str]:
@@ -134,7 +130,7 @@ def _chart(falls: Waterfall) -> Iterator[str]:
         x, wide = _LEFT + (min(start, end) - low) * scale, max(abs(end - start) * scale, 1)
         text = duration(end) if kind == "whole" else signed_duration(end - start)
         y = at * _ROW
-        yield f'<text x="{_LEFT - 8}" y="{y + 17}" text-anchor="end">{escape(_short(name))}</text>'
+        yield f'<text x="{_LEFT - 8}" y="{y + 17}" text-anchor="end">{escape(cut(clean(name), _LONGEST))}</text>'
         yield f'<rect class="{kind}" x="{x:.1f}" y="{y + 5}" width="{wide:.1f}" height="{_ROW - 10}"></rect>'
         yield f'<text x="{_LEFT + _WIDE + 8}" y="{y + 17}">{escape(text)}</text>'
     yield "</svg></div>"
@@ -152,9 +148,3 @@ def _bars(falls: Waterfall) -> list[tuple[str, int]]:
 def _steps(bars: Sequence[tuple[str, int]], ends: Sequence[int]) -> Iterator[tuple[str, int, int, str]]:
     for (name, difference), start in zip(bars, ends, strict=False):
         yield name, start, start + difference, "worse" if difference > 0 else "better"
-
-
-def _short(name: str) -> str:
-    plain = clean(name)
-    tail = _LONGEST // 3
-    return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - tail - 1]}\u2026{plain[-tail:]}"

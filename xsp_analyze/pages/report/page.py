@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page", "safe_json"]
 
-_ASSETS = files("xsp_analyze.render") / "assets"
+_ASSETS = files("xsp_analyze.pages") / "assets"
 _SCRIPTS = (
     "units.js",
     "dom.js",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.execution_trace.nodes import read_nodes
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,9 +95,9 @@ def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
         pl.coalesce(name, f"{name}_traced") for name in ("called_by_row", "input_shapes", "input_dtypes")
     )
     detail = "operators whose shapes, types and callers the execution trace tells"
-    found = Finding("execution_trace_joined", detail, known.height, Severity.INFO)
+    found = Finding(LedgerKind.EXECUTION_TRACE_JOINED, detail, known.height)
     left = operators.height - operators["record_function_id"].null_count() - known.height
-    missing = Finding("execution_trace_lacks", "numbered operators that the execution trace does not have", left)
+    missing = Finding(LedgerKind.EXECUTION_TRACE_LACKS, count=left)
     tables = {**run.tables, "operators": better.select(operators.columns)}
     return replace(run, tables=tables, findings=(*run.findings, found, missing))
 

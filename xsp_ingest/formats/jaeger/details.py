@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_ingest.formats.jaeger.document import JaegerSpan
-    from xsp_ingest.formats.jaeger.rows import Rows
+    from xsp_ingest.staging.rows import Rows
 
 __all__ = ["add_copy", "add_kernel", "add_layer", "device_name"]
 

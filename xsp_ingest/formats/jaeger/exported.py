@@ -8,9 +8,9 @@ import msgspec
 
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.rows import Rows
 from xsp_ingest.formats.jaeger.values import decimal, integer, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
+from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError
 from xsp_model.vocabulary import LEVELS
 

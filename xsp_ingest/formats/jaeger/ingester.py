@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.jaeger.document import load, tags_of
 from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,12 +71,7 @@ def _levels_mixed(traces: Sequence[JaegerTrace]) -> Finding:
         for span in trace.spans
         if "evaluation_trace_level" in (tags := tags_of(span.tags))
     }
-    return Finding(
-        "levels_mixed",
-        "the file holds runs at several trace levels; tables over all of them add what was measured several times",
-        len(traces) if len(levels) > 1 else 0,
-        advice="Write each trace into a file of its own and join them with `xsp merge`",
-    )
+    return Finding(LedgerKind.LEVELS_MIXED, count=len(traces) if len(levels) > 1 else 0)
 
 
 def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:

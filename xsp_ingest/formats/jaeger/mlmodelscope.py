@@ -12,11 +12,11 @@ from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meaning
 from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.rows import Rows
 from xsp_ingest.formats.jaeger.sound import sound_spans
 from xsp_ingest.formats.jaeger.values import integer, text
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_ingest.staging.rows import Rows
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,7 +176,7 @@ def _facts(tags: Sequence[Mapping[str, Any]]) -> RunFacts:
 
 def _left_out(count: int) -> Finding:
     detail = f"`gpu_overhead` spans were not read: {LEFT_OUT['gpu_overhead']}"
-    return Finding("events_left_out", detail, count, Severity.INFO)
+    return Finding(LedgerKind.EVENTS_LEFT_OUT, detail, count)
 
 
 def _complaints(reading: _Reading) -> list[Finding]:
@@ -186,25 +186,13 @@ def _complaints(reading: _Reading) -> list[Finding]:
     counts = reading.counts
     return [
         Finding(
-            "unknown_level", "trace levels that MLModelScope does not have; the spans count as application", unknown
+            LedgerKind.UNKNOWN_LEVEL,
+            "trace levels that MLModelScope does not have; the spans count as application",
+            unknown,
         ),
-        Finding("no_level", "spans without a trace level count as application", levels[None], Severity.INFO),
-        Finding(
-            "ambiguous_lane",
-            "calls ran while several layers did, and the file does not say in which; the later layer was taken",
-            counts["ambiguous_lane"],
-            advice="A run with the device synchronised after each layer tells which one is right",
-        ),
-        Finding(
-            "kernel_without_execution",
-            "launches have counters but no execution on the device; their kernels have no duration",
-            counts["kernel_without_execution"],
-            advice="Take durations from a run without counters",
-        ),
-        Finding(
-            "unreadable_memory",
-            "layers' tag `output` was cut off when it was written; what they allocated is unknown",
-            counts["unreadable_memory"],
-        ),
-        Finding("cut_name", "kernel names of exactly 256 or 1024 characters were probably cut off", counts["cut_name"]),
+        Finding(LedgerKind.NO_LEVEL, count=levels[None]),
+        Finding(LedgerKind.AMBIGUOUS_LANE, count=counts["ambiguous_lane"]),
+        Finding(LedgerKind.KERNEL_WITHOUT_EXECUTION, count=counts["kernel_without_execution"]),
+        Finding(LedgerKind.UNREADABLE_MEMORY, count=counts["unreadable_memory"]),
+        Finding(LedgerKind.CUT_NAME, count=counts["cut_name"]),
     ]

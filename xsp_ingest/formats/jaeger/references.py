@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_model import Finding
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +27,8 @@ def parents(spans: Sequence[JaegerSpan]) -> tuple[list[int], list[Finding]]:
     for i in cut:
         parent[i] = -1
     return parent, [
-        Finding("missing_reference", "spans refer to a parent that is not in the file", missing),
-        Finding(
-            "reference_cycle", "spans are, by their references, their own ancestors; they were left roots", len(cut)
-        ),
+        Finding(LedgerKind.MISSING_REFERENCE, count=missing),
+        Finding(LedgerKind.REFERENCE_CYCLE, count=len(cut)),
     ]
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,8 +62,8 @@ def read_snapshot(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
             advice="Call torch.cuda.memory._record_memory_history() before the work, and use torch 2.2 or newer",
         )
     return moments, [
-        Finding("unusable_memory_event", "events of the allocator without a time or a size", unusable),
-        Finding("out_of_memory", "allocations that failed: the device had no memory left", failed),
+        Finding(LedgerKind.UNUSABLE_MEMORY_EVENT, "events of the allocator without a time or a size", unusable),
+        Finding(LedgerKind.OUT_OF_MEMORY, count=failed),
     ]
 
 

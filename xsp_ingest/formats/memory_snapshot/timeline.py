@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT, column
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,4 +86,4 @@ def _not_empty(moments: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def _doubts(count: int) -> list[Finding]:
-    return [Finding("unusable_memory_event", "events of the timeline that are no times and sizes", count)]
+    return [Finding(LedgerKind.UNUSABLE_MEMORY_EVENT, "events of the timeline that are no times and sizes", count)]

@@ -10,7 +10,7 @@ from xsp_ingest.formats.mxnet.events import load
 from xsp_ingest.link import nvtx_range_rules
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,16 +62,14 @@ def _sound(profile: Profile) -> tuple[pl.DataFrame, list[Finding]]:
     unsound = (length < 0) | (length > _LONGEST_NS)
     findings = [
         Finding(
-            "events_left_out",
+            LedgerKind.EVENTS_LEFT_OUT,
             "tasks that repeat an operator, which the profile holds as an event as well, were left out",
             profile.spans.height - once.height,
-            Severity.INFO,
         ),
         Finding(
-            "absurd_duration",
+            LedgerKind.ABSURD_DURATION,
             "events that end before they start or last longer than a day were taken as 0 ns long",
             once.filter(unsound).height,
-            Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
     ]
@@ -162,9 +160,11 @@ def _counters(samples: pl.DataFrame) -> pl.DataFrame:
 
 def _notes(profile: Profile) -> list[Finding]:
     return [
-        Finding("unpaired_events", "events that begin without an end, or end without a begin", profile.unpaired),
-        Finding("missing_start", "events without a time, a duration or a value were left out", profile.untimed),
-        Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", profile.marks, Severity.INFO),
-        Finding("not_an_event", "entries that are no events of a known phase", profile.foreign),
-        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8", profile.not_utf8, Severity.INFO),
+        Finding(LedgerKind.UNPAIRED_EVENTS, count=profile.unpaired),
+        Finding(
+            LedgerKind.MISSING_START, "events without a time, a duration or a value were left out", profile.untimed
+        ),
+        Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=profile.marks),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no events of a known phase", profile.foreign),
+        Finding(LedgerKind.NOT_UTF8, "stretches of the file with bytes that are not UTF-8", profile.not_utf8),
     ]

@@ -11,7 +11,7 @@ import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,8 +88,8 @@ def read_samples(path: Path) -> Samples:
     series = [*(_series(samples, name, unit) for name, unit in _UNITS.items()), _throttled(samples)]
     rows = pl.concat(series).sort("counter", "device_id", "time_ns", maintain_order=True)
     findings = (
-        Finding("bad_line", "lines that are no samples", bad),
-        Finding("no_end", "the samples have no closing line: what took them was stopped", 0 if ended else 1),
+        Finding(LedgerKind.BAD_LINE, "lines that are no samples", bad),
+        Finding(LedgerKind.NO_END, "the samples have no closing line: what took them was stopped", 0 if ended else 1),
     )
     names = {"device_id": [d.device for d in header.devices], "name": [d.name for d in header.devices]}
     devices = frame_of("devices", pl.DataFrame(names, schema={"device_id": pl.Int64, "name": pl.String}))

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.cupti_dump.fields import KINDS
-from xsp_ingest.formats.cupti_dump.header import FORMAT, Header
-from xsp_ingest.formats.cupti_dump.records import Dump
-from xsp_ingest.formats.nsys_sqlite.database import Database, check_header, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import interned
+from xsp_ingest.files.sqlite.database import Database, check_header, table_names
+from xsp_ingest.files.stored_columns import interned
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
-from xsp_model import Finding, Severity, XspError
+from xsp_ingest.staging.cupti.fields import KINDS
+from xsp_ingest.staging.cupti.records import Records
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,7 +61,7 @@ def is_nvprof(tables: frozenset[str]) -> bool:
     return STRINGS in tables and any(name.startswith(PREFIX) for name in tables)
 
 
-def read_records(path: Path) -> Dump:
+def read_records(path: Path) -> Records:
     """The database's records; XspError where it is damaged, or not nvprof's."""
     try:
         check_header(path)
@@ -78,7 +77,7 @@ def _nvprof_tables(path: Path) -> frozenset[str]:
     return tables
 
 
-def _records(database: _NvprofDatabase) -> Dump:
+def _records(database: _NvprofDatabase) -> Records:
     ids = database.integers(STRINGS, ("_id_",))["_id_"]
     strings = interned(ids, database.texts(STRINGS, "value"))
     kinds: dict[str, pl.DataFrame] = {}
@@ -94,9 +93,8 @@ def _records(database: _NvprofDatabase) -> Dump:
             kinds[kind] = _with_call_names(kinds[kind], names)
     process = _only_process(kinds)
     kinds |= {kind: _with_process(kinds[kind], kinds, process) for kind in _ON_DEVICE if kind in kinds}
-    header = Header(FORMAT, 1, pid=process, tool="nvprof")
     counted = sum(database.count(PREFIX + kind) for kind in _COUNTED)
-    return Dump(header, kinds, [*_unread(database, counted), *_unclear(kinds)])
+    return Records(process, kinds, [*_unread(database, counted), *_unclear(kinds)])
 
 
 def _table(database: _NvprofDatabase, kind: str) -> pl.DataFrame:
@@ -157,13 +155,8 @@ def _with_process(rows: pl.DataFrame, kinds: Mapping[str, pl.DataFrame], process
 def _unread(database: _NvprofDatabase, counted: int) -> list[Finding]:
     detail = "records of counters, of unified memory and of kernels launched by kernels, which are not read"
     return [
-        Finding("records_not_read", detail, counted, Severity.INFO),
-        Finding(
-            "not_utf8",
-            "texts that are not UTF-8; their foreign bytes show as U+FFFD",
-            database.unreadable_texts,
-            Severity.INFO,
-        ),
+        Finding(LedgerKind.RECORDS_NOT_READ, detail, counted),
+        Finding(LedgerKind.NOT_UTF8, count=database.unreadable_texts),
     ]
 
 
@@ -171,4 +164,4 @@ def _unclear(kinds: Mapping[str, pl.DataFrame]) -> list[Finding]:
     calls = [kinds[kind] for kind in _CALLS if kind in kinds]
     several = bool(calls) and pl.concat([rows.select("processId") for rows in calls])["processId"].n_unique() > 1
     unclear = sum(kinds[kind]["processId"].null_count() for kind in _ON_DEVICE if kind in kinds) if several else 0
-    return [Finding("unclear_process", "device activities whose launch may be of several processes", unclear)]
+    return [Finding(LedgerKind.UNCLEAR_PROCESS, count=unclear)]

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu_csv.records import decoded
-from xsp_ingest.formats.nsys_sqlite.database import MAGIC, table_names
+from xsp_ingest.files.sqlite.database import MAGIC, table_names
+from xsp_ingest.files.text import decoded
 from xsp_ingest.formats.nvprof.database import PREFIX, STRINGS, is_nvprof
 from xsp_ingest.formats.nvprof.table import header_of
 from xsp_model import XspError

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.jaeger.rows import Rows
 from xsp_ingest.formats.nvprof.quantity import byte_count, integer, time_ns
 from xsp_ingest.link.demangle import demangle
+from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.nvprof_names import NVPROF
-from xsp_ingest.formats.ncu_csv.records import decoded, open_text
+from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,17 +85,11 @@ def _findings(rows: Rows) -> tuple[Finding, ...]:
     averaged = sum(1 for kernel in rows.kernels if kernel.invocations is not None)
     return (
         Finding(
-            "no_timestamps",
+            LedgerKind.NO_TIMESTAMPS,
             "kernels have neither time stamps nor durations; all were put at time 0",
             len(rows.kernels),
-            Severity.INFO,
             advice="Join it to a timeline with `xsp merge`",
         ),
-        Finding(
-            "averaged_invocations",
-            "rows stand for all launches of a kernel name; their counters are averages over these",
-            averaged,
-            Severity.INFO,
-        ),
-        Finding("text_counter_left_out", "values that are no numbers", rows.unreadable, Severity.INFO),
+        Finding(LedgerKind.AVERAGED_INVOCATIONS, count=averaged),
+        Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, count=rows.unreadable),
     )

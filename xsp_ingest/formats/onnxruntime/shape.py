@@ -10,7 +10,7 @@ from xsp_ingest.formats.onnxruntime.events import load, node_of
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,14 +66,17 @@ def _sound(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     missing_work = usable.filter(is_work).height - timed.filter(is_work).height
     absurd = ~pl.col("duration_ns").is_between(0, _LONGEST_NS)
     findings = [
-        Finding("unknown_event", "events of categories that XSP does not know", events.height - usable.height),
-        Finding("missing_start", "device activities without a start or duration", missing_work, Severity.ERROR),
-        Finding("missing_start", "host events without a start or a duration were left out", missing - missing_work),
+        Finding(LedgerKind.UNKNOWN_EVENT, count=events.height - usable.height),
         Finding(
-            "absurd_duration",
+            LedgerKind.MISSING_START, "device activities without a start or duration", missing_work, Severity.ERROR
+        ),
+        Finding(
+            LedgerKind.MISSING_START, "host events without a start or a duration were left out", missing - missing_work
+        ),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
             "events with a negative duration or longer than a day were taken as 0 ns long",
             timed.filter(absurd).height,
-            Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
     ]
@@ -143,9 +146,7 @@ def _without_inner_executors(events: pl.DataFrame) -> tuple[pl.DataFrame, Findin
     held = executors.join_asof(holders, on="start_ns", by=thread, check_sortedness=False)
     inner = held.filter(pl.col("start_ns") < pl.col("until_ns"))["row"]
     detail = "executors of graphs inside nodes, whose time is that of the nodes around and inside them"
-    return events.filter(~pl.col("row").is_in(inner.implode())), Finding(
-        "events_left_out", detail, len(inner), Severity.INFO
-    )
+    return events.filter(~pl.col("row").is_in(inner.implode())), Finding(LedgerKind.EVENTS_LEFT_OUT, detail, len(inner))
 
 
 def _spans(events: pl.DataFrame) -> pl.DataFrame:
@@ -220,11 +221,7 @@ def _memory(nodes: pl.DataFrame) -> pl.DataFrame:
 
 def _notes(profile: Profile, work: pl.DataFrame) -> list[Finding]:
     return [
-        Finding("not_an_event", "entries that are no complete events", profile.foreign),
-        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8", profile.not_utf8, Severity.INFO),
-        Finding(
-            "kernel_without_node",
-            "device activities that the profile ties to no node",
-            work.filter(pl.col("node_row").is_null()).height,
-        ),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no complete events", profile.foreign),
+        Finding(LedgerKind.NOT_UTF8, "stretches of the file with bytes that are not UTF-8", profile.not_utf8),
+        Finding(LedgerKind.KERNEL_WITHOUT_NODE, count=work.filter(pl.col("node_row").is_null()).height),
     ]

@@ -13,7 +13,7 @@ from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,17 +55,15 @@ def read_profile(path: Path) -> RawTrace:
     strangers = sum(1 for e in listed if text(value_of(e.name)) is None and value_of(e.count) is None)
     negative = sum(1 for _, ns in averaged if ns < 0)
     findings = (
+        Finding(LedgerKind.AVERAGED_TIMES, count=len(averaged)),
+        Finding(LedgerKind.MISSING_DURATION, count=len(layers) - len(averaged)),
         Finding(
-            "averaged_times",
-            "layers have the average of their times over all inferences; their starts are made up, end to end",
-            len(averaged),
-            Severity.INFO,
+            LedgerKind.NEGATIVE_DURATION,
+            "layers with a negative time were taken as 0 ns long",
+            negative,
+            Severity.ERROR,
         ),
-        Finding(
-            "missing_duration", "layers without a time that can be used were left out", len(layers) - len(averaged)
-        ),
-        Finding("negative_duration", "layers with a negative time were taken as 0 ns long", negative, Severity.ERROR),
-        Finding("not_an_event", "entries that are no layers", seen.foreign + strangers),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no layers", seen.foreign + strangers),
     )
     tables = _tables([(layer, max(ns, 0)) for layer, ns in averaged], count)
     facts = RunFacts(profiler="TensorRT trtexec --exportProfile", framework="tensorrt")

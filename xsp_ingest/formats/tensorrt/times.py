@@ -13,7 +13,7 @@ from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import nanoseconds
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,12 +74,19 @@ def read_times(path: Path) -> RawTrace:
     if not inferences:
         raise XspError("no inference of the file has times", path=path, advice="Export the times again")
     findings = (
-        Finding("missing_start", "inferences without times on the GPU were left out", counts["missing"]),
+        Finding(LedgerKind.MISSING_START, "inferences without times on the GPU were left out", counts["missing"]),
         Finding(
-            "negative_duration", "parts of inferences that end before they start were left out", counts["negative"]
+            LedgerKind.NEGATIVE_DURATION,
+            "parts of inferences that end before they start were left out",
+            counts["negative"],
         ),
-        Finding("absurd_duration", "inferences that are longer than a day were left out", counts["absurd"]),
-        Finding("not_an_event", "entries that are no inferences", seen.foreign, Severity.INFO),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            "inferences that are longer than a day were left out",
+            counts["absurd"],
+            severity=Severity.WARNING,
+        ),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no inferences", seen.foreign, Severity.INFO),
     )
     facts = RunFacts(profiler="TensorRT trtexec --exportTimes", framework="tensorrt")
     spans = _spans(sorted(inferences, key=lambda inference: (inference.start_ns, inference.end_ns)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model import Finding, Kind, Level, scratch
+from xsp_model import Finding, Kind, LedgerKind, Level, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
     repeats = _repeats(spans, np.concatenate(list(_at(marks, twice))), marks, facts) if len(twice) else None
     count = 0 if repeats is None else len(repeats)
     detail = "events that stand in the file more than once, alike in every column, were read once"
-    findings = [Finding("duplicate_event", detail, count)]
+    findings = [Finding(LedgerKind.DUPLICATE_EVENT, detail, count)]
     if repeats is None or not count:
         return spans, findings
     keep = np.ones(spans.height, dtype=np.bool_)
@@ -79,7 +79,7 @@ def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     else:
         column, unclear = _by_launch(spans, on_device)
     detail = "device activities whose launch may be of several processes"
-    return spans.with_columns(column), [Finding("unclear_process", detail, unclear)]
+    return spans.with_columns(column), [Finding(LedgerKind.UNCLEAR_PROCESS, detail, unclear)]
 
 
 def _filled(process: pl.Series, on_device: Bools, only: int | None) -> pl.Series:

@@ -14,7 +14,7 @@ from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
 from xsp_ingest.formats.torch_profiler.scan_source import read_all
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +41,14 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
     targets, what = _targets(spans)
     if len(ranges) != targets.height:
         detail = f"profiler ranges could not be tied to {what}, of which there are {targets.height}; not read"
-        return frame_of("metrics"), [Finding("profiler_ranges_unmatched", detail, expected, advice=_ADVICE)]
+        return frame_of("metrics"), [Finding(LedgerKind.PROFILER_RANGES_UNMATCHED, detail, expected, advice=_ADVICE)]
     wide = _wide([counters for _, _, counters in ranges], targets)
     other = _renamed([name for _, name, _ in ranges], targets) if what == "kernels" else 0
     measured = Measured(wide, {name: unit_of(name).name for name in wide.columns if name != "row"}, _TOOL)
     detail = f"profiler ranges were tied to {what} by their order; their own times are not those of kernels"
     return frame_of("metrics", canonical(measured, ncu_table(wide.columns))), [
-        Finding("profiler_ranges_tied", detail, len(ranges), Severity.INFO),
-        Finding("profiler_ranges_renamed", "profiler ranges have another name than the kernel in their place", other),
+        Finding(LedgerKind.PROFILER_RANGES_TIED, detail, len(ranges)),
+        Finding(LedgerKind.PROFILER_RANGES_RENAMED, count=other),
         *doubts(wide.with_columns(pl.lit(None, pl.String).alias("compute_capability")), wide.columns),
     ]
 

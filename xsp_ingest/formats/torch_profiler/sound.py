@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.torch_profiler.events import Document
@@ -54,9 +54,9 @@ def _left_out(events: pl.DataFrame) -> list[Finding]:
     counts = others.group_by(pl.col("cat").cast(pl.String)).len().sort("cat", nulls_last=True)
     reasons = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
     return [
-        Finding("events_left_out", reasons[name], count, Severity.INFO)
+        Finding(LedgerKind.EVENTS_LEFT_OUT, reasons[name], count)
         if name in reasons
-        else Finding("unknown_category", f"events of the unknown category {name!r} were not read", count)
+        else Finding(LedgerKind.UNKNOWN_CATEGORY, f"events of the unknown category {name!r} were not read", count)
         for name, count in counts.iter_rows()
     ]
 
@@ -64,13 +64,16 @@ def _left_out(events: pl.DataFrame) -> list[Finding]:
 def _not_events(document: Document) -> list[Finding]:
     paired = document.events.filter(pl.col("ph").is_in(["B", "E"])).height
     return [
-        Finding("not_an_event", "entries of traceEvents are no objects", document.not_objects),
-        Finding("unpaired_events", "begin and end events (ph B, E) were not read; complete ones (ph X) were", paired),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries of traceEvents are no objects", document.not_objects),
         Finding(
-            "python_frames_left_out",
+            LedgerKind.UNPAIRED_EVENTS,
+            "begin and end events (ph B, E) were not read; complete ones (ph X) were",
+            paired,
+        ),
+        Finding(
+            LedgerKind.PYTHON_FRAMES_LEFT_OUT,
             "Python function frames were not kept; modules were",
             document.python_frames,
-            Severity.INFO,
         ),
     ]
 
@@ -85,8 +88,18 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
             events = events.filter(pl.col(column).is_not_null())
         work = missing.filter(on_device).height
         findings += [
-            Finding(f"missing_{field}", f"device activities without a {field} were left out", work, Severity.ERROR),
-            Finding(f"missing_{field}", f"host events without a {field} were left out", missing.height - work),
+            Finding(
+                LedgerKind(f"missing_{field}"),
+                f"device activities without a {field} were left out",
+                work,
+                Severity.ERROR,
+            ),
+            Finding(
+                LedgerKind(f"missing_{field}"),
+                f"host events without a {field} were left out",
+                missing.height - work,
+                severity=Severity.WARNING,
+            ),
         ]
     return events, findings
 
@@ -96,8 +109,13 @@ def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     counts = events.select(negative.sum().alias("negative"), absurd.sum().alias("absurd")).row(0)
     advice = "Their time is missing from every sum; compare the profiler's version with its known defects"
     findings = [
-        Finding("negative_duration", "events with a negative duration were taken as 0 ns long", counts[0]),
-        Finding("absurd_duration", "events longer than a day were taken as 0 ns long", counts[1]),
+        Finding(LedgerKind.NEGATIVE_DURATION, "events with a negative duration were taken as 0 ns long", counts[0]),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            "events longer than a day were taken as 0 ns long",
+            counts[1],
+            severity=Severity.WARNING,
+        ),
     ]
     mended = events.with_columns(pl.when(negative | absurd).then(0).otherwise(pl.col("dur_ns")).alias("dur_ns"))
     return mended, [Finding(f.kind, f.detail, f.count, Severity.ERROR, advice=advice) for f in findings]

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -109,13 +109,12 @@ def lines_not_read(plane: Plane) -> list[Finding]:
     )
     return [
         Finding(
-            "events_left_out",
+            LedgerKind.EVENTS_LEFT_OUT,
             "events of lines that the profiler derived from a device's streams were not summed with those",
             int(derived["len"].sum()),
-            Severity.INFO,
         ),
         *(
-            Finding("unknown_line", f"events of a device's unknown line {name!r} were not read", count)
+            Finding(LedgerKind.UNKNOWN_LINE, f"events of a device's unknown line {name!r} were not read", count)
             for name, count in unknown.iter_rows()
         ),
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.xplane import log_folder, wire
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,4 +84,6 @@ def _said(counts: dict[int, int]) -> Iterator[Finding]:
     """What the profiler itself complained of: how often; its texts may name machines."""
     for number, what, severity in ((_ERRORS, "errors", Severity.WARNING), (_WARNINGS, "warnings", Severity.INFO)):
         detail = f"the profiler itself reported {what} while it ran"
-        yield Finding("profiler_reported", detail, counts.get(number, 0), severity, advice="TensorBoard shows them")
+        yield Finding(
+            LedgerKind.PROFILER_DIAGNOSTIC, detail, counts.get(number, 0), severity, advice="TensorBoard shows them"
+        )

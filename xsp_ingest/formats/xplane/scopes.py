@@ -15,7 +15,7 @@ import polars as pl
 
 from xsp_ingest.formats.xplane.wide import is_backward, wide
 from xsp_ingest.link.nest import nest
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,13 +72,7 @@ def module_rows(
     frames = [_named(each, scopes) for each in calls]
     rows = wide(pl.concat(frames), Level.LAYER, Kind.MODULE) if frames else none
     return rows, [
-        Finding(
-            "operators_outside_layers",
-            "operators run outside of every layer's scope belong to no layer",
-            loose.height,
-            Severity.INFO,
-            int(loose["duration_ns"].sum()),
-        )
+        Finding(LedgerKind.OPERATORS_OUTSIDE_LAYERS, count=loose.height, duration_ns=int(loose["duration_ns"].sum()))
     ]
 
 

@@ -17,7 +17,7 @@ from xsp_ingest.formats.xplane.threads import on_their_threads
 from xsp_ingest.formats.xplane.wide import tables, wide
 from xsp_ingest.link.range_rules import level_of_range
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,21 +173,20 @@ def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], dama
     return [
         *(finding for _, plane in gpus for finding in device.lines_not_read(plane)),
         *(
-            Finding("unknown_plane", f"events of the unknown plane {plane.name!r} were not read", plane.events.height)
+            Finding(
+                LedgerKind.UNKNOWN_PLANE,
+                f"events of the unknown plane {plane.name!r} were not read",
+                plane.events.height,
+            )
             for plane in others
         ),
+        Finding(LedgerKind.DAMAGED_PROGRAM, count=damaged),
+        Finding(LedgerKind.PYTHON_FRAMES_LEFT_OUT, count=sum(plane.frames for plane in planes)),
         Finding(
-            "damaged_program",
-            "compiled programs in the profile cannot be read; their operations have no names",
-            damaged,
+            LedgerKind.MISSING_START,
+            "events without a sound start were left out",
+            sum(plane.untimed for plane in planes),
         ),
-        Finding(
-            "python_frames_left_out",
-            "frames of Python functions were not kept",
-            sum(plane.frames for plane in planes),
-            Severity.INFO,
-        ),
-        Finding("missing_start", "events without a sound start were left out", sum(plane.untimed for plane in planes)),
     ]
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.formats.xplane.host import Role
 from xsp_ingest.formats.xplane.wide import wide
 from xsp_ingest.link.range_rules import one_of
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,14 +56,7 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inferred(what: str, count: int) -> Finding:
-    return Finding(
-        "steps_inferred",
-        f"the program marked no steps; {what} was taken for one",
-        count,
-        Severity.INFO,
-        advice="Mark steps with jax.profiler.StepTraceAnnotation or tf.profiler.experimental.Trace(step_num=...), "
-        "or name the range of a step with --model-range",
-    )
+    return Finding(LedgerKind.STEPS_INFERRED, f"the program marked no steps; {what} was taken for one", count)
 
 
 def _derived(host: pl.DataFrame, planes: Sequence[Plane]) -> pl.DataFrame:
