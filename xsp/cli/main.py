@@ -27,8 +27,8 @@ from xsp.cli.commands.query import query
 from xsp.cli.commands.report import report
 from xsp.cli.commands.schema import schema
 from xsp.cli.commands.top import top
-from xsp.cli.memory import before_polars
 from xsp.cli.output import ReaderGoneError, note, print_text
+from xsp.memory import before_polars
 
 __all__ = ["app", "main"]
 

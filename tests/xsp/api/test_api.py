@@ -176,7 +176,7 @@ def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
         ((), {}, "nothing to open"),
         (("nowhere.json",), {}, "there is no such file or folder"),
         (("nowhere*.json",), {}, "nothing matches this pattern"),
-        (("nowhere.json",), {"layer_source": "modules"}, "'modules' is no source of layers. Choose of auto, module"),
+        (("nowhere.json",), {"layer_source": "modules"}, "'modules' is no layer source. Choose of auto, module"),
     ],
 )
 def test_what_cannot_be_opened_is_one_sentence(given: tuple[str, ...], options: dict[str, str], says: str) -> None:
