@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
 import typer
 
-__all__ = ["PASSED_ON", "collect", "with_both_dashes"]
-
-PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-"""How the command leaves every option, --help among them, to the runner."""
-
-
-def with_both_dashes(arguments: Sequence[str]) -> list[str]:
-    """The command line so that the `--` before a script's own arguments reaches the runner: click takes the first."""
-    at = list(arguments).index("--") if arguments[:1] == ["collect"] and "--" in arguments else len(arguments)
-    return [*arguments[:at], *arguments[at : at + 1], *arguments[at:]]
+__all__ = ["collect"]
 
 
 def collect(context: typer.Context) -> None:
