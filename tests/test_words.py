@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REPO = Path(__file__).resolve().parents[1]
-_PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners", "benchmarks", "fuzz", "fixtures", "docs", "recipes")
+_PACKAGES = (
+    "xsp",
+    "xsp_model",
+    "xsp_ingest",
+    "xsp_analyze",
+    "runners",
+    "benchmarks",
+    "fuzz",
+    "fixtures",
+    "docs",
+    "recipes",
+)
 _PREFIXES = ("least", "most")
 _HEADING = "## Words that identifiers do not use"
 
@@ -49,7 +60,7 @@ def test_the_glossary_lists_words() -> None:
     assert {"place", "found", "desk", "or_null"} <= _BANNED
 
 
-@pytest.mark.parametrize("package", _PACKAGES)
+@pytest.mark.parametrize("package", [*_PACKAGES, *_TOOLS])
 def test_no_identifier_is_one_of_them(package: str) -> None:
     uses = [
         f"{path.relative_to(_REPO)}:{line}: {name}"

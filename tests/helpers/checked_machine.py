@@ -67,12 +67,12 @@ def _interpreted(memory: _Memory) -> Callable[..., int]:
 
 def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
     """What `reader._fill` does."""
-    room, span = part.room, slice(part.first, part.first + int(part.state[scan_state.MOST_ROWS]))
+    room, span = part.room, slice(part.first, part.first + int(part.state[scan_state.MAX_ROWS]))
     columns: list[NDArray[Any]] = [room.rowids, *room.values.values(), *room.missing.values()]
     kept: list[NDArray[Any]] = [
         part.state,
         part.plan,
-        part.asked,
+        part.deferred,
         part.shapes,
         *part.ends.values(),
         *part.bytes.values(),

@@ -21,41 +21,41 @@ _FEW = 100_000  # below, whole columns at a time take no longer
 _CYCLE = "the span tree has a cycle"
 
 
-def innermost(parent: Positions, wanted: Bools) -> Positions:
+def innermost(parent: Positions, mask: Bools) -> Positions:
     """As `tree.innermost`."""
-    return _climbed(parent, wanted, farthest=0) if len(parent) >= _FEW else tree.innermost(parent, wanted)
+    return _climbed(parent, mask, farthest=0) if len(parent) >= _FEW else tree.innermost(parent, mask)
 
 
-def outermost(parent: Positions, wanted: Bools) -> Positions:
+def outermost(parent: Positions, mask: Bools) -> Positions:
     """As `tree.outermost`."""
-    return _climbed(parent, wanted, farthest=1) if len(parent) >= _FEW else tree.outermost(parent, wanted)
+    return _climbed(parent, mask, farthest=1) if len(parent) >= _FEW else tree.outermost(parent, mask)
 
 
-def _climbed(parent: Positions, wanted: Bools, farthest: int) -> Positions:
-    found, cycle = no_refs(len(parent)), np.full(1, -1, dtype=parent.dtype)
+def _climbed(parent: Positions, mask: Bools, farthest: int) -> Positions:
+    nearest, cycle = no_refs(len(parent)), np.full(1, -1, dtype=parent.dtype)
     for first in range(0, len(parent), _PIECE):
-        _climb.into((found, cycle), parent, wanted, farthest, first, min(first + _PIECE, len(parent)))
+        _climb.into((nearest, cycle), parent, mask, farthest, first, min(first + _PIECE, len(parent)))
         scratch.release()
     if cycle[0] >= 0:
         raise ValueError(_CYCLE)
-    return found
+    return nearest
 
 
 @dual(CLIMB)
-def _climb(parent: Ints, wanted: Ints, farthest: int, first: int, last: int, found: Ints, cycle: Ints) -> None:
+def _climb(parent: Ints, mask: Ints, farthest: int, first: int, last: int, nearest: Ints, cycle: Ints) -> None:
     """Upwards from each span as far as an earlier one, whose answer is known: parents mostly come before children."""
     for i in range(first, last):
         j = i
         steps = 0
         while j >= 0 and j < len(parent):
-            if wanted[j] != 0:
-                found[i] = j
+            if mask[j] != 0:
+                nearest[i] = j
                 if farthest == 0:
                     break
             j = parent[j]
             if j >= 0 and j < i:
-                if found[j] >= 0:
-                    found[i] = found[j]
+                if nearest[j] >= 0:
+                    nearest[i] = nearest[j]
                 break
             steps += 1
             if steps > len(parent):

@@ -36,6 +36,7 @@ __all__ = [
     "QUOTE",
     "ZERO",
     "byte",
+    "eight_bytes",
     "leading_alike",
     "leading_blanks",
     "leading_digits",
@@ -48,7 +49,6 @@ __all__ = [
     "put_byte",
     "put_small",
     "trailing_zeros",
-    "word",
 ]
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, POINT, ZERO, NINE, CAPITAL_I = b'"\\,:-+.09I'
@@ -122,7 +122,7 @@ def _leading_alike(_: Any, address: Any, other: Any) -> Any:
     return types.int64(address, other), emit
 
 
-def _marked(_: Any, address: Any, letter: Any) -> Any:
+def _marked(_: Any, address: Any, char: Any) -> Any:
     """A bit for each of the LONG bytes from an address on, the first lowest: set where it is the letter."""
 
     def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
@@ -134,7 +134,7 @@ def _marked(_: Any, address: Any, letter: Any) -> Any:
         every = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), all_alike)
         return _bits(builder, builder.icmp_unsigned("==", _lanes(builder, args[0], LONG), every), LONG)
 
-    return types.uint64(address, letter), emit
+    return types.uint64(address, char), emit
 
 
 def _constant(value: int) -> Any:
@@ -193,7 +193,7 @@ leading_digits = intrinsic(_leading_digits)
 marked = intrinsic(_marked)
 byte = _loads(8, types.int64)
 number = _loads(64, types.int64)
-word = _loads(64, types.uint64)
+eight_bytes = _loads(64, types.uint64)
 put_byte = _stores(8)
 put_small = _stores(32)
 put = _stores(64)
@@ -202,8 +202,8 @@ leading_blanks = _counts(_ends_blanks)
 
 
 @machine
-def masked(place: int, length: int) -> np.uint64:
+def masked(offset: int, length: int) -> np.uint64:
     """The word at the place, bytes beyond the length as zeros."""
     if length >= 8:  # noqa: PLR2004 (bytes of a word)
-        return word(place)  # type: ignore[no-any-return]
-    return word(place) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))  # type: ignore[no-any-return]
+        return eight_bytes(offset)  # type: ignore[no-any-return]
+    return eight_bytes(offset) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))  # type: ignore[no-any-return]

@@ -57,9 +57,9 @@ class Sweep:
         """Goes on with outputs that hold something already: a sweep over many rows may be taken in several parts."""
         columns = [_taken(each) if isinstance(each, np.ndarray) else each for each in inputs]
         rows = max(len(each) for each in columns if isinstance(each, np.ndarray))
-        for given, found in zip(results, self._run(columns, results, rows), strict=True):
-            if found is not given:
-                given[:] = found
+        for target, filled in zip(results, self._run(columns, results, rows), strict=True):
+            if filled is not target:
+                target[:] = filled
 
     def _run(self, columns: Sequence[Column | int], results: Sequence[Column], rows: int) -> Sequence[Column]:
         engine = self.compiled if self._is_worth_it(rows, columns, results) else self.plain

@@ -191,7 +191,7 @@ def test_texts_that_go_on_on_other_pages(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_to_ask_for_are_left_to_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MOST_ASKED", 10)
+    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MAX_DEFERRED", 10)
     path = _make(tmp_path / "t.db", "CREATE TABLE t (a)", [("text",)] * 40)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"a": INTEGER})
@@ -470,7 +470,7 @@ def _all_tables(path: Path) -> None:
 
 @pytest.fixture
 def _anything_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MOST_ASKED", 1 << 20)
+    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MAX_DEFERRED", 1 << 20)
 
 
 @pytest.mark.usefixtures("_anything_may_be_asked")
@@ -513,6 +513,6 @@ def test_rows_of_two_threads_meet_in_order(tmp_path: Path) -> None:
         connection.execute("DELETE FROM t WHERE rowid BETWEEN 3000 AND 17500")
         connection.commit()
     with closing(_open(path)) as connection:
-        frame = read(path, connection, "t", {"a": Values.WHOLE}).frame
+        frame = read(path, connection, "t", {"a": Values.INTEGER}).frame
     expected = np.array([*range(1, 3000), *range(17_501, 20_001)])
     assert frame.equals(pl.DataFrame({"rowid": expected, "a": expected - 1}))

@@ -30,7 +30,7 @@ class Take:
 
 
 # The affinity of the columns is INTEGER; the cast is for what was stored against it, and keeps 64 bits exact.
-INTEGER = Take('CAST("{0}" AS INTEGER)', Values.WHOLE, pl.Int64())
+INTEGER = Take('CAST("{0}" AS INTEGER)', Values.INTEGER, pl.Int64())
 # IIF, as a cast would make 0 of a text.
 NUMBER = Take("IIF(typeof(\"{0}\") IN ('integer', 'real'), CAST(\"{0}\" AS REAL), NULL)", Values.NUMBER, pl.Float64())
 BYTES = Take('CAST("{0}" AS BLOB)', Values.TEXT, pl.Binary())
@@ -46,13 +46,13 @@ def paged(
 ) -> pl.DataFrame:
     """The rowid and the columns in order of rowid; CannotRead where SQLite should read the table."""
     kinds = {name: take.values for name, take in takes.items()}
-    if where is not None and kinds.setdefault(where.column, Values.WHOLE) != Values.WHOLE:
+    if where is not None and kinds.setdefault(where.column, Values.INTEGER) != Values.INTEGER:
         raise CannotRead
     result = read(path, connection, table, kinds)
     frame = result.frame
-    rowids = frame["rowid"].gather(result.asked).to_list()
+    rowids = frame["rowid"].gather(result.deferred).to_list()
     if rowids:
-        frame = frame.filter(~pl.int_range(pl.len()).is_in(result.asked))
+        frame = frame.filter(~pl.int_range(pl.len()).is_in(result.deferred))
     if where is not None:
         frame = frame.filter(pl.col(where.column).is_in(where.values))
     frame = frame.select("rowid", *takes)

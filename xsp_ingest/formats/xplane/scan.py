@@ -28,7 +28,11 @@ _MIN_BYTES = 400_000  # below, loading the compiled code costs more than it save
 
 
 def scan_lines(
-    data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
+    data: memoryview,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    statistic_ids: Sequence[int],
+    skipped: Sequence[int] = (),
 ) -> Scanned:
     """The lines that lie from each start to its end; `wanted` are ids of statistics, `skipped` of events, in order.
 
@@ -37,21 +41,29 @@ def scan_lines(
     """
     size = sum(ends) - sum(starts)
     scan = scan_compiled if size >= _MIN_BYTES and _can_run() else scan_plain
-    return scan(data, starts, ends, wanted, skipped)
+    return scan(data, starts, ends, statistic_ids, skipped)
 
 
 def scan_plain(
-    data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
+    data: memoryview,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    statistic_ids: Sequence[int],
+    skipped: Sequence[int] = (),
 ) -> Scanned:
     """By the interpreter."""
-    return _two_passes(sweep.sweep, data, (list(starts), list(ends), list(wanted), list(skipped)))
+    return _two_passes(sweep.sweep, data, (list(starts), list(ends), list(statistic_ids), list(skipped)))
 
 
 def scan_compiled(
-    data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
+    data: memoryview,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    statistic_ids: Sequence[int],
+    skipped: Sequence[int] = (),
 ) -> Scanned:
     """By machine code."""
-    lists = tuple(np.array(each, dtype=np.int64) for each in (starts, ends, wanted, skipped))
+    lists = tuple(np.array(each, dtype=np.int64) for each in (starts, ends, statistic_ids, skipped))
     return _two_passes(_machine_code(), np.frombuffer(data, dtype=np.uint8), lists)
 
 

@@ -115,7 +115,7 @@ def sweep(
     data: Any,  # noqa: ANN401
     starts: Any,  # noqa: ANN401
     ends: Any,  # noqa: ANN401
-    wanted: Any,  # noqa: ANN401
+    statistic_ids: Any,  # noqa: ANN401
     skipped: Any,  # noqa: ANN401
     fill: int,
     lines: Any,  # noqa: ANN401
@@ -145,7 +145,7 @@ def sweep(
             number = key >> 3
             if number == 4 and key & 7 == 2:
                 damage, metadata, after = _event(
-                    data, start, stop, wanted, fill, line, event_count, stat_count, events, stats
+                    data, start, stop, statistic_ids, fill, line, event_count, stat_count, events, stats
                 )
                 if damage >= 0:
                     return damage
@@ -173,7 +173,7 @@ def _event(
     data: Any,  # noqa: ANN401
     at: int,
     end: int,
-    wanted: Any,  # noqa: ANN401
+    statistic_ids: Any,  # noqa: ANN401
     fill: int,
     line: int,
     event: int,
@@ -201,13 +201,13 @@ def _event(
             return here, 0, 0
         number = key >> 3
         if number == 4 and key & 7 == 2:
-            known, field, value, value_end, damage = _stat(data, start, stop)
+            metadata_id, field, value, value_end, damage = _stat(data, start, stop)
             if damage >= 0:
                 return damage, 0, 0
-            if field > 0 and _is_in(wanted, known):
+            if field > 0 and _is_in(statistic_ids, metadata_id):
                 if fill > 0 and stat_count < stat_room:
                     stats[stat_count] = event
-                    stats[stat_room + stat_count] = known
+                    stats[stat_room + stat_count] = metadata_id
                     stats[2 * stat_room + stat_count] = field
                     stats[3 * stat_room + stat_count] = value
                     stats[4 * stat_room + stat_count] = value_end

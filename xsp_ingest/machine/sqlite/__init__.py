@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from xsp_ingest.machine.sqlite.columns import Values
 from xsp_ingest.machine.sqlite.layout import CannotRead
-from xsp_ingest.machine.sqlite.reader import Found, read
+from xsp_ingest.machine.sqlite.reader import ReadColumns, read
 
-__all__ = ["CannotRead", "Found", "Values", "read"]
+__all__ = ["CannotRead", "ReadColumns", "Values", "read"]

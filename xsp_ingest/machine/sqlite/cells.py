@@ -26,27 +26,27 @@ def _local_bytes(payload: int, usable: int) -> int:
     """How much of a record is on its page."""
     if payload <= usable - 35:
         return payload
-    least = (usable - 12) * 32 // 255 - 23
-    fitting = least + (payload - least) % (usable - 4)
-    return fitting if fitting <= usable - 35 else least
+    min_bytes = (usable - 12) * 32 // 255 - 23
+    fitting = min_bytes + (payload - min_bytes) % (usable - 4)
+    return fitting if fitting <= usable - 35 else min_bytes
 
 
 @machine
-def _leaf(desk: int, plan: int, page: int) -> int:
-    usable, columns = number(desk + 8 * at.USABLE), number(desk + 8 * at.COLUMNS)
-    row, previous = number(desk + 8 * at.ROWS), number(desk + 8 * at.PREVIOUS)
-    rowids = number(desk + 8 * at.ROWIDS)
+def _leaf(state: int, plan: int, page: int) -> int:
+    usable, columns = number(state + 8 * at.USABLE), number(state + 8 * at.COLUMNS)
+    row, previous = number(state + 8 * at.ROWS), number(state + 8 * at.PREVIOUS)
+    rowids = number(state + 8 * at.ROWIDS)
     cells = pair(page + 3)
     directory_end = 8 + 2 * cells
-    if byte(page) != _LEAF or cells == 0 or directory_end > usable or row + cells > number(desk + 8 * at.MOST_ROWS):
+    if byte(page) != _LEAF or cells == 0 or directory_end > usable or row + cells > number(state + 8 * at.MAX_ROWS):
         return UNSURE
     free = usable - directory_end
     for i in range(cells):
         cell = pair(page + 8 + 2 * i)
         if cell < directory_end or cell > usable - 4:
             return UNSURE
-        payload, place = varint(page + cell)
-        rowid, body = varint(place)
+        payload, offset = varint(page + cell)
+        rowid, body = varint(offset)
         local = _local_bytes(payload, usable)
         end = body + local + (4 if local < payload else 0)
         if payload < 1 or rowid <= previous or end > page + usable:
@@ -54,28 +54,28 @@ def _leaf(desk: int, plan: int, page: int) -> int:
         free -= end - page - cell
         if free < 0:
             return OVERLAPPING
-        done = record_by_shape(desk, plan, columns, body, payload, local, row)
+        done = record_by_shape(state, plan, columns, body, payload, local, row)
         if done != DONE:
-            asked = number(desk + 8 * at.ASKED)
-            if done == UNSURE or asked == number(desk + 8 * at.MOST_ASKED):
+            deferred = number(state + 8 * at.DEFERRED)
+            if done == UNSURE or deferred == number(state + 8 * at.MAX_DEFERRED):
                 return UNSURE
             blank(plan, columns, row)
-            put(number(desk + 8 * at.WHERE_ASKED) + 8 * asked, row)
-            put(desk + 8 * at.ASKED, asked + 1)
+            put(number(state + 8 * at.DEFERRED_ROWS) + 8 * deferred, row)
+            put(state + 8 * at.DEFERRED, deferred + 1)
         put(rowids + 8 * row, rowid)
         previous = rowid
         row += 1
-    put(desk + 8 * at.ROWS, row)
-    put(desk + 8 * at.PREVIOUS, previous)
+    put(state + 8 * at.ROWS, row)
+    put(state + 8 * at.PREVIOUS, previous)
     return DONE
 
 
 @machine
-def read_leaves(desk: int, plan: int, pages: int, slots: int, count: int) -> int:
+def read_leaves(state: int, plan: int, pages: int, slots: int, count: int) -> int:
     """Adds the rows of so many leaf pages, which lie one behind the other; `slots` says which comes when."""
-    page_bytes = number(desk + 8 * at.PAGE_BYTES)
+    page_bytes = number(state + 8 * at.PAGE_BYTES)
     for i in range(count):
-        done = _leaf(desk, plan, pages + page_bytes * number(slots + 8 * i))
+        done = _leaf(state, plan, pages + page_bytes * number(slots + 8 * i))
         if done != DONE:
             return done
     return DONE

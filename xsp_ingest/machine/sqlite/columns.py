@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from xsp_ingest.machine.sqlite.schema import Table
     from xsp_model.arrays import Ints
 
-__all__ = ["MOST_ASKED", "Part", "Room", "Values"]
+__all__ = ["MAX_DEFERRED", "Part", "Room", "Values"]
 
-MOST_ASKED = 1 << 12
+MAX_DEFERRED = 1 << 12
 """Rows of one part that may be asked for one by one; where there are more, SQLite reads the table."""
 
 
 class Values(IntEnum):
     """What of a column is wanted: whole numbers (int64), any numbers (float64, null for others), or texts as bytes."""
 
-    WHOLE = scan_state.WHOLE
+    INTEGER = scan_state.INTEGER
     NUMBER = scan_state.NUMBER
     TEXT = scan_state.TEXT
 
 
 _MAPPED_BYTES = 1 << 20
 _POPULATE_WRITE = 23  # of Linux 5.14; older ones refuse it
-_TYPES = {Values.WHOLE: np.int64, Values.NUMBER: np.float64}
+_TYPES = {Values.INTEGER: np.int64, Values.NUMBER: np.float64}
 
 
 def _zeros(count: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -67,51 +67,53 @@ def _touch(column: NDArray[Any]) -> None:
 class Part:
     """Rows that one thread reads, from row `first` of the columns on."""
 
-    def __init__(self, room: Room, first: int, most_rows: int, text_bytes: int) -> None:
+    def __init__(self, room: Room, first: int, max_rows: int, text_bytes: int) -> None:
         self.room = room
         self.first = first
-        self.asked = np.zeros(MOST_ASKED, dtype=np.int64)
-        self.ends = {name: _zeros(most_rows + 1, np.int64) for name in room.texts}
+        self.deferred = np.zeros(MAX_DEFERRED, dtype=np.int64)
+        self.ends = {name: _zeros(max_rows + 1, np.int64) for name in room.texts}
         self.bytes = {name: _zeros(text_bytes + scan_state.PAD, np.uint8) for name in room.texts}
         self._text_bytes = text_bytes
         self.plan = np.zeros((len(room.record), scan_state.ENTRY_WORDS), dtype=np.int64)
-        for place, name in enumerate(room.record):
+        for offset, name in enumerate(room.record):
             if name is not None:
-                self.plan[place] = self._entry(room, name)
+                self.plan[offset] = self._entry(room, name)
         self.state = np.zeros(scan_state.STATE_WORDS, dtype=np.int64)
-        self.state[scan_state.MOST_ROWS] = most_rows
+        self.state[scan_state.MAX_ROWS] = max_rows
         self.state[scan_state.PREVIOUS] = np.iinfo(np.int64).min
         self.state[scan_state.COLUMNS] = len(room.record)
         self.state[scan_state.ROWIDS] = room.rowids[first:].ctypes.data
-        self.state[scan_state.MOST_ASKED] = MOST_ASKED
-        self.state[scan_state.WHERE_ASKED] = self.asked.ctypes.data
+        self.state[scan_state.MAX_DEFERRED] = MAX_DEFERRED
+        self.state[scan_state.DEFERRED_ROWS] = self.deferred.ctypes.data
         self.shapes = np.zeros(0, dtype=np.int64)
-        if all(kind == Values.WHOLE for kind in room.wanted.values()):
-            self._keep_shapes(len(room.record), len(room.wanted))
+        if all(kind == Values.INTEGER for kind in room.selected.values()):
+            self._keep_shapes(len(room.record), len(room.selected))
 
     def _entry(self, room: Room, name: str) -> list[int]:
         values = self.ends[name] if name in self.ends else room.values[name][self.first :]
         text = self.bytes[name].ctypes.data if name in self.ends else 0
         missing = room.missing[name][self.first :].ctypes.data
-        return [room.wanted[name], values.ctypes.data, missing, int(name in room.plain), 0, text, 0, self._text_bytes]
+        return [room.selected[name], values.ctypes.data, missing, int(name in room.plain), 0, text, 0, self._text_bytes]
 
-    def _keep_shapes(self, columns: int, wanted: int) -> None:
+    def _keep_shapes(self, columns: int, selected: int) -> None:
         """Has the machine code remember how records look: of whole numbers alone."""
-        words, rest = divmod(1 + columns, 8)  # a byte says how long the head is, and one of each column what it holds
-        length = scan_state.SHAPE_HEAD_WORDS + words + 1 + scan_state.STEP_WORDS * wanted
+        full_words, rest = divmod(
+            1 + columns, 8
+        )  # a byte says how long the head is, and one of each column what it holds
+        length = scan_state.SHAPE_HEAD_WORDS + full_words + 1 + scan_state.STEP_WORDS * selected
         self.shapes = np.zeros(length * scan_state.KEPT_SHAPES, dtype=np.int64)
         self.state[scan_state.SHAPES] = self.shapes.ctypes.data
         self.state[scan_state.SHAPE_BYTES] = 8 * length
-        masks = [-1] * words + [(1 << 8 * rest) - 1, 0]
+        masks = [-1] * full_words + [(1 << 8 * rest) - 1, 0]
         self.state[scan_state.FIRST_MASK], self.state[scan_state.SECOND_MASK] = masks[:2]
-        self.state[scan_state.FULL_WORDS], self.state[scan_state.LAST_MASK] = words, masks[words]
+        self.state[scan_state.FULL_WORDS], self.state[scan_state.LAST_MASK] = full_words, masks[full_words]
 
     def expect(self, share: float) -> None:
         """Makes ready for all rows after this share of the pages, but not in columns that held nothing so far."""
-        rows = slice(self.first, self.first + min(round(self.rows / share), int(self.state[scan_state.MOST_ROWS])))
+        rows = slice(self.first, self.first + min(round(self.rows / share), int(self.state[scan_state.MAX_ROWS])))
         _touch(self.room.rowids[rows])
-        for place, name in enumerate(self.room.record):
-            if name in self.room.values and self.plan[place, scan_state.NULLS] < self.rows:
+        for offset, name in enumerate(self.room.record):
+            if name in self.room.values and self.plan[offset, scan_state.NULLS] < self.rows:
                 _touch(self.room.values[name][rows])
 
     @property
@@ -121,19 +123,19 @@ class Part:
 
 
 class Room:
-    """Room for the wanted columns of so many rows at most, each a kind of the desk; and what is in it at the end."""
+    """Room for the chosen columns of so many rows at most, each of a kind of value; and what is in it at the end."""
 
-    def __init__(self, table: Table, wanted: Mapping[str, Values], most_rows: int) -> None:
-        self.wanted = wanted
+    def __init__(self, table: Table, selected: Mapping[str, Values], max_rows: int) -> None:
+        self.selected = selected
         self.plain = table.plain
-        stored = {table.place(name): name for name in wanted if name != table.rowid}
-        self.record = [stored.get(place) for place in range(max(stored, default=-1) + 1)]
-        self.texts = [name for name in stored.values() if wanted[name] == Values.TEXT]
+        stored = {table.offset(name): name for name in selected if name != table.rowid}
+        self.record = [stored.get(offset) for offset in range(max(stored, default=-1) + 1)]
+        self.texts = [name for name in stored.values() if selected[name] == Values.TEXT]
         # What is never written stays untouched memory, which costs nothing.
-        self.rowids = _zeros(most_rows, np.int64)
-        self.missing = {name: _zeros(most_rows, np.uint8) for name in stored.values()}
+        self.rowids = _zeros(max_rows, np.int64)
+        self.missing = {name: _zeros(max_rows, np.uint8) for name in stored.values()}
         numbers = [name for name in stored.values() if name not in self.texts]
-        self.values = {name: _zeros(most_rows, _TYPES[wanted[name]]) for name in numbers}
+        self.values = {name: _zeros(max_rows, _TYPES[selected[name]]) for name in numbers}
 
     def close_up(self, parts: Sequence[Part]) -> int:
         """Moves what the parts hold together; the number of rows."""

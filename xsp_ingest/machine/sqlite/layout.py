@@ -13,8 +13,8 @@ __all__ = ["CannotRead", "Layout", "layout"]
 _MAGIC = b"SQLite format 3\0"
 _HEAD = struct.Struct(">16sHxBB3xII24xI32xI4x")  # page size, version, reserved, changes, pages, encoding, changes
 _UTF8 = 1
-_LEAST_PAGE, _MOST_PAGE = 512, 65536
-_LEAST_USABLE = 480
+_MIN_PAGE, _MAX_PAGE = 512, 65536
+_MIN_USABLE = 480
 _LOCK_BYTE = 1 << 30  # the page that holds it belongs to no table
 
 
@@ -42,12 +42,12 @@ def layout(file: BinaryIO) -> Layout:
     if len(head) < _HEAD.size:
         raise CannotRead
     magic, page, version, reserved, changed, pages, encoding, valid_for = _HEAD.unpack(head)
-    page_bytes = _MOST_PAGE if page == 1 else page
+    page_bytes = _MAX_PAGE if page == 1 else page
     if magic != _MAGIC or encoding != _UTF8 or changed != valid_for or version not in {1, 2}:
         raise CannotRead
-    if not _LEAST_PAGE <= page_bytes <= _MOST_PAGE or page_bytes & (page_bytes - 1):
+    if not _MIN_PAGE <= page_bytes <= _MAX_PAGE or page_bytes & (page_bytes - 1):
         raise CannotRead
-    if page_bytes - reserved < _LEAST_USABLE or os.fstat(file.fileno()).st_size < page_bytes * pages:
+    if page_bytes - reserved < _MIN_USABLE or os.fstat(file.fileno()).st_size < page_bytes * pages:
         raise CannotRead
     if any(_lies_beside(file.name, suffix) for suffix in ("-journal", "-wal")):
         raise CannotRead

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xsp_ingest.machine.sqlite.tree import Leaves
     from xsp_model.arrays import Ints
 
-__all__ = ["Found", "read"]
+__all__ = ["ReadColumns", "read"]
 
 MIN_BYTES = 8 << 20
 """Tables of fewer bytes are read faster by SQLite, since machine code takes time to load."""
@@ -39,19 +39,19 @@ MIN_BYTES = 8 << 20
 _COMPILE_BYTES = 64 << 20  # for less nothing is compiled, where no machine code came along with the package
 _PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
-_TYPES = {Values.WHOLE: pl.Int64(), Values.NUMBER: pl.Float64()}
+_TYPES = {Values.INTEGER: pl.Int64(), Values.NUMBER: pl.Float64()}
 _SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadColumns:
     """`frame` has the rowid and the wanted columns; `asked` are the rows that SQLite must be asked for."""
 
     frame: pl.DataFrame
-    asked: Ints
+    deferred: Ints
 
 
-def read(path: Path, connection: sqlite3.Connection, name: str, wanted: Mapping[str, Values]) -> Found:
+def read(path: Path, connection: sqlite3.Connection, name: str, selected: Mapping[str, Values]) -> ReadColumns:
     """The wanted columns, in order of rowid.
 
     CannotRead where SQLite should read the table: it is small, or there is any doubt. XspError where cells overlap,
@@ -60,19 +60,19 @@ def read(path: Path, connection: sqlite3.Connection, name: str, wanted: Mapping[
     with path.open("rb", buffering=0) as file:
         pages = layout(file)
         where = table(connection, name)
-        if wanted.get(where.rowid or "") == Values.TEXT:
+        if selected.get(where.rowid or "") == Values.TEXT:
             raise CannotRead
-        found = leaves(file, pages, where.root)
-        if not len(found.pages) or not _is_worth_it(len(found.pages) * pages.page_bytes):
+        leaf_pages = leaves(file, pages, where.root)
+        if not len(leaf_pages.pages) or not _is_worth_it(len(leaf_pages.pages) * pages.page_bytes):
             raise CannotRead
         try:
-            room = Room(where, wanted, int(found.most_rows.sum()))
-            parts = _parts(room, found, pages)
+            room = Room(where, selected, int(leaf_pages.max_rows.sum()))
+            parts = _parts(room, leaf_pages, pages)
         except MemoryError as error:
             raise CannotRead from error
         with ThreadPoolExecutor(len(parts)) as threads:
             list(threads.map(partial(_fill, file, pages), *zip(*parts, strict=True)))
-    return _found(room, [part for part, _ in parts], where.rowid)
+    return _read_columns(room, [part for part, _ in parts], where.rowid)
 
 
 def _is_worth_it(table_bytes: int) -> bool:
@@ -81,28 +81,28 @@ def _is_worth_it(table_bytes: int) -> bool:
     return is_at_hand(READ_LEAVES) or (table_bytes >= _COMPILE_BYTES and can_compile())
 
 
-def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
+def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
     """As many parts as there are threads, each with its pages."""
-    before = np.concatenate([[0], np.cumsum(found.most_rows)])
-    threads = min(_THREADS, pl.thread_pool_size(), len(found.pages))
-    cuts = np.linspace(0, len(found.pages), threads + 1).astype(np.int64).tolist()
+    before = np.concatenate([[0], np.cumsum(leaf_pages.max_rows)])
+    threads = min(_THREADS, pl.thread_pool_size(), len(leaf_pages.pages))
+    cuts = np.linspace(0, len(leaf_pages.pages), threads + 1).astype(np.int64).tolist()
     parts = []
     for start, stop in pairwise(cuts):
-        first, most = int(before[start]), int(before[stop] - before[start])
-        part = Part(room, first, most, (stop - start) * pages.usable_bytes)
+        first, max_count = int(before[start]), int(before[stop] - before[start])
+        part = Part(room, first, max_count, (stop - start) * pages.usable_bytes)
         part.state[scan_state.USABLE] = pages.usable_bytes
         part.state[scan_state.PAGE_BYTES] = pages.page_bytes
-        parts.append((part, found.pages[start:stop]))
+        parts.append((part, leaf_pages.pages[start:stop]))
     return parts
 
 
-def _fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
+def _fill(file: BinaryIO, pages: Layout, part: Part, selected: Ints) -> None:
     read_leaves = _machine_code()
-    for piece, (content, slots) in enumerate(_pieces(file, pages, wanted)):
+    for piece, (content, slots) in enumerate(_pieces(file, pages, selected)):
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
         check(file, read_leaves(*addresses, len(slots)))
         if piece == 0:
-            part.expect(len(slots) / len(wanted))
+            part.expect(len(slots) / len(selected))
 
 
 def check(file: BinaryIO, result: int) -> None:
@@ -114,12 +114,12 @@ def check(file: BinaryIO, result: int) -> None:
         raise CannotRead
 
 
-def _pieces(file: BinaryIO, pages: Layout, wanted: Ints) -> Iterator[tuple[np.ndarray, Ints]]:
+def _pieces(file: BinaryIO, pages: Layout, selected: Ints) -> Iterator[tuple[np.ndarray, Ints]]:
     """The wanted pages, some at a time: bytes that hold only until the next are asked for, and which page is where."""
     at_once = max(_PIECE_BYTES // pages.page_bytes, 1)
     buffer = np.zeros(at_once * _SPARSE * pages.page_bytes + scan_state.PAD, dtype=np.uint8)
-    for start in range(0, len(wanted), at_once):
-        some = wanted[start : start + at_once]
+    for start in range(0, len(selected), at_once):
+        some = selected[start : start + at_once]
         low, high = int(some.min()), int(some.max())
         if high - low < at_once * _SPARSE:
             _read(file, buffer, 0, low, high - low + 1, pages.page_bytes)
@@ -136,7 +136,7 @@ def _read(file: BinaryIO, buffer: np.ndarray, slot: int, page: int, count: int, 
         raise CannotRead
 
 
-def _found(room: Room, parts: Sequence[Part], rowid: str | None) -> Found:
+def _read_columns(room: Room, parts: Sequence[Part], rowid: str | None) -> ReadColumns:
     rows = room.close_up(parts)
     rowids = room.rowids[:rows]
     firsts = np.cumsum([0, *(part.rows for part in parts)])
@@ -144,15 +144,16 @@ def _found(room: Room, parts: Sequence[Part], rowid: str | None) -> Found:
     if (rowids[joints] <= rowids[joints - 1]).any():
         raise CannotRead
     columns = [pl.Series("rowid", rowids)]
-    for name in room.wanted:
+    for name in room.selected:
         if name == rowid:
-            columns.append(columns[0].alias(name).cast(_TYPES[room.wanted[name]]))
+            columns.append(columns[0].alias(name).cast(_TYPES[room.selected[name]]))
         else:
             columns.append(room.text(name, parts) if name in room.texts else room.numbers(name, parts, rows))
-    asked = [
-        part.asked[: int(part.state[scan_state.ASKED])] + first for part, first in zip(parts, firsts, strict=False)
+    deferred = [
+        part.deferred[: int(part.state[scan_state.DEFERRED])] + first
+        for part, first in zip(parts, firsts, strict=False)
     ]
-    return Found(pl.DataFrame(columns), np.concatenate(asked))
+    return ReadColumns(pl.DataFrame(columns), np.concatenate(deferred))
 
 
 @cache

@@ -10,6 +10,7 @@ from xsp_ingest.machine.sqlite import scan_state as at
 from xsp_ingest.machine.sqlite.scan_state import (
     DONE,
     ENTRY_WORDS,
+    INTEGER,
     KIND,
     MISSING,
     NULLS,
@@ -20,7 +21,6 @@ from xsp_ingest.machine.sqlite.scan_state import (
     TEXT_USED,
     UNSURE,
     VALUES,
-    WHOLE,
 )
 
 __all__ = ["ASK", "SIZES", "blank", "put_missing", "record", "varint"]
@@ -35,28 +35,28 @@ _NOT_FINITE = 0x7FF
 
 
 @machine
-def varint(place: int) -> tuple[int, int]:
+def varint(offset: int) -> tuple[int, int]:
     """A number of up to nine bytes, and the place behind it."""
     value = 0
     for i in range(8):
-        letter = byte(place + i)
-        value = value << 7 | letter & 127
-        if letter < 128:
-            return value, place + i + 1
+        char = byte(offset + i)
+        value = value << 7 | char & 127
+        if char < 128:
+            return value, offset + i + 1
     if value >= 1 << 55:
         value -= 1 << 56
-    return value << 8 | byte(place + 8), place + 9
+    return value << 8 | byte(offset + 8), offset + 9
 
 
 @machine
-def _copy_text(entry: int, place: int, length: int, row: int) -> int:
+def _copy_text(entry: int, offset: int, length: int, row: int) -> int:
     """Takes a text, or none of it where it is longer than the room that is left; behind that are PAD bytes more."""
     used = number(entry + 8 * TEXT_USED)
     if length > number(entry + 8 * TEXT_ROOM) - used:
         return UNSURE
     target = number(entry + 8 * TEXT_BYTES) + used
     for i in range(0, length, 8):
-        put(target + i, number(place + i))
+        put(target + i, number(offset + i))
     put(entry + 8 * TEXT_USED, used + length)
     put(number(entry + 8 * VALUES) + 8 * (row + 1), used + length)
     return DONE
@@ -71,7 +71,7 @@ def put_missing(entry: int, kind: int, row: int) -> None:
 
 
 @machine
-def _put_value(entry: int, kind: int, serial: int, place: int, row: int) -> int:
+def _put_value(entry: int, kind: int, serial: int, offset: int, row: int) -> int:
     """Takes one value, which lies within the page, into its column."""
     if serial == 0:
         put_missing(entry, kind, row)
@@ -81,17 +81,17 @@ def _put_value(entry: int, kind: int, serial: int, place: int, row: int) -> int:
     if kind == TEXT:
         if serial < 12:
             return ASK
-        return _copy_text(entry, place, (serial - 12) >> 1, row)
+        return _copy_text(entry, offset, (serial - 12) >> 1, row)
     target = number(entry + 8 * VALUES) + 8 * row
     if serial >= 12:
-        if kind == WHOLE:
+        if kind == INTEGER:
             return ASK
         put_missing(entry, kind, row)
         return DONE
     if serial == 7:
-        if kind == WHOLE:
+        if kind == INTEGER:
             return ASK
-        bits = big_endian(place)
+        bits = big_endian(offset)
         if (bits >> 52) & _NOT_FINITE == _NOT_FINITE and bits & ((1 << 52) - 1) != 0:
             put_missing(entry, kind, row)  # SQLite has no NaN
         else:
@@ -99,8 +99,8 @@ def _put_value(entry: int, kind: int, serial: int, place: int, row: int) -> int:
         return DONE
     value = serial - 8
     if serial < 8:
-        value = big_endian(place) >> (64 - 8 * ((SIZES >> (4 * serial)) & 15))
-    if kind == WHOLE:
+        value = big_endian(offset) >> (64 - 8 * ((SIZES >> (4 * serial)) & 15))
+    if kind == INTEGER:
         put(target, value)
     else:
         put_real(target, value)
@@ -119,8 +119,8 @@ def blank(plan: int, columns: int, row: int) -> None:
 @machine
 def record(plan: int, columns: int, body: int, payload: int, local: int, row: int) -> int:
     """Takes the wanted columns of one record; DONE, UNSURE or ASK."""
-    data, place = varint(body)
-    if data > payload or place - body > data:
+    data, offset = varint(body)
+    if data > payload or offset - body > data:
         return UNSURE
     if data > local:
         return ASK
@@ -128,18 +128,18 @@ def record(plan: int, columns: int, body: int, payload: int, local: int, row: in
     for column in range(columns):
         entry = plan + 8 * ENTRY_WORDS * column
         kind = number(entry + 8 * KIND)
-        if place >= stop:  # the record is older than the column
-            if place > stop or data != payload:
+        if offset >= stop:  # the record is older than the column
+            if offset > stop or data != payload:
                 return UNSURE
             if kind != SKIPPED:
                 if number(entry + 8 * at.IS_NULL_WHERE_ABSENT) == 0:
                     return ASK
                 put_missing(entry, kind, row)
             continue
-        serial = byte(place)
-        place += 1
+        serial = byte(offset)
+        offset += 1
         if serial >= 128:
-            serial, place = varint(place - 1)
+            serial, offset = varint(offset - 1)
         if serial < 12:
             if serial < 0:
                 return UNSURE
@@ -155,6 +155,6 @@ def record(plan: int, columns: int, body: int, payload: int, local: int, row: in
             if done != DONE:
                 return done
         data += size
-    if place > stop or (place == stop and data != payload):
+    if offset > stop or (offset == stop and data != payload):
         return UNSURE
     return DONE

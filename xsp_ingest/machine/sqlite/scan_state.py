@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 __all__ = [
-    "ASKED",
     "COLUMNS",
+    "DEFERRED",
+    "DEFERRED_ROWS",
     "DONE",
     "ENTRY_WORDS",
+    "INTEGER",
     "IS_NULL_WHERE_ABSENT",
     "KIND",
+    "MAX_DEFERRED",
+    "MAX_ROWS",
     "MISSING",
-    "MOST_ASKED",
-    "MOST_ROWS",
     "NUMBER",
     "OVERLAPPING",
     "PAD",
@@ -28,8 +30,6 @@ __all__ = [
     "UNSURE",
     "USABLE",
     "VALUES",
-    "WHERE_ASKED",
-    "WHOLE",
 ]
 
 PAD = 64
@@ -42,15 +42,15 @@ OVERLAPPING = 3  # cells of a page share bytes: SQLite would read them, each as 
 # The state: places of words.
 (
     ROWS,
-    MOST_ROWS,
+    MAX_ROWS,
     PREVIOUS,  # the rowid before
     USABLE,
     PAGE_BYTES,
     COLUMNS,  # entries of the plan
     ROWIDS,
-    ASKED,
-    MOST_ASKED,
-    WHERE_ASKED,
+    DEFERRED,
+    MAX_DEFERRED,
+    DEFERRED_ROWS,
     SHAPES,  # 0: none are kept
     SHAPE_BYTES,
     FIRST_MASK,  # which bytes of a record's first two words tell its shape
@@ -63,10 +63,10 @@ OVERLAPPING = 3  # cells of a page share bytes: SQLite would read them, each as 
 
 # The plan has an entry for each column of a record, up to the last that is wanted.
 KIND, VALUES, MISSING, IS_NULL_WHERE_ABSENT, NULLS, TEXT_BYTES, TEXT_USED, TEXT_ROOM, ENTRY_WORDS = range(9)
-SKIPPED, WHOLE, NUMBER, TEXT = range(4)  # kinds
+SKIPPED, INTEGER, NUMBER, TEXT = range(4)  # kinds
 
 # A shape: what records whose heads begin alike have in common. Behind its head are words to compare, then its steps.
-KNOWN, DATA_END, IS_WHOLE_HEAD, STEPS, SHAPE_HEAD_WORDS = range(5)
+SEEN, DATA_END, IS_WHOLE_HEAD, STEPS, SHAPE_HEAD_WORDS = range(5)
 TARGET, OFFSET, SHIFT, EXTRA, STEP_WORDS = range(5)
 KEPT_SHAPES = 16
 CONSTANT, NULL = -1, -2  # instead of a shift

@@ -19,15 +19,15 @@ class Table:
     """`places`: of each column its place in a record; `plain`: those without a default value."""
 
     root: int
-    places: Mapping[str, int]
+    column_indices: Mapping[str, int]
     plain: frozenset[str]
     rowid: str | None  # the column that is another name of the rowid
 
-    def place(self, column: str) -> int:
+    def offset(self, column: str) -> int:
         """A column's place; CannotRead where there is none of exactly this name."""
-        if column not in self.places:
+        if column not in self.column_indices:
             raise CannotRead
-        return self.places[column]
+        return self.column_indices[column]
 
 
 def table(connection: sqlite3.Connection, name: str) -> Table:
@@ -46,7 +46,7 @@ def table(connection: sqlite3.Connection, name: str) -> Table:
     is_rowid = len(key) == 1 and key[0][1].upper() == "INTEGER" and not indexes
     return Table(
         int(roots[0][0]),
-        {column: place for place, (column, *_) in enumerate(rows)},
+        {column: offset for offset, (column, *_) in enumerate(rows)},
         frozenset(column for column, _, default, *_ in rows if default is None),
         key[0][0] if is_rowid else None,
     )

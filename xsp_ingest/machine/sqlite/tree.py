@@ -20,9 +20,9 @@ __all__ = ["Leaves", "leaves"]
 
 _INTERIOR, _LEAF = 5, 13
 _INTERIOR_HEAD, _LEAF_HEAD = 12, 8
-_LEAST_INTERIOR_CELL, _LEAST_LEAF_CELL = 5, 6  # a leaf's: four bytes and its place of two
-_MOST_LEVELS = 16
-_MOST_VARINT = 9
+_MIN_INTERIOR_CELL, _MIN_LEAF_CELL = 5, 6  # a leaf's: four bytes and its place of two
+_MAX_LEVELS = 16
+_MAX_VARINT = 9
 _LATEST = np.iinfo(np.int64).max
 _EARLIEST = np.iinfo(np.int64).min
 
@@ -32,19 +32,19 @@ class Leaves:
     """Numbers of leaf pages in order of rowid, and how many rows each can have at most."""
 
     pages: Ints
-    most_rows: Ints
+    max_rows: Ints
 
 
 def leaves(file: BinaryIO, layout: Layout, root: int) -> Leaves:
     """The leaves under a root page, none where the table is empty; CannotRead where the tree is not sound."""
     pages, last = np.array([root], dtype=np.int64), np.array([_LATEST], dtype=np.int64)  # highest rowid under each
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         _check(pages, layout)
         first = _page(file, layout, int(pages[0]))
         if first[0] == _LEAF:
             if len(pages) == 1 and not first[3:5].any():
                 return Leaves(pages[:0], last[:0])
-            return Leaves(pages, _most_rows(last, layout))
+            return Leaves(pages, _max_rows(last, layout))
         parts = [
             _children(_page(file, layout, page), layout, end) for page, end in zip(pages.tolist(), last, strict=True)
         ]
@@ -63,7 +63,7 @@ def _page(file: BinaryIO, layout: Layout, page: int) -> NDArray[np.uint8]:
     content = os.pread(file.fileno(), layout.page_bytes, (page - 1) * layout.page_bytes)
     if len(content) < layout.page_bytes:
         raise CannotRead
-    return np.frombuffer(content[: layout.usable_bytes] + bytes(_MOST_VARINT + 4), dtype=np.uint8)
+    return np.frombuffer(content[: layout.usable_bytes] + bytes(_MAX_VARINT + 4), dtype=np.uint8)
 
 
 def _children(page: NDArray[np.uint8], layout: Layout, end: np.int64) -> tuple[Ints, Ints]:
@@ -72,31 +72,31 @@ def _children(page: NDArray[np.uint8], layout: Layout, end: np.int64) -> tuple[I
     directory_end = _INTERIOR_HEAD + 2 * cells
     if page[0] != _INTERIOR or not cells or directory_end > layout.usable_bytes:
         raise CannotRead
-    places = page[_INTERIOR_HEAD:directory_end].view(">u2").astype(np.int64)
-    if places.min() < directory_end or places.max() > layout.usable_bytes - _LEAST_INTERIOR_CELL:
+    column_indices = page[_INTERIOR_HEAD:directory_end].view(">u2").astype(np.int64)
+    if column_indices.min() < directory_end or column_indices.max() > layout.usable_bytes - _MIN_INTERIOR_CELL:
         raise CannotRead
-    pages = page[places[:, None] + np.arange(4)].reshape(-1).view(">u4").astype(np.int64)
+    pages = page[column_indices[:, None] + np.arange(4)].reshape(-1).view(">u4").astype(np.int64)
     rightmost = int.from_bytes(page[8:12].tobytes(), "big")
-    return np.append(pages, rightmost), np.append(_rowids(page, places + 4), end)
+    return np.append(pages, rightmost), np.append(_rowids(page, column_indices + 4), end)
 
 
-def _rowids(page: NDArray[np.uint8], places: Ints) -> Ints:
+def _rowids(page: NDArray[np.uint8], column_indices: Ints) -> Ints:
     """The numbers of up to nine bytes at these places."""
-    letters = page[places[:, None] + np.arange(_MOST_VARINT)].astype(np.uint64)
-    value = np.zeros(len(places), dtype=np.uint64)
-    going = np.ones(len(places), dtype=np.bool_)
-    for i in range(_MOST_VARINT):
-        letter = letters[:, i]
-        bits = 7 if i < _MOST_VARINT - 1 else 8
-        longer = value << np.uint64(bits) | letter & np.uint64((1 << bits) - 1)
+    chars = page[column_indices[:, None] + np.arange(_MAX_VARINT)].astype(np.uint64)
+    value = np.zeros(len(column_indices), dtype=np.uint64)
+    going = np.ones(len(column_indices), dtype=np.bool_)
+    for i in range(_MAX_VARINT):
+        char = chars[:, i]
+        bits = 7 if i < _MAX_VARINT - 1 else 8
+        longer = value << np.uint64(bits) | char & np.uint64((1 << bits) - 1)
         value = np.where(going, longer, value)
-        going &= letter >= 128  # noqa: PLR2004 (more bytes follow)
+        going &= char >= 128  # noqa: PLR2004 (more bytes follow)
     return value.view(np.int64)
 
 
-def _most_rows(last: Ints, layout: Layout) -> Ints:
-    most = (layout.usable_bytes - _LEAF_HEAD) // _LEAST_LEAF_CELL
+def _max_rows(last: Ints, layout: Layout) -> Ints:
+    max_count = (layout.usable_bytes - _LEAF_HEAD) // _MIN_LEAF_CELL
     if (last[1:] <= last[:-1]).any():
         raise CannotRead
     between = last.view(np.uint64) - np.concatenate([[_EARLIEST], last[:-1]]).astype(np.int64).view(np.uint64)
-    return np.minimum(between, np.uint64(most)).astype(np.int64)
+    return np.minimum(between, np.uint64(max_count)).astype(np.int64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_ingest.formats.torch_profiler.compiled import scan_state as desk
+from xsp_ingest.formats.torch_profiler.compiled import scan_state
 from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.machine.functions import SCAN_EVENTS
@@ -33,27 +33,27 @@ _TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
 _DETAILS = tuple(DETAIL_COLUMNS)
 _MEMBERS = {  # an event's own keys, in the order of its slots: what kind of value, which column
-    "ph": (desk.WORD, "ph"),
-    "cat": (desk.WORD, "cat"),
-    "name": (desk.TEXT, "name"),
-    "ts": (desk.MICROSECONDS, "ts_ns"),
-    "dur": (desk.MICROSECONDS, "dur_ns"),
-    "pid": (desk.WHOLE, "pid"),
-    "tid": (desk.WHOLE, "tid"),
-    "id": (desk.WHOLE, "flow_id"),
+    "ph": (scan_state.LABEL, "ph"),
+    "cat": (scan_state.LABEL, "cat"),
+    "name": (scan_state.TEXT, "name"),
+    "ts": (scan_state.MICROSECONDS, "ts_ns"),
+    "dur": (scan_state.MICROSECONDS, "dur_ns"),
+    "pid": (scan_state.INTEGER, "pid"),
+    "tid": (scan_state.INTEGER, "tid"),
+    "id": (scan_state.INTEGER, "flow_id"),
 }
 _PREFERRED = {column: keys[0] for column, keys in ARGS.items()}
 _ARGUMENTS = {  # likewise
-    **{_PREFERRED[column]: (desk.WHOLE, column) for column in _NUMBERS if column in ARGS},
-    "Input Dims": (desk.TEXT, "input_dims"),
-    "Input type": (desk.TEXT, "input_types"),
-    **{_PREFERRED[column]: (desk.WHOLE, column) for column in _DETAILS if column in ARGS},
-    "grid": (desk.AXES, "grid_x"),
-    "block": (desk.AXES, "block_x"),
+    **{_PREFERRED[column]: (scan_state.INTEGER, column) for column in _NUMBERS if column in ARGS},
+    "Input Dims": (scan_state.TEXT, "input_dims"),
+    "Input type": (scan_state.TEXT, "input_types"),
+    **{_PREFERRED[column]: (scan_state.INTEGER, column) for column in _DETAILS if column in ARGS},
+    "grid": (scan_state.AXES, "grid_x"),
+    "block": (scan_state.AXES, "block_x"),
 }
 _SPELLINGS = {
-    **{key: (desk.WHOLE, column) for column, keys in ARGS.items() for key in keys[1:]},
-    "Input dims": (desk.TEXT, "input_dims"),
+    **{key: (scan_state.INTEGER, column) for column, keys in ARGS.items() for key in keys[1:]},
+    "Input dims": (scan_state.TEXT, "input_dims"),
 }
 _FIRST_ROWS = 1 << 14
 _FIRST_DETAILS = 1 << 12
@@ -64,33 +64,33 @@ _FIRST_BYTES = 1 << 21
 def _slots() -> tuple[list[str], NDArray[np.uint64]]:
     """The column of each slot of a row, and the table that tells a key's kind and slot."""
     columns: list[str] = []
-    keys = np.zeros((2, desk.KEYS_PER_LEVEL, desk.KEY_WORDS), dtype=np.uint64)
+    keys = np.zeros((2, scan_state.KEYS_PER_LEVEL, scan_state.KEY_WORDS), dtype=np.uint64)
     for level, members in ((0, _MEMBERS), (1, _ARGUMENTS), (1, _SPELLINGS)):
         for key, (kind, column) in members.items():
             _enter(keys[level], key, kind << 8 | len(columns))
-            columns += [column[:-1] + axis for axis in "xyz"] if kind == desk.AXES else [column]
-    _enter(keys[0], "args", desk.MEMBERS << 8)
+            columns += [column[:-1] + axis for axis in "xyz"] if kind == scan_state.AXES else [column]
+    _enter(keys[0], "args", scan_state.MEMBERS << 8)
     return columns, keys
 
 
 def _enter(table: NDArray[np.uint64], key: str, meaning: int) -> None:
     text = key.encode()
-    words = [int.from_bytes(text[i : i + 8], "little") for i in (0, 8, 16)] + [len(text)]
-    slot = desk.first_slot(words)
+    labels = [int.from_bytes(text[i : i + 8], "little") for i in (0, 8, 16)] + [len(text)]
+    slot = scan_state.first_slot(labels)
     while table[slot, 3]:
-        slot = (slot + 1) % desk.KEYS_PER_LEVEL
-    table[slot] = [*words[:3], len(text) + 1, meaning]
+        slot = (slot + 1) % scan_state.KEYS_PER_LEVEL
+    table[slot] = [*labels[:3], len(text) + 1, meaning]
 
 
 class Tables:
     """Rows of events so far, and the texts they refer to by number, each distinct text once."""
 
-    def __init__(self, most_rows: int | None = None) -> None:
-        self._most_rows = most_rows  # at once; None: all of them
+    def __init__(self, max_rows: int | None = None) -> None:
+        self._max_rows = max_rows  # at once; None: all of them
         self._decoded: dict[str, dict[int, str]] = {}
         slots, keys = _slots()
         self._arrays: dict[str, NDArray[Any]] = {}
-        self._desk = np.zeros(len(desk.NAMES), dtype=np.int64)
+        self._state = np.zeros(len(scan_state.NAMES), dtype=np.int64)
         self._set(width=len(slots), first_argument=len(_MEMBERS), first_spelling=len(slots) - len(_SPELLINGS))
         self._set(number_columns=len(_NUMBERS), code_columns=len(_TEXTS), detail_columns=len(_DETAILS))
         self._hold("keys", keys)
@@ -98,53 +98,54 @@ class Tables:
         self._hold("row", np.empty(2 * len(slots), dtype=np.int64))
         prefix = f'"{MODULE_PREFIX}'.encode()
         self._hold("module_prefix", np.frombuffer(prefix, dtype=np.uint8))
-        self._set(module_prefix_bytes=len(prefix), known_texts=len(desk.KNOWN_TEXTS))
-        self._hold("nesting", np.empty(desk.MAX_DEPTH, dtype=np.uint8))
-        self._hold("trail", np.empty(desk.MOST_TRAIL * desk.TRAIL_WORDS, dtype=np.int64))
-        self._hold("seams", np.zeros(desk.MOST_SEAMS * desk.SEAM_SIZE, dtype=np.uint8))
-        self._set(seam_count=1, trust=desk.MOST_TRUST)
-        self._room_for_rows(most_rows or _FIRST_ROWS)
+        self._set(module_prefix_bytes=len(prefix), known_texts=len(scan_state.KNOWN_TEXTS))
+        self._hold("nesting", np.empty(scan_state.MAX_DEPTH, dtype=np.uint8))
+        notes = scan_state.MAX_VALUE_OFFSETS * scan_state.VALUE_OFFSETS_WORDS
+        self._hold("value_offsets", np.empty(notes, dtype=np.int64))
+        self._hold("segments", np.zeros(scan_state.MAX_SEGMENTS * scan_state.SEGMENT_SIZE, dtype=np.uint8))
+        self._set(seam_count=1, score=scan_state.MAX_SCORE)
+        self._room_for_rows(max_rows or _FIRST_ROWS)
         self._room_for_texts(_FIRST_TEXTS)
         self._room_for_bytes(_FIRST_BYTES)
-        self._room_for_details(most_rows or _FIRST_DETAILS)
-        self._know(desk.KNOWN_TEXTS)
+        self._room_for_details(max_rows or _FIRST_DETAILS)
+        self._know(scan_state.KNOWN_TEXTS)
 
     def _know(self, texts: Sequence[str]) -> None:
         """Gives the texts the first numbers."""
         document = json.dumps([{"ph": text} for text in texts]).encode()
-        text = np.frombuffer(document + bytes(desk.PAD), dtype=np.uint8)
+        text = np.frombuffer(document + bytes(scan_state.PAD), dtype=np.uint8)
         self.scan(text, 1, len(document))
-        self._set(rows=0, expected=desk.VALUE_OR_END)
+        self._set(rows=0, expected=scan_state.VALUE_OR_END)
 
     def __getitem__(self, name: str) -> int:
-        """What the desk says."""
-        return int(self._desk[desk.NAMES.index(name)])
+        """What the scan state says."""
+        return int(self._state[scan_state.NAMES.index(name)])
 
     def _set(self, **values: int) -> None:
         for name, value in values.items():
-            self._desk[desk.NAMES.index(name)] = value
+            self._state[scan_state.NAMES.index(name)] = value
 
     def _hold(self, name: str, array: NDArray[Any]) -> None:
-        """Puts the array's address on the desk, and keeps the array alive."""
+        """Puts the array's address on the scan state, and keeps the array alive."""
         self._arrays[name] = array
         self._set(**{name: array.ctypes.data})
 
-    def scan(self, text: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
+    def scan(self, text: NDArray[np.uint8], offset: int, end: int) -> tuple[int, int]:
         """Scans entries of the list from the place on: one of the machine's results, and the place reached.
 
-        The text must be followed by desk.PAD zero bytes in the same array.
+        The text must be followed by scan state.PAD zero bytes in the same array.
         """
         origin = text.ctypes.data
-        self._set(place=origin + place, end=origin + end)
-        result = _machine_code()(self._desk.ctypes.data)
-        return result, self["place"] - origin
+        self._set(offset=origin + offset, end=origin + end)
+        result = _machine_code()(self._state.ctypes.data)
+        return result, self["offset"] - origin
 
-    def value_end(self, text: NDArray[np.uint8], place: int, end: int) -> tuple[int, int]:
+    def value_end(self, text: NDArray[np.uint8], offset: int, end: int) -> tuple[int, int]:
         """Likewise, for one value outside the list."""
         expected = self["expected"]
-        self._set(expected=desk.ONE_VALUE)
+        self._set(expected=scan_state.ONE_VALUE)
         try:
-            return self.scan(text, place, end)
+            return self.scan(text, offset, end)
         finally:
             self._set(expected=expected)
 
@@ -157,11 +158,11 @@ class Tables:
             self._room_for_details(max(round(self["detail_rows"] * growth), self["detail_rows"] * 3 // 2))
         if self["texts"] + self["width"] > self["max_texts"]:
             self._room_for_texts(2 * self["max_texts"])
-        if self["text_bytes"] + event_bytes + desk.PAD > self["store_bytes"]:
+        if self["text_bytes"] + event_bytes + scan_state.PAD > self["store_bytes"]:
             self._room_for_bytes(2 * self["store_bytes"] + event_bytes)
 
     def _room_for_rows(self, height: int) -> None:
-        for name, columns, kind in (("numbers", len(_NUMBERS), np.int64), ("codes", len(_TEXTS), np.int32)):
+        for name, columns, kind in (("numbers", len(_NUMBERS), np.int64), ("text_ids", len(_TEXTS), np.int32)):
             new = np.empty((columns, height), dtype=kind)
             if used := self["rows"]:
                 new[:, :used] = self._arrays[name][:, :used]
@@ -176,7 +177,7 @@ class Tables:
         self._set(max_details=height)
 
     def _room_for_texts(self, count: int) -> None:
-        for name, shape, kind in (("known", (count, 2), np.int64), ("hashes", (count,), np.uint64)):
+        for name, shape, kind in (("seen", (count, 2), np.int64), ("hashes", (count,), np.uint64)):
             new = np.empty(shape, dtype=kind)
             if used := self["texts"]:
                 new[:used] = self._arrays[name][:used]
@@ -194,7 +195,7 @@ class Tables:
     @property
     def is_piece(self) -> bool:
         """Whether there are as many rows as wanted at once."""
-        return self._most_rows is not None and self["rows"] >= min(self._most_rows, self["max_rows"])
+        return self._max_rows is not None and self["rows"] >= min(self._max_rows, self["max_rows"])
 
     def forget_rows(self) -> None:
         """Makes room for other rows in the place of these; their texts stay known."""
@@ -202,37 +203,37 @@ class Tables:
 
     def frames(self, path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Frames of EVENT_COLUMNS and DETAIL_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
-        rows, numbers, codes = self["rows"], self._arrays["numbers"], self._arrays["codes"]
+        rows, numbers, text_ids = self["rows"], self._arrays["numbers"], self._arrays["text_ids"]
         columns = {name: _whole_numbers(name, numbers[i, :rows]) for i, name in enumerate(_NUMBERS)}
-        columns |= {name: self._texts(name, codes[i, :rows], path) for i, name in enumerate(_TEXTS)}
+        columns |= {name: self._texts(name, text_ids[i, :rows], path) for i, name in enumerate(_TEXTS)}
         rows, table = self["detail_rows"], self._arrays["details"]
         details = pl.DataFrame([_whole_numbers(name, table[i, :rows]) for i, name in enumerate(_DETAILS)])
         return pl.DataFrame([columns[name] for name in EVENT_COLUMNS]), details
 
-    def _texts(self, name: str, codes: NDArray[np.int32], path: Path) -> pl.Series:
+    def _texts(self, name: str, text_ids: NDArray[np.int32], path: Path) -> pl.Series:
         used = np.zeros(self["texts"] + 1, dtype=np.bool_)
-        used[codes] = True  # -1, absent, is the last
+        used[text_ids] = True  # -1, absent, is the last
         used[-1] = False
         numbers = np.flatnonzero(used)
-        words = self._words(name, numbers.tolist(), path)
-        distinct = {word: i for i, word in enumerate(dict.fromkeys(["", *words] if name == "name" else words))}
-        new_codes = np.full(len(used), -1, dtype=np.int32)
-        new_codes[numbers] = [distinct[word] for word in words]
+        labels = self._labels(name, numbers.tolist(), path)
+        distinct = {label: i for i, label in enumerate(dict.fromkeys(["", *labels] if name == "name" else labels))}
+        new_text_ids = np.full(len(used), -1, dtype=np.int32)
+        new_text_ids[numbers] = [distinct[label] for label in labels]
         if name == "name":
-            new_codes[-1] = distinct[""]
-        new = new_codes[codes]
+            new_text_ids[-1] = distinct[""]
+        new = new_text_ids[text_ids]
         words_once = pl.Series(name, list(distinct), dtype=EVENT_COLUMNS[name])
         return words_once.gather(scratch.series(name, new, new >= 0))
 
-    def _words(self, name: str, numbers: Sequence[int], path: Path) -> list[str]:
+    def _labels(self, name: str, numbers: Sequence[int], path: Path) -> list[str]:
         """The texts of these numbers as the column has them: decoding is slow, so each is decoded once."""
-        known = self._decoded.setdefault(name, {})
-        store, spans = self._arrays["store"], self._arrays["known"]
+        seen = self._decoded.setdefault(name, {})
+        store, spans = self._arrays["store"], self._arrays["seen"]
         for number in numbers:
-            if number not in known:
+            if number not in seen:
                 at, length = spans[number].tolist()
-                known[number] = _decoded(store[at : at + length].tobytes(), name, path)
-        return [known[number] for number in numbers]
+                seen[number] = _decoded(store[at : at + length].tobytes(), name, path)
+        return [seen[number] for number in numbers]
 
 
 def _decoded(raw: bytes, column: str, path: Path) -> str:
@@ -242,13 +243,13 @@ def _decoded(raw: bytes, column: str, path: Path) -> str:
     if raw.startswith(b'"') and b"\\" not in raw:
         return raw[1:-1].decode(errors="replace")
     value = _parse(raw, path)
-    word = str(value) if isinstance(value, str) else json.dumps(value)
-    word.encode()  # a lone surrogate: UnicodeEncodeError, a ValueError
-    return word
+    label = str(value) if isinstance(value, str) else json.dumps(value)
+    label.encode()  # a lone surrogate: UnicodeEncodeError, a ValueError
+    return label
 
 
 def _whole_numbers(name: str, values: Ints) -> pl.Series:
-    return scratch.series(name, values, values != desk.NULL)
+    return scratch.series(name, values, values != scan_state.NULL)
 
 
 @cache

@@ -43,197 +43,197 @@ __all__ = [
     "after_blanks",
     "digits_end",
     "fraction_end",
+    "integer_part_end",
     "list_end",
     "stopped",
     "string_end",
     "value_end",
-    "whole_part_end",
 ]
 
 LONGEST_NUMBER = 4000  # Python refuses whole numbers of more than 4300 digits
 
 
 @machine
-def after_blanks(place: int) -> int:
-    while byte(place) <= 32:  # space
-        found = leading_blanks(place)
-        place += found
-        if found < LANES:
+def after_blanks(offset: int) -> int:
+    while byte(offset) <= 32:  # space
+        blanks = leading_blanks(offset)
+        offset += blanks
+        if blanks < LANES:
             break
-    return place
+    return offset
 
 
 @machine
-def stopped(place: int, end: int) -> int:
-    return INCOMPLETE if place >= end else UNSURE
+def stopped(offset: int, end: int) -> int:
+    return INCOMPLETE if offset >= end else UNSURE
 
 
 @machine
-def _escape_end(place: int, end: int) -> int:
+def _escape_end(offset: int, end: int) -> int:
     """The place after the escape that starts at the place."""
-    letter = byte(place + 1)
-    if letter == 117:  # u
-        for i in range(place + 2, place + 6):
+    char = byte(offset + 1)
+    if char == 117:  # u
+        for i in range(offset + 2, offset + 6):
             digit = byte(i)
             if not (ZERO <= digit <= NINE or 97 <= digit | 32 <= 102):  # a..f
                 return stopped(i, end)
-        return place + 6
+        return offset + 6
     # one of  "  \  /  b  f  n  r  t
-    if letter in (QUOTE, BACKSLASH, 47, 98, 102, 110, 114, 116):
-        return place + 2
-    return stopped(place + 1, end)
+    if char in (QUOTE, BACKSLASH, 47, 98, 102, 110, 114, 116):
+        return offset + 2
+    return stopped(offset + 1, end)
 
 
 @machine
-def string_end(place: int, end: int) -> tuple[int, bool]:
+def string_end(offset: int, end: int) -> tuple[int, bool]:
     """The place of the quote that ends the string whose content starts at the place, and whether it holds escapes."""
     escaped = False
     while True:
-        found = leading_ordinary(place)
-        place += found
-        if found == LANES:
+        ordinary = leading_ordinary(offset)
+        offset += ordinary
+        if ordinary == LANES:
             continue
-        letter = byte(place)
-        if letter == QUOTE:
-            return place, escaped
-        if letter != BACKSLASH:
-            return stopped(place, end), escaped
+        char = byte(offset)
+        if char == QUOTE:
+            return offset, escaped
+        if char != BACKSLASH:
+            return stopped(offset, end), escaped
         escaped = True
-        place = _escape_end(place, end)
-        if place < 0:
-            return place, escaped
+        offset = _escape_end(offset, end)
+        if offset < 0:
+            return offset, escaped
 
 
 @machine
-def digits_end(place: int) -> int:
-    while ZERO <= byte(place) <= NINE:
-        place += 1
-    return place
+def digits_end(offset: int) -> int:
+    while ZERO <= byte(offset) <= NINE:
+        offset += 1
+    return offset
 
 
 @machine
-def fraction_end(place: int, end: int) -> int:
+def fraction_end(offset: int, end: int) -> int:
     """The end of what may follow a number's whole part: `.5`, `e-7`, or nothing."""
-    if byte(place) == POINT:
-        start = place + 1
-        place = digits_end(start)
-        if place == start:
-            return stopped(place, end)
-    if byte(place) | 32 == 101:  # e
-        start = place + 1
+    if byte(offset) == POINT:
+        start = offset + 1
+        offset = digits_end(start)
+        if offset == start:
+            return stopped(offset, end)
+    if byte(offset) | 32 == 101:  # e
+        start = offset + 1
         if byte(start) == PLUS or byte(start) == MINUS:
             start += 1
-        place = digits_end(start)
-        if place == start:
-            return stopped(place, end)
-    return place
+        offset = digits_end(start)
+        if offset == start:
+            return stopped(offset, end)
+    return offset
 
 
 @machine
-def whole_part_end(place: int, end: int) -> int:
+def integer_part_end(offset: int, end: int) -> int:
     """The end of a number's digits before point or exponent; the place is behind its sign."""
-    first = byte(place)
+    first = byte(offset)
     if first == ZERO:
-        return place + 1
+        return offset + 1
     if not ZERO < first <= NINE:
-        return stopped(place, end)
-    stop = digits_end(place)
-    return stop if stop - place < LONGEST_NUMBER else UNSURE
+        return stopped(offset, end)
+    stop = digits_end(offset)
+    return stop if stop - offset < LONGEST_NUMBER else UNSURE
 
 
 @machine
-def _literal_end(place: int, end: int) -> int:
+def _literal_end(offset: int, end: int) -> int:
     """The end of null, true, false, NaN, Infinity; as in Python's json."""
-    first = byte(place)
+    first = byte(offset)
     if first == 110:
-        known, length = 0x6C6C756E, 4  # null
+        seen, length = 0x6C6C756E, 4  # null
     elif first == 116:
-        known, length = 0x65757274, 4  # true
+        seen, length = 0x65757274, 4  # true
     elif first == 102:
-        known, length = 0x65736C6166, 5  # false
+        seen, length = 0x65736C6166, 5  # false
     elif first == 78:
-        known, length = 0x4E614E, 3  # NaN
+        seen, length = 0x4E614E, 3  # NaN
     elif first == CAPITAL_I:
-        known, length = 0x7974696E69666E49, 8  # Infinity
+        seen, length = 0x7974696E69666E49, 8  # Infinity
     else:
-        return stopped(place, end)
-    if masked(place, length) == np.uint64(known):
-        return place + length
-    return INCOMPLETE if place + length > end else UNSURE
+        return stopped(offset, end)
+    if masked(offset, length) == np.uint64(seen):
+        return offset + length
+    return INCOMPLETE if offset + length > end else UNSURE
 
 
 @machine
-def _scalar_end(place: int, end: int) -> int:
+def _scalar_end(offset: int, end: int) -> int:
     """The end of a value that is neither object nor list."""
-    first = byte(place)
+    first = byte(offset)
     if first == QUOTE:
-        stop, _ = string_end(place + 1, end)
+        stop, _ = string_end(offset + 1, end)
         return stop + 1 if stop >= 0 else stop
     if first == MINUS or ZERO <= first <= NINE:
         if first == MINUS:
-            place += 1
-            if byte(place) == CAPITAL_I:
-                return _literal_end(place, end)
-        place = whole_part_end(place, end)
-        return fraction_end(place, end) if place >= 0 else place
-    return _literal_end(place, end)
+            offset += 1
+            if byte(offset) == CAPITAL_I:
+                return _literal_end(offset, end)
+        offset = integer_part_end(offset, end)
+        return fraction_end(offset, end) if offset >= 0 else offset
+    return _literal_end(offset, end)
 
 
 @machine
-def _member_value(place: int, end: int) -> int:
+def _member_value(offset: int, end: int) -> int:
     """Where the value of the member starts whose key's opening quote is at the place."""
-    if byte(place) != QUOTE:
-        return stopped(place, end)
-    place, _ = string_end(place + 1, end)
-    if place < 0:
-        return place
-    place = after_blanks(place + 1)
-    if byte(place) != COLON:
-        return stopped(place, end)
-    return after_blanks(place + 1)
+    if byte(offset) != QUOTE:
+        return stopped(offset, end)
+    offset, _ = string_end(offset + 1, end)
+    if offset < 0:
+        return offset
+    offset = after_blanks(offset + 1)
+    if byte(offset) != COLON:
+        return stopped(offset, end)
+    return after_blanks(offset + 1)
 
 
 @machine
-def value_end(place: int, end: int, nesting: int) -> int:
+def value_end(offset: int, end: int, nesting: int) -> int:
     """The end of the value that starts at the place, every byte of it checked; `nesting` is MAX_DEPTH bytes."""
     depth = 0
     while True:
-        first = byte(place)
+        first = byte(offset)
         if first == OPEN_OBJECT or first == OPEN_LIST:
             close = first + 2
-            place = after_blanks(place + 1)
-            if byte(place) == close:
-                place += 1
+            offset = after_blanks(offset + 1)
+            if byte(offset) == close:
+                offset += 1
             else:
                 if depth == MAX_DEPTH:
                     return UNSURE
                 put_byte(nesting + depth, close)
                 depth += 1
                 if close == CLOSE_OBJECT:
-                    place = _member_value(place, end)
-                    if place < 0:
-                        return place
+                    offset = _member_value(offset, end)
+                    if offset < 0:
+                        return offset
                 continue
         else:
-            place = _scalar_end(place, end)
-            if place < 0:
-                return place
+            offset = _scalar_end(offset, end)
+            if offset < 0:
+                return offset
         while depth > 0:
-            place = after_blanks(place)
-            letter = byte(place)
-            if letter == COMMA:
+            offset = after_blanks(offset)
+            char = byte(offset)
+            if char == COMMA:
                 break
-            if letter != byte(nesting + depth - 1):
-                return stopped(place, end)
-            place += 1
+            if char != byte(nesting + depth - 1):
+                return stopped(offset, end)
+            offset += 1
             depth -= 1
         if depth == 0:
-            return place
-        place = after_blanks(place + 1)
+            return offset
+        offset = after_blanks(offset + 1)
         if byte(nesting + depth - 1) == CLOSE_OBJECT:
-            place = _member_value(place, end)
-            if place < 0:
-                return place
+            offset = _member_value(offset, end)
+            if offset < 0:
+                return offset
 
 
 @machine
@@ -245,7 +245,7 @@ def _inside(quotes: np.uint64) -> np.uint64:
 
 
 @machine
-def list_end(place: int) -> int:
+def list_end(offset: int) -> int:
     """The end of the list at the place by its brackets alone, nothing else in it checked; 0 where that is not easy.
 
     Only a list that is byte by byte one that was checked is known to be one.
@@ -253,17 +253,17 @@ def list_end(place: int) -> int:
     depth = 0
     in_text = np.uint64(0)
     while True:
-        odd = marked(place, BACKSLASH) | marked(place, 0)
-        texts = _inside(marked(place, QUOTE)) ^ in_text
-        closes = marked(place, CLOSE_LIST) & ~texts
-        brackets = (marked(place, OPEN_LIST) & ~texts) | closes
+        odd = marked(offset, BACKSLASH) | marked(offset, 0)
+        texts = _inside(marked(offset, QUOTE)) ^ in_text
+        closes = marked(offset, CLOSE_LIST) & ~texts
+        brackets = (marked(offset, OPEN_LIST) & ~texts) | closes
         while brackets != np.uint64(0):
             lowest = brackets & (~brackets + np.uint64(1))
             depth += 1 if closes & lowest == np.uint64(0) else -1
             if depth == 0:
-                return place + trailing_zeros(lowest) + 1 if odd & (lowest - np.uint64(1)) == np.uint64(0) else 0
+                return offset + trailing_zeros(lowest) + 1 if odd & (lowest - np.uint64(1)) == np.uint64(0) else 0
             brackets ^= lowest
         if odd != np.uint64(0):
             return 0
         in_text = np.uint64(0) - (texts >> np.uint64(63))
-        place += LONG
+        offset += LONG

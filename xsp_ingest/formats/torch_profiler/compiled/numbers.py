@@ -11,9 +11,9 @@ from xsp_ingest.formats.torch_profiler.compiled.grammar import (
     LONGEST_NUMBER,
     digits_end,
     fraction_end,
+    integer_part_end,
     string_end,
     value_end,
-    whole_part_end,
 )
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import NULL, UNSURE
 from xsp_ingest.machine.intrinsics import (
@@ -25,13 +25,13 @@ from xsp_ingest.machine.intrinsics import (
     QUOTE,
     ZERO,
     byte,
+    eight_bytes,
     leading_digits,
     machine,
     masked,
-    word,
 )
 
-__all__ = ["few_digits", "few_nanoseconds", "microseconds", "whole"]
+__all__ = ["few_digits", "few_nanoseconds", "integer", "microseconds"]
 
 _ZEROS = np.uint64(0x3030303030303030)
 
@@ -45,54 +45,54 @@ def _eight(digits: np.uint64) -> int:
 
 
 @machine
-def _first(place: int, count: int) -> int:
+def _first(offset: int, count: int) -> int:
     """The number that the first 1 to 7 digits at the place write."""
-    return _eight((word(place) ^ _ZEROS) << np.uint64(64 - 8 * count))
+    return _eight((eight_bytes(offset) ^ _ZEROS) << np.uint64(64 - 8 * count))
 
 
 @machine
-def few_digits(place: int) -> tuple[int, int]:
+def few_digits(offset: int) -> tuple[int, int]:
     """The end of the 1 to 16 digits at the place, as JSON writes a whole number, and their number.
 
     The place itself where there is something else, which may still be a number.
     """
-    count = leading_digits(place)
-    if count == 0 or (count > 1 and byte(place) == ZERO):
-        return place, 0
+    count = leading_digits(offset)
+    if count == 0 or (count > 1 and byte(offset) == ZERO):
+        return offset, 0
     if count < 8:
-        return place + count, _first(place, count)
-    more = leading_digits(place + 8)
-    stop = place + 8 + more
-    value = _eight(word(stop - 8) ^ _ZEROS)
+        return offset + count, _first(offset, count)
+    more = leading_digits(offset + 8)
+    stop = offset + 8 + more
+    value = _eight(eight_bytes(stop - 8) ^ _ZEROS)
     if more == 0:
         return stop, value
     if more < 8:
-        return stop, _first(place, more) * 100000000 + value
+        return stop, _first(offset, more) * 100000000 + value
     if ZERO <= byte(stop) <= NINE:
-        return place, 0
-    return stop, _eight(word(place) ^ _ZEROS) * 100000000 + value
+        return offset, 0
+    return stop, _eight(eight_bytes(offset) ^ _ZEROS) * 100000000 + value
 
 
 @machine
-def few_nanoseconds(place: int) -> tuple[int, int]:
+def few_nanoseconds(offset: int) -> tuple[int, int]:
     """Likewise of microseconds with at most three decimals, in ns."""
-    stop, whole = few_digits(place)
-    if stop == place or whole >= 9223372036854775:  # 2**63 / 1000
-        return place, 0
+    stop, integer = few_digits(offset)
+    if stop == offset or integer >= 9223372036854775:  # 2**63 / 1000
+        return offset, 0
     if byte(stop) != POINT:
-        return stop, whole * 1000
+        return stop, integer * 1000
     decimals = leading_digits(stop + 1)
     if decimals == 0 or decimals > 3:
-        return place, 0
-    digits = (word(stop + 1) ^ _ZEROS) & ((np.uint64(1) << np.uint64(8 * decimals)) - np.uint64(1))
-    return stop + 1 + decimals, whole * 1000 + _eight(digits) // 100000  # five digits of none
+        return offset, 0
+    digits = (eight_bytes(stop + 1) ^ _ZEROS) & ((np.uint64(1) << np.uint64(8 * decimals)) - np.uint64(1))
+    return stop + 1 + decimals, integer * 1000 + _eight(digits) // 100000  # five digits of none
 
 
 @machine
-def _digits(place: int, stop: int) -> int:
+def _digits(offset: int, stop: int) -> int:
     """The number that the digits from place to stop write, or -1 where it exceeds int64."""
     value = 0
-    for i in range(place, stop):
+    for i in range(offset, stop):
         digit = byte(i) - ZERO
         if value >= 922337203685477580 and (value > 922337203685477580 or digit > 7):  # 2**63 - 1
             return -1
@@ -109,63 +109,63 @@ def _signed(value: int, digits: int, stop: int, negative: bool) -> tuple[int, in
 
 
 @machine
-def whole(place: int, end: int, nesting: int) -> tuple[int, int]:
+def integer(offset: int, end: int, nesting: int) -> tuple[int, int]:
     """The end of the value, and the whole number it is; a string of digits, or `stream 7`, counts as its number."""
-    first = byte(place)
+    first = byte(offset)
     if first == QUOTE:
-        stop, escaped = string_end(place + 1, end)
+        stop, escaped = string_end(offset + 1, end)
         if stop < 0:
             return stop, NULL
         if escaped:
             return UNSURE, NULL
-        return _whole_of_string(place + 1, stop)
-    stop = value_end(place, end, nesting)
+        return _integer_of_string(offset + 1, stop)
+    stop = value_end(offset, end, nesting)
     if stop < 0 or not (first == MINUS or ZERO <= first <= NINE):
         return stop, NULL
-    start = place + (first == MINUS)
+    start = offset + (first == MINUS)
     if digits_end(start) != stop:
         return stop, NULL
     return _signed(_digits(start, stop), stop - start, stop, first == MINUS)
 
 
 @machine
-def _whole_of_string(place: int, stop: int) -> tuple[int, int]:
-    if stop - place > 7 and masked(place, 7) == np.uint64(0x206D6165727473):  # `stream `
-        place += 7
-    negative = byte(place) == MINUS
-    place += negative
-    last = digits_end(place)
+def _integer_of_string(offset: int, stop: int) -> tuple[int, int]:
+    if stop - offset > 7 and masked(offset, 7) == np.uint64(0x206D6165727473):  # `stream `
+        offset += 7
+    negative = byte(offset) == MINUS
+    offset += negative
+    last = digits_end(offset)
     if last != stop:
         # Other scripts have digits too: those are left to the plain scanner.
         return (stop + 1 if byte(last) < 128 else UNSURE), NULL
-    if last == place or stop - place >= LONGEST_NUMBER:
-        return (stop + 1 if last == place else UNSURE), NULL
-    return _signed(_digits(place, stop), stop - place, stop + 1, negative)
+    if last == offset or stop - offset >= LONGEST_NUMBER:
+        return (stop + 1 if last == offset else UNSURE), NULL
+    return _signed(_digits(offset, stop), stop - offset, stop + 1, negative)
 
 
 @machine
-def microseconds(place: int, end: int, nesting: int) -> tuple[int, int]:
+def microseconds(offset: int, end: int, nesting: int) -> tuple[int, int]:
     """The end of the value, and the ns it means where it is a number or the text of one."""
-    first = byte(place)
+    first = byte(offset)
     if first == QUOTE:
-        stop, escaped = string_end(place + 1, end)
+        stop, escaped = string_end(offset + 1, end)
         if stop < 0:
             return stop, NULL
         if escaped:
             return UNSURE, NULL
-        last, value = _nanoseconds(place + 1, end)
+        last, value = _nanoseconds(offset + 1, end)
         return (stop + 1 if last == stop else UNSURE), value
-    if ZERO <= first <= NINE or (first == MINUS and byte(place + 1) != CAPITAL_I):
-        return _nanoseconds(place, end)
-    return value_end(place, end, nesting), NULL
+    if ZERO <= first <= NINE or (first == MINUS and byte(offset + 1) != CAPITAL_I):
+        return _nanoseconds(offset, end)
+    return value_end(offset, end, nesting), NULL
 
 
 @machine
-def _nanoseconds(place: int, end: int) -> tuple[int, int]:
+def _nanoseconds(offset: int, end: int) -> tuple[int, int]:
     """The end of the number at the place, and a thousand times its value, half to even."""
-    negative = byte(place) == MINUS
-    place += negative
-    point = whole_part_end(place, end)
+    negative = byte(offset) == MINUS
+    offset += negative
+    point = integer_part_end(offset, end)
     if point < 0:
         return point, NULL
     stop = fraction_end(point, end)
@@ -175,21 +175,21 @@ def _nanoseconds(place: int, end: int) -> tuple[int, int]:
     if byte(point) == POINT:
         fraction = digits_end(point + 1)
     exact = fraction == stop
-    value = _without_exponent(place, point, stop) if exact else _with_exponent(place, point, fraction, stop)
+    value = _without_exponent(offset, point, stop) if exact else _with_exponent(offset, point, fraction, stop)
     if value < 0:
         return (stop, NULL) if value == NULL else (value, NULL)
     return stop, -value if negative else value
 
 
 @machine
-def _without_exponent(place: int, point: int, stop: int) -> int:
-    whole = _digits(place, point) if point - place <= 19 else -1  # digits of 2**63
-    if whole < 0 or whole >= 9223372036854775:  # 2**63 / 1000
-        return UNSURE if whole == 9223372036854775 or stop - place > 28 else NULL
-    value = whole * 1000
+def _without_exponent(offset: int, point: int, stop: int) -> int:
+    integer = _digits(offset, point) if point - offset <= 19 else -1  # digits of 2**63
+    if integer < 0 or integer >= 9223372036854775:  # 2**63 / 1000
+        return UNSURE if integer == 9223372036854775 or stop - offset > 28 else NULL
+    value = integer * 1000
     if stop <= point:
         return value
-    if stop - place > 28:  # digits to which Python's decimal multiplies
+    if stop - offset > 28:  # digits to which Python's decimal multiplies
         return UNSURE
     unit = 100
     for i in range(point + 1, min(stop, point + 4)):
@@ -207,12 +207,12 @@ def _without_exponent(place: int, point: int, stop: int) -> int:
 
 
 @machine
-def _with_exponent(place: int, point: int, fraction: int, stop: int) -> int:
+def _with_exponent(offset: int, point: int, fraction: int, stop: int) -> int:
     """A thousand times the number, half to even; numbers out of the ordinary are left to the plain scanner."""
-    if fraction - place > 18 or stop - fraction > 5:  # int64 holds it; the exponent is below 10000
+    if fraction - offset > 18 or stop - fraction > 5:  # int64 holds it; the exponent is below 10000
         return UNSURE
     decimals = max(fraction - point - 1, 0)
-    value = _digits(place, point)
+    value = _digits(offset, point)
     for i in range(point + 1, fraction):
         value = value * 10 + byte(i) - ZERO
     if value == 0:

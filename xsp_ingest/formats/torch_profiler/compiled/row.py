@@ -25,102 +25,102 @@ __all__ = ["forget", "has_room", "is_kept", "keep"]
 
 
 @machine
-def forget(first: int, desk: int) -> None:
+def forget(first: int, state: int) -> None:
     """Makes the row null from a slot on."""
-    row = number(desk + at.ROW)
-    for slot in range(first, number(desk + at.WIDTH)):
+    row = number(state + at.ROW)
+    for slot in range(first, number(state + at.WIDTH)):
         put(row + 8 * slot, NULL)
 
 
 @machine
-def has_room(event_bytes: int, desk: int) -> bool:
+def has_room(event_bytes: int, state: int) -> bool:
     """Whether the tables take one more event of so many bytes."""
     return (  # type: ignore[no-any-return]
-        number(desk + at.ROWS) < number(desk + at.MAX_ROWS)
-        and number(desk + at.DETAIL_ROWS) < number(desk + at.MAX_DETAILS)
-        and number(desk + at.TEXTS) + number(desk + at.WIDTH) <= number(desk + at.MAX_TEXTS)
-        and number(desk + at.TEXT_BYTES) + event_bytes + PAD <= number(desk + at.STORE_BYTES)
+        number(state + at.ROWS) < number(state + at.MAX_ROWS)
+        and number(state + at.DETAIL_ROWS) < number(state + at.MAX_DETAILS)
+        and number(state + at.TEXTS) + number(state + at.WIDTH) <= number(state + at.MAX_TEXTS)
+        and number(state + at.TEXT_BYTES) + event_bytes + PAD <= number(state + at.STORE_BYTES)
     )
 
 
 @machine
-def _text(slot: int, desk: int) -> int:
+def _text(slot: int, state: int) -> int:
     """The number of the text in the slot of the row, or -1."""
-    row = number(desk + at.ROW)
+    row = number(state + at.ROW)
     start = number(row + 8 * slot)
     if start == NULL:
         return -1
     if start < 0:
         return -1 - start  # type: ignore[no-any-return]
-    return intern(start, number(row + 8 * (slot + number(desk + at.WIDTH))) - start, desk)
+    return intern(start, number(row + 8 * (slot + number(state + at.WIDTH))) - start, state)
 
 
 @machine
-def _is_module(desk: int) -> int:
+def _is_module(state: int) -> int:
     """1 where the name is a module's, 0 where it is not, UNSURE where an escape hides it."""
-    start, prefix = number(number(desk + at.ROW) + 8 * NAME), number(desk + at.MODULE_PREFIX)
+    start, prefix = number(number(state + at.ROW) + 8 * NAME), number(state + at.MODULE_PREFIX)
     if start < 0:  # none, or a list
         return 0
-    for i in range(number(desk + at.MODULE_PREFIX_BYTES)):
-        letter = byte(start + i)
-        if letter == BACKSLASH:
+    for i in range(number(state + at.MODULE_PREFIX_BYTES)):
+        char = byte(start + i)
+        if char == BACKSLASH:
             return UNSURE
-        if letter != byte(prefix + i):
+        if char != byte(prefix + i):
             return 0
     return 1
 
 
 @machine
-def is_kept(desk: int) -> int:
+def is_kept(state: int) -> int:
     """1 where the row's event is of use, else 0 or UNSURE; counts frames that are left out."""
-    category = _text(CATEGORY, desk)
+    category = _text(CATEGORY, state)
     if category == PYTHON:
-        module = _is_module(desk)
-        if module == 0 and _text(PHASE, desk) == COMPLETE:
-            put(desk + at.PYTHON_FRAMES, number(desk + at.PYTHON_FRAMES) + 1)
+        module = _is_module(state)
+        if module == 0 and _text(PHASE, state) == COMPLETE:
+            put(state + at.PYTHON_FRAMES, number(state + at.PYTHON_FRAMES) + 1)
         return module
-    return 1 if category < UNREAD or category >= number(desk + at.KNOWN_TEXTS_COUNT) else 0
+    return 1 if category < UNREAD or category >= number(state + at.KNOWN_TEXTS_COUNT) else 0
 
 
 @machine
-def _other_spellings(desk: int) -> None:
+def _other_spellings(state: int) -> None:
     """A value under another spelling of its key counts where there is none under the preferred one."""
-    row, width = number(desk + at.ROW), number(desk + at.WIDTH)
-    for slot in range(number(desk + at.FIRST_SPELLING), width):
-        preferred = number(number(desk + at.PREFERRED) + 8 * slot)
+    row, width = number(state + at.ROW), number(state + at.WIDTH)
+    for slot in range(number(state + at.FIRST_SPELLING), width):
+        preferred = number(number(state + at.PREFERRED) + 8 * slot)
         if number(row + 8 * slot) != NULL and number(row + 8 * preferred) == NULL:
             put(row + 8 * preferred, number(row + 8 * slot))
             put(row + 8 * (preferred + width), number(row + 8 * (slot + width)))
 
 
 @machine
-def keep(desk: int) -> None:
+def keep(state: int) -> None:
     """Appends the row to the columns."""
-    _other_spellings(desk)
-    here, height, row = number(desk + at.ROWS), number(desk + at.MAX_ROWS), number(desk + at.ROW)
-    numbers, columns = number(desk + at.NUMBERS) + 8 * here, number(desk + at.NUMBER_COLUMNS)
+    _other_spellings(state)
+    here, height, row = number(state + at.ROWS), number(state + at.MAX_ROWS), number(state + at.ROW)
+    numbers, columns = number(state + at.NUMBERS) + 8 * here, number(state + at.NUMBER_COLUMNS)
     for column in range(columns):
         put(numbers + 8 * column * height, number(row + 8 * (OWN_TEXTS + column)))
-    codes = number(desk + at.CODES) + 4 * here
-    for column in range(number(desk + at.CODE_COLUMNS)):
+    text_ids = number(state + at.TEXT_IDS) + 4 * here
+    for column in range(number(state + at.CODE_COLUMNS)):
         slot = column if column < OWN_TEXTS else column + columns
-        put_small(codes + 4 * column * height, _text(slot, desk))
-    _keep_details(here, columns + number(desk + at.CODE_COLUMNS), desk)
-    put(desk + at.ROWS, here + 1)
+        put_small(text_ids + 4 * column * height, _text(slot, state))
+    _keep_details(here, columns + number(state + at.CODE_COLUMNS), state)
+    put(state + at.ROWS, here + 1)
 
 
 @machine
-def _keep_details(here: int, first: int, desk: int) -> None:
+def _keep_details(here: int, first: int, state: int) -> None:
     """Likewise what few events have, from a slot of the row on, where the row has any."""
-    row, columns = number(desk + at.ROW) + 8 * first, number(desk + at.DETAIL_COLUMNS) - 1
-    found = False
+    row, columns = number(state + at.ROW) + 8 * first, number(state + at.DETAIL_COLUMNS) - 1
+    has_details = False
     for column in range(columns):
-        found |= number(row + 8 * column) != NULL
-    if not found:
+        has_details |= number(row + 8 * column) != NULL
+    if not has_details:
         return
-    there, depth = number(desk + at.DETAIL_ROWS), number(desk + at.MAX_DETAILS)
-    details = number(desk + at.DETAILS) + 8 * there
+    there, depth = number(state + at.DETAIL_ROWS), number(state + at.MAX_DETAILS)
+    details = number(state + at.DETAILS) + 8 * there
     put(details, here)
     for column in range(columns):
         put(details + 8 * (column + 1) * depth, number(row + 8 * column))
-    put(desk + at.DETAIL_ROWS, there + 1)
+    put(state + at.DETAIL_ROWS, there + 1)

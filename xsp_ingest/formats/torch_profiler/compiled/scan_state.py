@@ -1,4 +1,4 @@
-"""What the compiled scanner's Python and machine code agree on: constants, and the desk, a row of int64."""
+"""What the compiled scanner's Python and machine code agree on: constants, and the scan state, a row of int64."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ FULL = -3  # a table has no room for one more event
 # The table of known keys.
 KEYS_PER_LEVEL = 256
 KEY_WORDS = 5  # three words of the key, its length + 1, its meaning: kind * 256 + slot
-MEMBERS, WORD, TEXT, MICROSECONDS, WHOLE, AXES = range(6)  # kinds: what to do with the value
-THE_END, NO_VALUE = range(6, 8)  # of seams with no value behind them: the event ends there, or the seam goes on
+MEMBERS, LABEL, TEXT, MICROSECONDS, INTEGER, AXES = range(6)  # kinds: what to do with the value
+THE_END, NO_VALUE = range(6, 8)  # of segments with no value behind them: the event ends there, or the segment goes on
 UNKNOWN = -1  # the meaning of a key that is not in the table
 
-# A seam (see `scan_seams`): its text, and behind it whole numbers, at these offsets in bytes.
-MOST_SEAMS = 4096
-SEAM_SIZE = 128
-SEAM_BYTES, SEAM_MEANING, SEAM_NEXT, SEAM_BESIDE, SEAM_PHASE, SEAM_CATEGORY = range(64, 64 + 6 * 8, 8)
-TRAIL_WORDS = 3  # of a value: where it starts, where it ends, its key's meaning
-MOST_TRAIL = 256  # values of an event
+# A segment: its text, and behind it whole numbers, at these offsets in bytes.
+MAX_SEGMENTS = 4096
+SEGMENT_SIZE = 128
+SEGMENT_BYTES, SEGMENT_MEANING, SEGMENT_NEXT, SEGMENT_BESIDE, SEGMENT_PHASE, SEGMENT_CATEGORY = range(64, 64 + 6 * 8, 8)
+VALUE_OFFSETS_WORDS = 3  # of a value: where it starts, where it ends, its key's meaning
+MAX_VALUE_OFFSETS = 256  # values of an event
 
-# Whether seams are asked is decided by how many events had known ones: an unknown one is read twice.
-MOST_TRUST, TRUST_LOST, DISTRUST = 1024, 4, -8192
+# Whether segments are asked is decided by how many events had known ones: an unknown one is read twice.
+MAX_SCORE, SCORE_LOST, MIN_SCORE = 1024, 4, -8192
 
 # What may come next.
 VALUE_OR_END, VALUE, COMMA_OR_END, ONE_VALUE = range(4)
@@ -49,7 +49,7 @@ VALUE_OR_END, VALUE, COMMA_OR_END, ONE_VALUE = range(4)
 MIX, MIX_2 = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F  # odd numbers without pattern, to hash with
 
 NAMES = (
-    "place",  # where to go on
+    "offset",  # where to go on
     "expected",  # what comes next in the list
     "rows",
     "not_objects",
@@ -73,28 +73,28 @@ NAMES = (
     "known_texts",  # how many
     "module_prefix",  # how the text of a module's name starts
     "module_prefix_bytes",
-    "codes",
+    "text_ids",
     "code_columns",
     "max_rows",
     "store",  # the distinct texts' bytes
     "store_bytes",
-    "known",  # start and length in the store of each
+    "seen",  # start and length in the store of each
     "hashes",
     "max_texts",
     "table",
     "table_mask",
     "nesting",  # scratch
-    "seams",
-    "seam_count",
-    "trail",  # scratch: the values of the event
-    "trail_count",
-    "trust",  # below 0: seams are not asked for so many events
+    "segments",
+    "segment_count",
+    "value_offsets",  # scratch: the values of the event
+    "value_offsets_count",
+    "score",  # below 0: segments are not asked for so many events
     "first_spelling",  # slot
 )
 
 # Each place as an offset in bytes.
 (
-    PLACE,
+    OFFSET,
     EXPECTED,
     ROWS,
     NOT_OBJECTS,
@@ -118,27 +118,27 @@ NAMES = (
     KNOWN_TEXTS_COUNT,
     MODULE_PREFIX,
     MODULE_PREFIX_BYTES,
-    CODES,
+    TEXT_IDS,
     CODE_COLUMNS,
     MAX_ROWS,
     STORE,
     STORE_BYTES,
-    KNOWN,
+    SEEN,
     HASHES,
     MAX_TEXTS,
     TABLE,
     TABLE_MASK,
     NESTING,
-    SEAMS,
-    SEAM_COUNT,
-    TRAIL,
-    TRAIL_COUNT,
-    TRUST,
+    SEGMENTS,
+    SEGMENT_COUNT,
+    VALUE_OFFSETS,
+    VALUE_OFFSETS_COUNT,
+    SCORE,
     FIRST_SPELLING,
 ) = range(0, 8 * len(NAMES), 8)
 
 
-def first_slot(words: Sequence[int]) -> int:
+def first_slot(labels: Sequence[int]) -> int:
     """Where a key of three words and a length is looked for first; the machine code computes the same."""
-    mixed = words[0] ^ (words[1] * MIX) ^ (words[2] * MIX_2) ^ words[3]
+    mixed = labels[0] ^ (labels[1] * MIX) ^ (labels[2] * MIX_2) ^ labels[3]
     return ((mixed * MIX) % (1 << 64)) >> 56

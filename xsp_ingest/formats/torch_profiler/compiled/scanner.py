@@ -31,18 +31,18 @@ PIECE_ROWS = 1 << 17
 # For less content nobody waits, once per installation, until the scanner is made from what came along, or compiled.
 _FINISH_BYTES, _COMPILE_BYTES = 8 << 20, 256 << 20
 _BUFFER_BYTES = 1 << 22
-_MOST_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
-_MOST_REST_BYTES = 1 << 28
+_MAX_ENTRY_BYTES = 1 << 26  # of one event, or of one value beside the list
+_MAX_REST_BYTES = 1 << 28
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
 
 
 def scan(path: Path) -> Document:
     """The file's events; CannotScan where the plain one should read it, XspError where the file is cut off."""
-    (document,) = documents(path, most_rows=None)
+    (document,) = documents(path, max_rows=None)
     return document
 
 
-def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
+def documents(path: Path, max_rows: int | None) -> Iterator[Document]:
     """The file's events in documents of at most so many (None: one of all); the last one has the head and the counts.
 
     A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
@@ -54,7 +54,7 @@ def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
         ready = readiness()
         if ready == Ready.NEVER or source.expected_bytes < min_bytes[ready]:
             raise CannotScan
-        scanner = _Scanner(path, source, Tables(most_rows))
+        scanner = _Scanner(path, source, Tables(max_rows))
         try:
             yield from scanner.documents()
         except ValueError as error:
@@ -67,7 +67,7 @@ class _Scanner:
         self._source = source
         self._tables = tables
         self._buffer = np.zeros(_BUFFER_BYTES + PAD, dtype=np.uint8)
-        self._place = 0
+        self._offset = 0
         self._end = 0
         self._passed = 0  # bytes that have left the buffer
         self._rest: list[bytes] = []  # the content without what is in the list
@@ -77,7 +77,7 @@ class _Scanner:
         """The whole content."""
         bare = self._peek() == _OPEN_LIST
         if bare:
-            self._place += 1
+            self._offset += 1
             yield from self._list()
         else:
             yield from self._object()
@@ -100,20 +100,20 @@ class _Scanner:
     def _object(self) -> Iterator[Document]:
         """The members of the top-level object; their commas are checked when the rest is parsed."""
         self._take(_OPEN_OBJECT)
-        found = False
-        while (letter := self._peek()) != _CLOSE_OBJECT:
-            if letter == _COMMA:
+        has_events = False
+        while (char := self._peek()) != _CLOSE_OBJECT:
+            if char == _COMMA:
                 self._take(_COMMA)
-            elif letter == _QUOTE:
+            elif char == _QUOTE:
                 key = self._value()
                 self._take(_COLON)
-                if b"\\" in key or (found and key == b'"traceEvents"'):
+                if b"\\" in key or (has_events and key == b'"traceEvents"'):
                     raise CannotScan
                 if key == b'"traceEvents"':
-                    found = True
+                    has_events = True
                     if self._peek() != _OPEN_LIST:
                         raise CannotScan
-                    self._place += 1
+                    self._offset += 1
                     yield from self._list()
                     self._rest.append(b"[]")
                 else:
@@ -126,44 +126,44 @@ class _Scanner:
     def _peek(self, at_end: int | None = None) -> int:
         """The next byte that is no blank; cut off where there is none, unless another answer is given."""
         while True:
-            while self._place < self._end:
-                letter = int(self._buffer[self._place])
-                if letter not in b" \t\n\r":
-                    return letter
-                self._place += 1
+            while self._offset < self._end:
+                char = int(self._buffer[self._offset])
+                if char not in b" \t\n\r":
+                    return char
+                self._offset += 1
             if not self._more():
                 if at_end is None:
                     raise refusal.truncated(self._path)
                 return at_end
 
-    def _take(self, letter: int) -> None:
-        if self._peek() != letter:
+    def _take(self, char: int) -> None:
+        if self._peek() != char:
             raise CannotScan
-        self._place += 1
-        self._rest.append(bytes([letter]))
+        self._offset += 1
+        self._rest.append(bytes([char]))
 
     def _value(self) -> bytes:
         """The value at the place, which no blank precedes, as written."""
         while True:
-            result, stop = self._tables.value_end(self._buffer, self._place, self._end)
+            result, stop = self._tables.value_end(self._buffer, self._offset, self._end)
             if result == DONE:
                 break
             if result == UNSURE:
                 raise CannotScan
             if not self._more():
                 raise refusal.truncated(self._path)
-        text = self._buffer[self._place : stop].tobytes()
-        self._place = stop
+        text = self._buffer[self._offset : stop].tobytes()
+        self._offset = stop
         self._rest.append(text)
         self._rest_bytes += len(text)
-        if self._rest_bytes > _MOST_REST_BYTES:
-            raise XspError(f"beside its events the trace holds more than {_MOST_REST_BYTES >> 20} MiB", path=self._path)
+        if self._rest_bytes > _MAX_REST_BYTES:
+            raise XspError(f"beside its events the trace holds more than {_MAX_REST_BYTES >> 20} MiB", path=self._path)
         return text
 
     def _list(self) -> Iterator[Document]:
         """The list's entries, from behind its opening bracket; a document wherever the tables are full."""
         while True:
-            result, self._place = self._tables.scan(self._buffer, self._place, self._end)
+            result, self._offset = self._tables.scan(self._buffer, self._offset, self._end)
             if result == DONE:
                 return
             if result == UNSURE:
@@ -172,26 +172,26 @@ class _Scanner:
                 yield Document(*self._tables.frames(self._path))
                 self._tables.forget_rows()
             elif result == FULL:
-                self._tables.grow(self._growth(), self._end - self._place)
+                self._tables.grow(self._growth(), self._end - self._offset)
             elif not self._more():
                 raise refusal.truncated(self._path)
 
     def _growth(self) -> float:
         """How many times as much as so far the whole content may hold."""
-        passed = max(self._passed + self._place, 1)
+        passed = max(self._passed + self._offset, 1)
         return 2 * max(self._source.expected_bytes, passed) / passed
 
     def _more(self) -> bool:
         """Reads on, keeping what is not yet scanned; False at the end of the content."""
-        kept = self._end - self._place
+        kept = self._end - self._offset
         room = len(self._buffer) - PAD
-        if kept >= _MOST_ENTRY_BYTES:
-            raise XspError(f"a value of the trace is longer than {_MOST_ENTRY_BYTES >> 20} MiB", path=self._path)
+        if kept >= _MAX_ENTRY_BYTES:
+            raise XspError(f"a value of the trace is longer than {_MAX_ENTRY_BYTES >> 20} MiB", path=self._path)
         target = self._buffer if kept < room else np.zeros(2 * room + PAD, dtype=np.uint8)
-        target[:kept] = self._buffer[self._place : self._end]
+        target[:kept] = self._buffer[self._offset : self._end]
         self._buffer = target
-        self._passed += self._place
-        self._place = 0
+        self._passed += self._offset
+        self._offset = 0
         read = self._source.fill(target[kept:-PAD].data)
         self._end = kept + read
         target[self._end : self._end + PAD] = 0

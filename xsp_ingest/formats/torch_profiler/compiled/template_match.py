@@ -1,4 +1,4 @@
-"""An event whose seams are all known: its values are read one after the other, and nothing between them is."""
+"""An event whose segments are all known: its values are read one after the other, and nothing between them is."""
 
 # ruff: noqa: C901, PLR0912 (chained comparisons compile faster than `in`)
 
@@ -6,22 +6,22 @@ from __future__ import annotations
 
 from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
 from xsp_ingest.formats.torch_profiler.compiled.grammar import list_end, string_end, value_end
-from xsp_ingest.formats.torch_profiler.compiled.numbers import few_digits, few_nanoseconds, microseconds, whole
+from xsp_ingest.formats.torch_profiler.compiled.numbers import few_digits, few_nanoseconds, integer, microseconds
 from xsp_ingest.formats.torch_profiler.compiled.row import forget
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
     AXES,
     CATEGORY,
+    INTEGER,
+    LABEL,
     MICROSECONDS,
     NO_VALUE,
     PHASE,
     TEXT,
     THE_END,
     UNSURE,
-    WHOLE,
-    WORD,
 )
 from xsp_ingest.formats.torch_profiler.compiled.template_segments import follow
-from xsp_ingest.formats.torch_profiler.compiled.texts import known
+from xsp_ingest.formats.torch_profiler.compiled.texts import seen
 from xsp_ingest.machine.intrinsics import (
     CLOSE_LIST,
     COMMA,
@@ -43,101 +43,101 @@ _SPACE = 32
 
 
 @machine
-def _axes(place: int, target: int) -> int:
+def _axes(offset: int, target: int) -> int:
     """The end of a list of three short whole numbers, which go to the target; UNSURE of anything else."""
-    if byte(place) != OPEN_LIST:
+    if byte(offset) != OPEN_LIST:
         return UNSURE
     for axis in range(3):
-        start = place + 1 + (byte(place + 1) == _SPACE)
-        place, value = few_digits(start)
-        if place == start or byte(place) != (CLOSE_LIST if axis == 2 else COMMA):  # noqa: PLR2004 (z)
+        start = offset + 1 + (byte(offset + 1) == _SPACE)
+        offset, value = few_digits(start)
+        if offset == start or byte(offset) != (CLOSE_LIST if axis == 2 else COMMA):  # noqa: PLR2004 (z)
             return UNSURE
         put(target + 8 * axis, value)
-    return place + 1
+    return offset + 1
 
 
 @machine
-def _text(place: int, target: int, desk: int) -> int:
+def _text(offset: int, target: int, state: int) -> int:
     """The end of the value, which goes to the target as a text of the row."""
-    end = number(desk + at.END)
-    first = byte(place)
+    end = number(state + at.END)
+    first = byte(offset)
     if first == OPEN_LIST:
-        stop = list_end(place)
+        stop = list_end(offset)
         if stop > 0:
-            code = known(place, stop - place, desk)
+            code = seen(offset, stop - offset, state)
             if code >= 0:
                 put(target, -1 - code)
                 return stop
     if first == QUOTE:
-        stop, _ = string_end(place + 1, end)
+        stop, _ = string_end(offset + 1, end)
         stop += stop >= 0
     else:
-        stop = value_end(place, end, number(desk + at.NESTING))
-    put(target, place)
-    put(target + 8 * number(desk + at.WIDTH), stop)
+        stop = value_end(offset, end, number(state + at.NESTING))
+    put(target, offset)
+    put(target + 8 * number(state + at.WIDTH), stop)
     return stop
 
 
 @machine
-def _passed(place: int, desk: int) -> int:
+def _passed(offset: int, state: int) -> int:
     """The end of a value that nobody wants."""
-    end = number(desk + at.END)
-    first = byte(place)
+    end = number(state + at.END)
+    first = byte(offset)
     if first == QUOTE:
-        stop, _ = string_end(place + 1, end)
+        stop, _ = string_end(offset + 1, end)
         return stop + 1 if stop >= 0 else stop
     if ZERO <= first <= NINE:
-        stop, _ = few_digits(place)
-        if stop > place:
+        stop, _ = few_digits(offset)
+        if stop > offset:
             if byte(stop) == POINT:
                 decimals = leading_digits(stop + 1)
                 if 0 < decimals < 8:  # noqa: PLR2004 (bytes of a word)
                     return stop + 1 + decimals  # type: ignore[no-any-return]
             else:
                 return stop
-    return value_end(place, end, number(desk + at.NESTING))
+    return value_end(offset, end, number(state + at.NESTING))
 
 
 @machine
-def known_event(place: int, desk: int) -> int:
-    """The end of the event whose members start at the place, or less than 0; fills the desk's row.
+def known_event(offset: int, state: int) -> int:
+    """The end of the event whose members start at the place, or less than 0; fills the scan state's row.
 
-    A number is taken to end where its digits do: what follows must be a seam, and none starts with a point or an `e`.
+    A number is taken to end where its digits do: a segment must follow, and none starts with a point or an `e`.
     """
-    end, nesting, row = number(desk + at.END), number(desk + at.NESTING), number(desk + at.ROW)
-    forget(0, desk)
-    seam = number(desk + at.SEAMS)
-    while place >= 0:
-        seam = follow(place, seam)
-        if seam == 0:
+    end, nesting, row = number(state + at.END), number(state + at.NESTING), number(state + at.ROW)
+    forget(0, state)
+    segment = number(state + at.SEGMENTS)
+    while offset >= 0:
+        segment = follow(offset, segment)
+        if segment == 0:
             return UNSURE
-        place += number(seam + at.SEAM_BYTES)
-        meaning = number(seam + at.SEAM_MEANING)
+        offset += number(segment + at.SEGMENT_BYTES)
+        meaning = number(segment + at.SEGMENT_MEANING)
         kind, target = meaning >> 8, row + 8 * (meaning & 255)
-        if number(seam + at.SEAM_PHASE) >= 0:
-            put(row + 8 * PHASE, -1 - number(seam + at.SEAM_PHASE))
-        if number(seam + at.SEAM_CATEGORY) >= 0:
-            put(row + 8 * CATEGORY, -1 - number(seam + at.SEAM_CATEGORY))
-        if kind == WHOLE:
-            stop, value = few_digits(place)
-            if stop == place:
-                stop, value = whole(place, end, nesting)
+        if number(segment + at.SEGMENT_PHASE) >= 0:
+            put(row + 8 * PHASE, -1 - number(segment + at.SEGMENT_PHASE))
+        if number(segment + at.SEGMENT_CATEGORY) >= 0:
+            put(row + 8 * CATEGORY, -1 - number(segment + at.SEGMENT_CATEGORY))
+        if kind == INTEGER:
+            stop, value = few_digits(offset)
+            if stop == offset:
+                stop, value = integer(offset, end, nesting)
             put(target, value)
-            place = stop
+            offset = stop
         elif kind == MICROSECONDS:
-            stop, value = few_nanoseconds(place)
-            if stop == place:
-                stop, value = microseconds(place, end, nesting)
+            stop, value = few_nanoseconds(offset)
+            if stop == offset:
+                stop, value = microseconds(offset, end, nesting)
             put(target, value)
-            place = stop
+            offset = stop
         elif kind == TEXT:
-            place = _text(place, target, desk)
+            offset = _text(offset, target, state)
         elif kind == AXES:
-            place = _axes(place, target)
+            offset = _axes(offset, target)
         elif kind == THE_END:
-            return place
-        elif kind == WORD:
+            return offset
+        elif kind == LABEL:
             return UNSURE
         elif kind != NO_VALUE:
-            place = _passed(place, desk)
-    return place
+            offset = _passed(offset, state)
+    return offset
