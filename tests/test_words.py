@@ -13,18 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REPO = Path(__file__).resolve().parents[1]
-_PACKAGES = (
-    "xsp",
-    "xsp_model",
-    "xsp_ingest",
-    "xsp_analyze",
-    "runners",
-    "benchmarks",
-    "fuzz",
-    "fixtures",
-    "docs",
-    "recipes",
-)
+_PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
+_TOOLS = ("benchmarks", "fuzz", "fixtures", "docs", "recipes")
 _PREFIXES = ("least", "most")
 _HEADING = "## Words that identifiers do not use"
 

@@ -103,7 +103,7 @@ class Tables:
         notes = scan_state.MAX_VALUE_OFFSETS * scan_state.VALUE_OFFSETS_WORDS
         self._hold("value_offsets", np.empty(notes, dtype=np.int64))
         self._hold("segments", np.zeros(scan_state.MAX_SEGMENTS * scan_state.SEGMENT_SIZE, dtype=np.uint8))
-        self._set(seam_count=1, score=scan_state.MAX_SCORE)
+        self._set(segment_count=1, score=scan_state.MAX_SCORE)
         self._room_for_rows(max_rows or _FIRST_ROWS)
         self._room_for_texts(_FIRST_TEXTS)
         self._room_for_bytes(_FIRST_BYTES)
