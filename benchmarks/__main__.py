@@ -33,20 +33,20 @@ def main() -> int:
         return int(bool(check(GUARDS)) and arguments.strict)
     arguments.cache.mkdir(parents=True, exist_ok=True)
     kept = arguments.cache / "measured"
-    wanted = _experiments(arguments, Inputs(arguments.cache))
-    for key in [] if arguments.write_only else arguments.only or list(wanted):
+    experiments = _experiments(arguments, Inputs(arguments.cache))
+    for key in [] if arguments.write_only else arguments.only or list(experiments):
         try:
-            experiment = wanted[key]()
+            experiment = experiments[key]()
         except Unavailable as error:
             print(f"{key}: skipped: {error}")
             continue
-        command = f"python -m benchmarks --only {key}{_stated(arguments)}"
+        command = f"python -m benchmarks --only {key}{_options_text(arguments)}"
         for measured in measure(experiment, arguments.rounds, command, arguments.cache, arguments.limit_s):
             store.save(measured, kept)
-    found = store.load(kept)
-    drawn = any(key.startswith("size-") for key in found) and _draw(kept, arguments)
-    order = [key for key in wanted if key in found]
-    text = report({key: found[key] for key in order}, _PLOT if drawn else None)
+    results = store.load(kept)
+    drawn = any(key.startswith("size-") for key in results) and _draw(kept, arguments)
+    order = [key for key in experiments if key in results]
+    text = report({key: results[key] for key in order}, _PLOT if drawn else None)
     arguments.output.write_text(text, encoding="utf-8")
     print(f"wrote {arguments.output}")
     return 0
@@ -103,7 +103,7 @@ def _experiments(arguments: argparse.Namespace, inputs: Inputs) -> dict[str, Cal
     }
 
 
-def _stated(arguments: argparse.Namespace) -> str:
+def _options_text(arguments: argparse.Namespace) -> str:
     """The options that decide what is measured, where they are not the usual ones."""
     usual = {
         "rounds": 5,
@@ -113,9 +113,9 @@ def _stated(arguments: argparse.Namespace) -> str:
         "spans": 9_500_000,
         "traces": 64,
     }
-    found = {name: getattr(arguments, name) for name in usual}
-    stated = "".join(f" --{name.replace('_', '-')} {value}" for name, value in found.items() if value != usual[name])
-    return stated + (" --ten-gb" if arguments.ten_gb else "")
+    values = {name: getattr(arguments, name) for name in usual}
+    text = "".join(f" --{name.replace('_', '-')} {value}" for name, value in values.items() if value != usual[name])
+    return text + (" --ten-gb" if arguments.ten_gb else "")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def ranges(inputs: Inputs, kernels: int) -> Experiment:
         *_ours(inputs, path, "nvtx_gpu_proj_sum"),
         *_nsys(inputs, path, kernels, "nvtx_gpu_proj_sum"),
         Way("nsys-ai", "`nsys-ai skill run nvtx_layer_breakdown` (likewise)",
-            lambda _: [_nsys_ai(inputs, path, "nvtx_layer_breakdown")], most=1),
+            lambda _: [_nsys_ai(inputs, path, "nvtx_layer_breakdown")], max_runs=1),
     )  # fmt: skip
     peers = (NSYS_AI, RECIPE)
     return Experiment("nsys-ranges", "An Nsight SQLite file: nvtx_gpu_proj_sum", what, ways, peers=peers)
@@ -125,7 +125,7 @@ def _nsys(inputs: Inputs, path: Path, kernels: int, name: str) -> list[Way]:
         (scratch / "capture_pqtdir").symlink_to(inputs.nsys_tables(kernels))
         folder = RECIPE.python(inputs.folder).parent
         search = f"PATH={folder}{os.pathsep}{os.environ['PATH']}"
-        found = (
+        command = (
             str(install_whole(nsys(), scratch)),
             "recipe",
             name,
@@ -136,12 +136,12 @@ def _nsys(inputs: Inputs, path: Path, kernels: int, name: str) -> list[Way]:
             "--output",
             str(scratch / "out"),
         )
-        return [("env", search, *found), ("test", "-d", str(scratch / "out"))]  # it ends well without an answer
+        return [("env", search, *command), ("test", "-d", str(scratch / "out"))]  # it ends well without an answer
 
     slow = 1 if name.startswith("nvtx") else None
     return [
-        Way("nsys stats", f"`nsys stats -r {name}`", stats, most=slow),
-        Way("nsys recipe", f"`nsys recipe {name}`, from Parquet files made before", recipe, most=slow),
+        Way("nsys stats", f"`nsys stats -r {name}`", stats, max_runs=slow),
+        Way("nsys recipe", f"`nsys recipe {name}`, from Parquet files made before", recipe, max_runs=slow),
     ]
 
 

@@ -71,27 +71,27 @@ def _line(case: _Case, times: int) -> str:
     counts = np.zeros(6)
     for seed in range(times):
         counts += _once(case, seed)
-    alarms, model, covered, first, found, held = counts
+    alarms, model, covered, first, significant, held = counts
     runs = f"{case.run:.0%} + {case.run_of_layer:.0%} of layers"
     cells = (case.captures, case.steps, case.carried_over, runs, f"{alarms:.0f} of {times}", f"{model:.0f}",
-             f"{covered / times:.1%}", f"{first:.0f}", f"{found:.0f}", f"{held:.0f}")  # fmt: skip
+             f"{covered / times:.1%}", f"{first:.0f}", f"{significant:.0f}", f"{held:.0f}")  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def _once(case: _Case, seed: int) -> Sequence[float]:
     """False alarms in rows and in the model, share of intervals that hold 1; first, significant, held of a planted."""
     random = np.random.default_rng(seed)
-    place, factor = int(random.integers(0, 12)), float(random.uniform(1.2, 1.6))
+    layer_index, factor = int(random.integers(0, 12)), float(random.uniform(1.2, 1.6))
     noise = replace(_BASE, carried_over=case.carried_over, run=case.run, run_of_layer=case.run_of_layer)
     work, start = Work(steps=case.steps), 1000 * seed + 100_000 * case.steps
     sides = [
         [view(one, start + 10 * n + capture, noise) for capture in range(case.captures)]
-        for n, one in enumerate((work, work, replace(work, slower={place: factor})))
+        for n, one in enumerate((work, work, replace(work, slower={layer_index: factor})))
     ]
     equal, planted = compare(sides[0], sides[1]), compare(sides[0], sides[2])
     holds = [(r.low or 0) <= 1 <= (r.high or np.inf) for r in equal.level("layer")]
     top = planted.level("layer")[0]
-    name = f"Linear_{place}"
+    name = f"Linear_{layer_index}"
     row = next(r for r in planted.level("layer") if r.name == name)
     return (
         _alarms(equal) > 0,
@@ -103,8 +103,8 @@ def _once(case: _Case, seed: int) -> Sequence[float]:
     )
 
 
-def _alarms(found: Comparison) -> int:
-    return sum(bool(row.significant) for row in found.rows)
+def _alarms(comparison: Comparison) -> int:
+    return sum(bool(row.significant) for row in comparison.rows)
 
 
 def _real(folders: Sequence[Path]) -> None:
@@ -114,19 +114,19 @@ def _real(folders: Sequence[Path]) -> None:
 
     views = [StepFrames.of(merge(read_run_set(folder, Options()))) for folder in folders]
     for at in range(len(views) - 1):
-        _told(f"{folders[at].name} with {folders[at + 1].name}", compare([views[at]], [views[at + 1]]))
+        _print_comparison(f"{folders[at].name} with {folders[at + 1].name}", compare([views[at]], [views[at + 1]]))
     for size in (2, 3, 5, len(views) // 2):
         for at in range(0, len(views) - 2 * size + 1, 2 * size):
-            found = compare(views[at : at + size], views[at + size : at + 2 * size])
-            _told(f"{size} from {folders[at].name} with the next {size}", found)
-    _told("every other with the rest", compare(views[::2], views[1::2]))
+            comparison = compare(views[at : at + size], views[at + size : at + 2 * size])
+            _print_comparison(f"{size} from {folders[at].name} with the next {size}", comparison)
+    _print_comparison("every other with the rest", compare(views[::2], views[1::2]))
 
 
-def _told(what: str, found: Comparison) -> None:
-    latency = found.latency
+def _print_comparison(what: str, comparison: Comparison) -> None:
+    latency = comparison.latency
     interval = f"{latency.low or 0:.2f} to {latency.high or np.inf:.2f}"
     mark = "SIGNIFICANT" if latency.significant else ""
-    rows = f"{_alarms(found)} of {found.tested} rows significant"
+    rows = f"{_alarms(comparison)} of {comparison.tested} rows significant"
     print(f"{what}: {rows}; latency {latency.ratio:.3f} ({interval}) {mark}")
 
 

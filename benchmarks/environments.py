@@ -48,9 +48,9 @@ class Environment:
         missing = set(self.packages) - set(versions(python, self.packages))
         if missing:
             command: list[str | Path] = [python, "-m", "pip", "install", "-q", *sorted(missing)]
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
-            if found.returncode:
-                raise Unavailable(f"pip could not install it: {(found.stderr.strip().splitlines() or ['?'])[-1]}")
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise Unavailable(f"pip could not install it: {(result.stderr.strip().splitlines() or ['?'])[-1]}")
         return python
 
     def versions(self, cache: Path) -> dict[str, str]:
@@ -69,10 +69,10 @@ RECIPE = Environment("nsys-recipe", ("numpy", "pandas", "psutil", "pyarrow"))
 
 def nsys() -> str:
     """The nsys of $XSP_NSYS or of PATH; Unavailable where there is none."""
-    found = os.environ.get("XSP_NSYS") or shutil.which("nsys")
-    if found is None or not Path(found).exists():
+    path = os.environ.get("XSP_NSYS") or shutil.which("nsys")
+    if path is None or not Path(path).exists():
         raise Unavailable("there is no nsys: put it on PATH or name it in XSP_NSYS")
-    return found
+    return path
 
 
 def versions(python: Path | str, packages: Sequence[str]) -> dict[str, str]:
@@ -84,5 +84,5 @@ def versions(python: Path | str, packages: Sequence[str]) -> dict[str, str]:
         "    except m.PackageNotFoundError: pass"
     )
     command = [str(python or sys.executable), "-c", code, *packages]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return dict(line.split() for line in found.stdout.splitlines())
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(line.split() for line in result.stdout.splitlines())

@@ -42,14 +42,14 @@ def program(name: str, *arguments: str, python: Path | str = sys.executable) -> 
 class Way:
     """A way to the answer: commands for a scratch folder, run one after the other; `prepare` is not measured.
 
-    Both raise Unavailable where a peer cannot be had. `most` limits how often it is run: slow peers once or twice.
+    Both raise Unavailable where a peer cannot be had. `max_runs` limits how often it is run: slow peers once or twice.
     """
 
     name: str
     title: str
     commands: Commands
     prepare: Commands | None = None
-    most: int | None = None
+    max_runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Experiment:
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
-def measure(wanted: Experiment, rounds: int, command: str, cache: Path, limit_s: float) -> Iterator[Measured]:
+def measure(experiment: Experiment, rounds: int, command: str, cache: Path, limit_s: float) -> Iterator[Measured]:
     """The ways in turns, each round starting with another: a slow minute of the machine hits all of them.
 
     A first round, which fills caches and finds out what fails, is not kept (unless the experiment has no warm-up).
@@ -73,33 +73,40 @@ def measure(wanted: Experiment, rounds: int, command: str, cache: Path, limit_s:
     """
     samples: dict[str, list[Sample]] = {}
     skipped: dict[str, str] = {}
-    titles = {way.name: way.title for way in wanted.ways}
-    extra = int(wanted.warm_up)
+    titles = {way.name: way.title for way in experiment.ways}
+    extra = int(experiment.warm_up)
     for turn in range(rounds + extra):
-        first = turn % len(wanted.ways)
-        for way in (*wanted.ways[first:], *wanted.ways[:first]):
-            is_done = len(samples.get(way.name, ())) >= (way.most or rounds)
-            if way.name in skipped or is_done or (turn < extra and way.most):  # too slow to be run for nothing
+        first = turn % len(experiment.ways)
+        for way in (*experiment.ways[first:], *experiment.ways[:first]):
+            is_done = len(samples.get(way.name, ())) >= (way.max_runs or rounds)
+            if way.name in skipped or is_done or (turn < extra and way.max_runs):  # too slow to be run for nothing
                 continue
             try:
                 sample = _sample(way, limit_s)
             except (Unavailable, Failed) as error:
                 skipped[way.name] = str(error)
                 samples.pop(way.name, None)
-                print(f"{wanted.key}: {way.name}: skipped: {error}", flush=True)
+                print(f"{experiment.key}: {way.name}: skipped: {error}", flush=True)
                 continue
-            _tell(wanted.key, turn, way.name, sample)
+            _tell(experiment.key, turn, way.name, sample)
             if turn >= extra:
                 samples.setdefault(way.name, []).append(sample)
         if turn >= extra:
-            head = (wanted.key, wanted.title, wanted.what, command, _commit(), datetime.now(UTC).date().isoformat())
-            yield Measured(*head, titles, samples, skipped, _versions(wanted, cache), wanted.facts)
+            head = (
+                experiment.key,
+                experiment.title,
+                experiment.what,
+                command,
+                _commit(),
+                datetime.now(UTC).date().isoformat(),
+            )
+            yield Measured(*head, titles, samples, skipped, _versions(experiment, cache), experiment.facts)
 
 
-def _versions(wanted: Experiment, cache: Path) -> dict[str, dict[str, str]]:
+def _versions(experiment: Experiment, cache: Path) -> dict[str, dict[str, str]]:
     """Of us and of the peers that were made."""
-    found = {peer.name: peer.versions(cache) for peer in wanted.peers}
-    return {"xsp": versions(sys.executable, _OURS)} | {name: each for name, each in found.items() if each}
+    by_peer = {peer.name: peer.versions(cache) for peer in experiment.peers}
+    return {"xsp": versions(sys.executable, _OURS)} | {name: each for name, each in by_peer.items() if each}
 
 
 def _sample(way: Way, limit_s: float) -> Sample:
@@ -128,7 +135,7 @@ def _tell(key: str, turn: int, name: str, sample: Sample) -> None:
 
 
 def _commit() -> str:
-    found = subprocess.run(
+    result = subprocess.run(
         ["git", "-C", str(REPO), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
-    return found.stdout.strip() or "unknown"
+    return result.stdout.strip() or "unknown"

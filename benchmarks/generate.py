@@ -142,8 +142,8 @@ def _strides(events: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _spread(values: Iterator[int | None]) -> int:
-    known = [v for v in values if v is not None]
-    return max(known) - min(known) + 1
+    numbers = [v for v in values if v is not None]
+    return max(numbers) - min(numbers) + 1
 
 
 def _marked(event: dict[str, Any], strides: dict[str, int], slots: list[_Slot]) -> dict[str, Any]:
@@ -173,21 +173,21 @@ def _with_external_ids(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]
     open_operators: dict[Any, list[tuple[Decimal, int]]] = {}
     of_launch: dict[int, int] = {}
     ids: dict[int, int] = {}
-    for place in sorted(range(len(events)), key=lambda n: (events[n]["ts"], -events[n].get("dur", 0))):
-        event = events[place]
+    for index in sorted(range(len(events)), key=lambda n: (events[n]["ts"], -events[n].get("dur", 0))):
+        event = events[index]
         stack = open_operators.setdefault((event["pid"], event["tid"]), [])
         while stack and stack[-1][0] < event["ts"]:
             stack.pop()
         if event.get("cat") == "cpu_op":
-            ids[place] = next(numbers)
-            stack.append((event["ts"] + event["dur"], ids[place]))
+            ids[index] = next(numbers)
+            stack.append((event["ts"] + event["dur"], ids[index]))
         elif event.get("cat") in _LAUNCHES and stack:
-            ids[place] = of_launch[event["args"]["correlation"]] = stack[-1][1]
-    for place, event in enumerate(events):
-        found = ids.get(place)
-        if found is None and event.get("cat") in _ACTIVITIES:
-            found = of_launch.get(event["args"]["correlation"])
-        yield event if found is None else event | {"args": {"External id": found} | event["args"]}
+            ids[index] = of_launch[event["args"]["correlation"]] = stack[-1][1]
+    for index, event in enumerate(events):
+        external_id = ids.get(index)
+        if external_id is None and event.get("cat") in _ACTIVITIES:
+            external_id = of_launch.get(event["args"]["correlation"])
+        yield event if external_id is None else event | {"args": {"External id": external_id} | event["args"]}
 
 
 def _text(event: dict[str, Any]) -> str:

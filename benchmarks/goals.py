@@ -24,11 +24,11 @@ _EVEN = 1.2  # largest over smallest cost per event
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A goal's row; `met` is None where it was not measured, `found` then says why."""
+    """A goal's row; `met` is None where it was not measured, `measured` then says why."""
 
     path: str
     goal: str
-    found: str
+    measured: str
     met: bool | None
     command: str = ""
 
@@ -41,8 +41,8 @@ def verdicts(store: Mapping[str, Measured]) -> list[Verdict]:
 def _traces(store: Mapping[str, Measured]) -> Iterator[Verdict]:
     path = "Kineto load, links and steps, in process, CPU against HTA's load"
     ours = "xsp, links and steps"
-    for way, least, title in ((ours, 30, "files over 100 MB"), (f"{ours} by the plain path", 6, "plain path")):
-        yield _times(store, "kineto", "HTA", way, least, _part("load"), path, f"{least} times less ({title})")
+    for way, min_ratio, title in ((ours, 30, "files over 100 MB"), (f"{ours} by the plain path", 6, "plain path")):
+        yield _times(store, "kineto", "HTA", way, min_ratio, _part("load"), path, f"{min_ratio} times less ({title})")
     path = "the same with the answers, whole process from the shell"
     yield _times(store, "kineto", "HTA", "xsp", 10, _wall, path, "10 times less wall time")
     yield _times(store, "kineto", "HTA", "xsp", 10, _cpu, path, "10 times less, by CPU time")
@@ -52,60 +52,62 @@ def _traces(store: Mapping[str, Measured]) -> Iterator[Verdict]:
 
 
 def _memory(store: Mapping[str, Measured]) -> Iterator[Verdict]:
-    for size_mb, most_mb in ((1_000, 300), (10_000, 1_000)):
+    for size_mb, max_mb in ((1_000, 300), (10_000, 1_000)):
         for take, kind in ((_private, "private"), (_peak, "resident")):
             key, path = f"size-{size_mb:05d}", f"converting {size_mb / 1_000:g} GB, peak {kind} memory"
-            goal = f"under {most_mb} MB"
-            found = store.get(key)
-            peak = found.middle("xsp convert", take) if found else None
-            if not found or peak is None:
+            goal = f"under {max_mb} MB"
+            experiment = store.get(key)
+            peak = experiment.middle("xsp convert", take) if experiment else None
+            if not experiment or peak is None:
                 yield _missing(store, key, path, goal, "xsp convert")
                 continue
-            yield Verdict(path, goal, f"{peak / _MB:.0f} MB", peak < most_mb * _MB, found.command)
+            yield Verdict(path, goal, f"{peak / _MB:.0f} MB", peak < max_mb * _MB, experiment.command)
     yield _per_event(store)
 
 
 def _per_event(store: Mapping[str, Measured]) -> Verdict:
     """What an event more costs: over that of the smallest trace, which is start-up but for a few thousand events."""
     path, goal = "CPU of an event, from 1 MB to 10 GB, start-up aside", "constant within 20 %"
-    sizes = [found for key, found in sorted(store.items()) if key.startswith("size-")]
-    costs = [(found, cpu) for found in sizes if (cpu := found.middle("xsp convert", _cpu)) is not None]
+    sizes = [experiment for key, experiment in sorted(store.items()) if key.startswith("size-")]
+    costs = [(experiment, cpu) for experiment in sizes if (cpu := experiment.middle("xsp convert", _cpu)) is not None]
     if len(costs) < 3:  # noqa: PLR2004
         return Verdict(path, goal, "not measured: fewer than three sizes were", None)
-    (least, start_s), *larger = costs
-    micros = [(cpu - start_s) * 1e6 / (found.facts["events"] - least.facts["events"]) for found, cpu in larger]
-    sizes_mb = [found.facts["bytes"] / _MB for found, _ in larger]
+    (smallest, start_s), *larger = costs
+    micros = [
+        (cpu - start_s) * 1e6 / (experiment.facts["events"] - smallest.facts["events"]) for experiment, cpu in larger
+    ]
+    sizes_mb = [experiment.facts["bytes"] / _MB for experiment, _ in larger]
     listed = ", ".join(f"{size:.0f} MB {value:.2f} us" for size, value in zip(sizes_mb, micros, strict=True))
-    text = f"{listed}; start-up is {start_s:.2f} s, with the {least.facts['events']:.0f} events of 1 MB"
+    text = f"{listed}; start-up is {start_s:.2f} s, with the {smallest.facts['events']:.0f} events of 1 MB"
     return Verdict(path, goal, text, 0 < max(micros) <= _EVEN * min(micros), sizes[-1].command)
 
 
 def _captures(store: Mapping[str, Measured]) -> Iterator[Verdict]:
     yield _at_most(store)
-    found = store.get("nsys-rows")
-    peak = found.middle("xsp convert", _peak) if found else None
+    experiment = store.get("nsys-rows")
+    peak = experiment.middle("xsp convert", _peak) if experiment else None
     path = "the same, peak memory"
-    if found and peak is not None:
-        yield Verdict(path, "under 4 GB", f"{peak / _MB:.0f} MB", peak < 4_000 * _MB, found.command)
+    if experiment and peak is not None:
+        yield Verdict(path, "under 4 GB", f"{peak / _MB:.0f} MB", peak < 4_000 * _MB, experiment.command)
     else:
         yield _missing(store, "nsys-rows", path, "under 4 GB", "xsp convert")
     ways = ("sqlite3 kernel rows", "xsp kernel rows")
     path = "kernel table against `sqlite3` row fetching, in process, CPU"
     yield _times(store, "nsys-rows", *ways, 10, _part("rows"), path, "10 times faster")
-    for key, name, least in (("nsys-kernels", "cuda_gpu_kern_sum", 10), ("nsys-ranges", "nvtx_gpu_proj_sum", 12)):
+    for key, name, min_ratio in (("nsys-kernels", "cuda_gpu_kern_sum", 10), ("nsys-ranges", "nvtx_gpu_proj_sum", 12)):
         path = f"`{name}` against `nsys stats`, CPU"
-        yield _times(store, key, "nsys stats", "xsp", least, _cpu, path, f"{least} times less from the SQLite")
+        yield _times(store, key, "nsys stats", "xsp", min_ratio, _cpu, path, f"{min_ratio} times less from the SQLite")
         bundle = "100 times less from the bundle"
         yield _times(store, key, "nsys stats", "xsp, from a bundle", 100, _cpu, path, bundle)
 
 
 def _at_most(store: Mapping[str, Measured]) -> Verdict:
     path, goal = "Nsight SQLite into a linked bundle, against its rows alone through ADBC", "at most 4 times the time"
-    found = store.get("nsys-rows")
-    ratios = found.ratios("xsp convert", "ADBC rows", _cpu) if found else []
-    if not found or not ratios:
+    experiment = store.get("nsys-rows")
+    ratios = experiment.ratios("xsp convert", "ADBC rows", _cpu) if experiment else []
+    if not experiment or not ratios:
         return _missing(store, "nsys-rows", path, goal, "xsp convert")
-    return Verdict(path, goal, f"{_spread(ratios)} times, by CPU time", median(ratios) <= 4, found.command)  # noqa: PLR2004
+    return Verdict(path, goal, f"{_spread(ratios)} times, by CPU time", median(ratios) <= 4, experiment.command)  # noqa: PLR2004
 
 
 def _seconds(store: Mapping[str, Measured]) -> Iterator[Verdict]:
@@ -119,13 +121,13 @@ def _seconds(store: Mapping[str, Measured]) -> Iterator[Verdict]:
         ("start", "help", "`xsp --help`", 0.3, None),
         ("start", "report, 1 MB", "`xsp report` on a 1 MB trace", 1.5, None),
     )
-    for key, way, path, most_s, part in rows:
-        found = store.get(key)
-        if not found or not found.samples.get(way):
-            yield _missing(store, key, path, f"{most_s} s", way)
+    for key, way, path, max_s, part in rows:
+        experiment = store.get(key)
+        if not experiment or not experiment.samples.get(way):
+            yield _missing(store, key, path, f"{max_s} s", way)
             continue
-        value, basis = _time(found, way, part)
-        yield Verdict(path, f"{most_s} s", f"{value:.2f} s of {basis}", value <= most_s, found.command)
+        value, basis = _time(experiment, way, part)
+        yield Verdict(path, f"{max_s} s", f"{value:.2f} s of {basis}", value <= max_s, experiment.command)
         if way == "report":
             yield _report_memory(store)
         if part == "parents":
@@ -135,33 +137,33 @@ def _seconds(store: Mapping[str, Measured]) -> Iterator[Verdict]:
 
 def _report_memory(store: Mapping[str, Measured]) -> Verdict:
     path, goal = "the same, peak memory", "under 3000 MB"
-    found = store.get("analyses")
-    peak = found.middle("report", _peak) if found else None
-    if not found or peak is None:
+    experiment = store.get("analyses")
+    peak = experiment.middle("report", _peak) if experiment else None
+    if not experiment or peak is None:
         return _missing(store, "analyses", path, goal, "report")
-    return Verdict(path, goal, f"{peak / _MB:.0f} MB", peak < 3_000 * _MB, found.command)
+    return Verdict(path, goal, f"{peak / _MB:.0f} MB", peak < 3_000 * _MB, experiment.command)
 
 
-def _time(found: Measured, way: str, part: str | None) -> tuple[float, str]:
+def _time(experiment: Measured, way: str, part: str | None) -> tuple[float, str]:
     """A time in s and of what kind: wall time, or processor time where others kept the machine busy."""
-    is_busy = median(found.loads) > (os.cpu_count() or 1)
+    is_busy = median(experiment.loads) > (os.cpu_count() or 1)
     wall, cpu = (_wall, _cpu) if part is None else (_part(part, 1), _part(part))
-    value = found.middle(way, cpu if is_busy else wall)
+    value = experiment.middle(way, cpu if is_busy else wall)
     assert value is not None  # noqa: S101 (the caller looked)
-    return value, f"CPU (load {median(found.loads):.0f})" if is_busy else "wall time"
+    return value, f"CPU (load {median(experiment.loads):.0f})" if is_busy else "wall time"
 
 
 def _batch(store: Mapping[str, Measured]) -> Verdict:
     path, goal = "batch of 64 traces, two workers against one", "1.8 times faster on 2 cores"
-    found = store.get("batch")
-    ratios = found.ratios("one worker", "two workers", _wall) if found else []
-    if not found or not ratios:
+    experiment = store.get("batch")
+    ratios = experiment.ratios("one worker", "two workers", _wall) if experiment else []
+    if not experiment or not ratios:
         return _missing(store, "batch", path, goal, "two workers")
-    load = median(found.loads)
+    load = median(experiment.loads)
     if load > (os.cpu_count() or 1) + 1:
         text = f"{_spread(ratios)} times at a load of {load:.0f}: others had the cores, so this says nothing"
-        return Verdict(path, goal, text, None, found.command)
-    return Verdict(path, goal, f"{_spread(ratios)} times", median(ratios) >= 1.8, found.command)  # noqa: PLR2004
+        return Verdict(path, goal, text, None, experiment.command)
+    return Verdict(path, goal, f"{_spread(ratios)} times", median(ratios) >= 1.8, experiment.command)  # noqa: PLR2004
 
 
 def _times(
@@ -169,24 +171,24 @@ def _times(
     key: str,
     peer: str,
     way: str,
-    least: float,
+    min_ratio: float,
     take: Callable[[Sample], float],
     path: str,
     goal: str,
 ) -> Verdict:
     """How many times less `way` takes than `peer`."""
-    found = store.get(key)
-    ratios = _ratios(found, peer, way, take) if found else []
-    if not found or not ratios:
+    experiment = store.get(key)
+    ratios = _ratios(experiment, peer, way, take) if experiment else []
+    if not experiment or not ratios:
         return _missing(store, key, path, goal, peer, way)
-    load = f" (at a load of {median(found.loads):.0f})" if take is _wall else ""
+    load = f" (at a load of {median(experiment.loads):.0f})" if take is _wall else ""
     text = f"{_spread(ratios)} times less" if median(ratios) >= 1 else f"{_spread([1 / r for r in ratios])} times MORE"
-    return Verdict(path, goal, text + load, median(ratios) >= least, found.command)
+    return Verdict(path, goal, text + load, median(ratios) >= min_ratio, experiment.command)
 
 
-def _ratios(found: Measured, peer: str, way: str, take: Callable[[Sample], float]) -> list[float]:
+def _ratios(experiment: Measured, peer: str, way: str, take: Callable[[Sample], float]) -> list[float]:
     """Round by round; over our median where the peer, being slow, had fewer rounds."""
-    theirs, ours = found.values(peer, take), found.values(way, take)
+    theirs, ours = experiment.values(peer, take), experiment.values(way, take)
     if not theirs or not ours:
         return []
     if len(theirs) == len(ours):
@@ -195,10 +197,10 @@ def _ratios(found: Measured, peer: str, way: str, take: Callable[[Sample], float
 
 
 def _missing(store: Mapping[str, Measured], key: str, path: str, goal: str, *ways: str) -> Verdict:
-    found = store.get(key)
-    reasons = [f"{way}: {found.skipped[way]}" for way in ways if way in found.skipped] if found else []
+    experiment = store.get(key)
+    reasons = [f"{way}: {experiment.skipped[way]}" for way in ways if way in experiment.skipped] if experiment else []
     why = "; ".join(reasons) or f"`{key}` was not run"
-    return Verdict(path, goal, f"not measured: {why}", None, found.command if found else "")
+    return Verdict(path, goal, f"not measured: {why}", None, experiment.command if experiment else "")
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -68,8 +68,8 @@ def run(command: Sequence[str], environment: Mapping[str, str], output: Path, *,
         raise Failed(f"it took more than {limit_s:.0f} s")
     if process.returncode:
         lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        said = lines[-1] if lines else f"status {process.returncode}"
-        raise Failed(f"it failed: {_FOLDERS.sub('.../', said)[-300:]}")
+        message = lines[-1] if lines else f"status {process.returncode}"
+        raise Failed(f"it failed: {_FOLDERS.sub('.../', message)[-300:]}")
     return Cost(usage.ru_utime + usage.ru_stime, wall, max(peak, usage.ru_maxrss * 1024), private)
 
 
@@ -102,12 +102,12 @@ class _Watch:
 
 
 def _tree(root: int) -> list[int]:
-    found = [root]
-    for pid in found:
+    pids = [root]
+    for pid in pids:
         with suppress(OSError):  # it has just ended
             for children in list(Path(f"/proc/{pid}/task").glob("*/children")):
-                found += [int(child) for child in children.read_text().split()]
-    return found
+                pids += [int(child) for child in children.read_text().split()]
+    return pids
 
 
 def _resident_bytes(pid: int) -> tuple[int, int]:

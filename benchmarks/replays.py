@@ -23,8 +23,8 @@ def graph_replays(events: Sequence[dict[str, Any]], count: int) -> Iterator[dict
     free = 1 + max(event.get("args", {}).get("correlation", 0) for event in timed)
     now = max(event["ts"] + event["dur"] for event in timed) + _DELAY_US
     for replay in range(count):
-        place = {"ts": now, "dur": _CALL_US, "args": {"cbid": 311, "correlation": free + replay}}
-        yield call | {"name": "cudaGraphLaunch"} | place
+        launch = {"ts": now, "dur": _CALL_US, "args": {"cbid": 311, "correlation": free + replay}}
+        yield call | {"name": "cudaGraphLaunch"} | launch
         yield from _flow(call, free + replay, now, "s")
         start = now + _DELAY_US
         yield from _flow(kernels[-1], free + replay, start, "f")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 _MB = 1_000_000
-_WHOLE, _TENTHS = 100, 10  # from here on, how figures are rounded
+_INTEGERS, _TENTHS = 100, 10  # from here on, how figures are rounded
 _INTRODUCTION = (
     "Each way ran in a fresh process, in turns with the others, each round starting with another; medians (smallest to"
     " largest) over rounds. CPU is user and system time of a process and all its children. Private memory is without"
@@ -33,7 +33,7 @@ _MEASURES: Sequence[tuple[str, Callable[[Sample], float]]] = (
     ("load", lambda sample: sample.load),
 )
 _COMPARED = 3  # the measures that make sense as ratios
-_WORDS = {True: "met", False: "**not met**", None: "not measured"}
+_LABELS = {True: "met", False: "**not met**", None: "not measured"}
 
 
 def report(store: Mapping[str, Measured], plot: str | None) -> str:
@@ -42,13 +42,13 @@ def report(store: Mapping[str, Measured], plot: str | None) -> str:
     lines += ["| path | goal | measured | | command |", "|---|---|---|---|---|"]
     for row in verdicts(store):
         command = f"`{row.command}`" if row.command else ""
-        lines.append(f"| {row.path} | {row.goal} | {row.found} | {_WORDS[row.met]} | {command} |")
-    sizes = {key: found for key, found in store.items() if key.startswith("size-")}
+        lines.append(f"| {row.path} | {row.goal} | {row.measured} | {_LABELS[row.met]} | {command} |")
+    sizes = {key: experiment for key, experiment in store.items() if key.startswith("size-")}
     if sizes:
         lines += ["", "## Memory over sizes", "", *_sizes(list(sizes.values()), plot)]
-    for key, found in store.items():
+    for key, experiment in store.items():
         if key not in sizes:
-            lines += ["", f"## {found.title}", "", *_experiment(found)]
+            lines += ["", f"## {experiment.title}", "", *_experiment(experiment)]
     return "\n".join([*lines, ""])
 
 
@@ -58,36 +58,36 @@ def _machine() -> str:
     return f"Machine: {cores}, {memory:.0f} GiB of memory, {platform.system()}, Python {platform.python_version()}."
 
 
-def _facts(found: Measured) -> Iterator[str]:
-    yield f"- Input: {found.what}."
-    yield f"- Command: `{found.command}`, {found.date}, commit {found.commit}."
+def _facts(experiment: Measured) -> Iterator[str]:
+    yield f"- Input: {experiment.what}."
+    yield f"- Command: `{experiment.command}`, {experiment.date}, commit {experiment.commit}."
     listed = [
         f"{owner}: {', '.join(f'{name} {version}' for name, version in each.items())}"
-        for owner, each in found.versions.items()
+        for owner, each in experiment.versions.items()
     ]
     yield f"- Versions: {'; '.join(listed)}."
-    for way, reason in found.skipped.items():
+    for way, reason in experiment.skipped.items():
         yield f"- Not measured: {way}: {reason}"
 
 
-def _experiment(found: Measured) -> Iterator[str]:
-    yield from _facts(found)
+def _experiment(experiment: Measured) -> Iterator[str]:
+    yield from _facts(experiment)
     yield ""
     yield "| | " + " | ".join(title for title, _ in _MEASURES) + " | |"
     yield "|---|" + "---|" * (len(_MEASURES) + 1)
-    for way, title in found.ways.items():
-        if found.samples.get(way):
-            cells = [_cell(found.values(way, take)) for _, take in _MEASURES]
+    for way, title in experiment.ways.items():
+        if experiment.samples.get(way):
+            cells = [_cell(experiment.values(way, take)) for _, take in _MEASURES]
             yield f"| {way} | {' | '.join(cells)} | {title} |"
-    yield from _parts(found)
-    yield from _ratios(found)
+    yield from _parts(experiment)
+    yield from _ratios(experiment)
 
 
-def _parts(found: Measured) -> Iterator[str]:
+def _parts(experiment: Measured) -> Iterator[str]:
     """What programs told of parts of themselves."""
     rows = [
         (way, part, samples)
-        for way, samples in found.samples.items()
+        for way, samples in experiment.samples.items()
         for part in samples[0].parts
         if not part.startswith("warm-up")
     ]
@@ -98,10 +98,10 @@ def _parts(found: Measured) -> Iterator[str]:
         yield f"| {way} | {part} | {' | '.join(cells)} |"
 
 
-def _ratios(found: Measured) -> Iterator[str]:
+def _ratios(experiment: Measured) -> Iterator[str]:
     """Everybody's cost over the first way's, which is ours or the baseline, round by round."""
-    first, *others = [way for way in found.ways if found.samples.get(way)]
-    compared = [way for way in others if len(found.samples[way]) == len(found.samples[first])]
+    first, *others = [way for way in experiment.ways if experiment.samples.get(way)]
+    compared = [way for way in others if len(experiment.samples[way]) == len(experiment.samples[first])]
     once = [way for way in others if way not in compared]
     if not others:
         return
@@ -109,23 +109,24 @@ def _ratios(found: Measured) -> Iterator[str]:
     yield "| | " + " | ".join(title.split(",")[0] for title, _ in _MEASURES[:_COMPARED]) + " |"
     yield "|---|" + "---|" * _COMPARED
     for way in compared:
-        yield f"| {way} | {' | '.join(_cell(found.ratios(way, first, take)) for _, take in _MEASURES[:_COMPARED])} |"
+        cells = [_cell(experiment.ratios(way, first, take)) for _, take in _MEASURES[:_COMPARED]]
+        yield f"| {way} | {' | '.join(cells)} |"
     for way in once:  # over the median, as rounds do not pair
-        base = [found.middle(first, take) or 1 for _, take in _MEASURES[:_COMPARED]]
+        base = [experiment.middle(first, take) or 1 for _, take in _MEASURES[:_COMPARED]]
         measures = zip(base, _MEASURES, strict=False)
-        cells = [_cell([value / of for value in found.values(way, take)]) for of, (_, take) in measures]
+        cells = [_cell([value / of for value in experiment.values(way, take)]) for of, (_, take) in measures]
         yield f"| {way} | {' | '.join(cells)} |"
 
 
-def _sizes(found: Sequence[Measured], plot: str | None) -> Iterator[str]:
+def _sizes(experiments: Sequence[Measured], plot: str | None) -> Iterator[str]:
     if plot:
         yield from (f"![Peak memory over the size of the trace, ours and peers', both axes logarithmic]({plot})", "")
-    yield f"- Command: `{found[-1].command}`, {found[-1].date}, commit {found[-1].commit}."
+    yield f"- Command: `{experiments[-1].command}`, {experiments[-1].date}, commit {experiments[-1].commit}."
     yield "- A peer is run once, up to the size where it would take minutes."
     yield ""
     yield "| trace, MB | events | | CPU, s | us per event | wall, s | peak memory, MB | of it private, MB | load |"
     yield "|---|---|---|---|---|---|---|---|---|"
-    for each in found:
+    for each in experiments:
         size, events = each.facts["bytes"] / _MB, each.facts["events"]
         for way in each.ways:
             if not each.samples.get(way):
@@ -144,4 +145,4 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def _text(value: float) -> str:
-    return f"{value:.0f}" if value >= _WHOLE else f"{value:.1f}" if value >= _TENTHS else f"{value:.2f}"
+    return f"{value:.0f}" if value >= _INTEGERS else f"{value:.1f}" if value >= _TENTHS else f"{value:.2f}"

@@ -52,8 +52,8 @@ class Measured:
 
     def middle(self, way: str, take: Callable[[Sample], float]) -> float | None:
         """The median over rounds."""
-        found = self.values(way, take)
-        return median(found) if found else None
+        values = self.values(way, take)
+        return median(values) if values else None
 
     @property
     def loads(self) -> list[float]:
@@ -73,5 +73,5 @@ def load(folder: Path) -> dict[str, Measured]:
 
 
 def _of(document: Mapping[str, Any]) -> Measured:
-    samples = {way: [Sample(**each) for each in found] for way, found in document["samples"].items()}
+    samples = {way: [Sample(**each) for each in rounds] for way, rounds in document["samples"].items()}
     return Measured(**{**document, "samples": samples})

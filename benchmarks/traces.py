@@ -55,17 +55,17 @@ def kineto(inputs: Inputs, size_mb: int) -> Experiment:
     return Experiment("kineto", "A PyTorch trace: load, kernels by name, timeline breakdown", what, ways, peers=PEERS)
 
 
-def _peers(inputs: Inputs, trace: Path, most: int | None = None) -> list[Way]:
+def _peers(inputs: Inputs, trace: Path, max_runs: int | None = None) -> list[Way]:
     def of(peer: Environment, name: str) -> Sequence[Sequence[str]]:
         return [program(name, str(trace), python=peer.python(inputs.folder))]
 
     return [
         Way("HTA", "`TraceAnalysis`, `get_temporal_breakdown`, `get_gpu_kernel_breakdown`",
-            lambda _: of(HTA, "hta_trace"), most=most),
+            lambda _: of(HTA, "hta_trace"), max_runs=max_runs),
         Way("torch-tb-profiler", "`RunProfileData.parse`, `process`, `analyze`",
-            lambda _: of(TENSORBOARD, "tensorboard_trace"), most=most),
+            lambda _: of(TENSORBOARD, "tensorboard_trace"), max_runs=max_runs),
         Way("pandas", "`json.load`, a DataFrame, `groupby` by name (no links, no timeline)",
-            lambda _: of(PANDAS, "pandas_trace"), most=most),
+            lambda _: of(PANDAS, "pandas_trace"), max_runs=max_runs),
     ]  # fmt: skip
 
 
@@ -76,8 +76,9 @@ def size(inputs: Inputs, size_mb: int) -> Experiment:
     def convert(scratch: Path) -> Sequence[Sequence[str]]:
         return [(*XSP, "convert", str(trace.path), "-o", str(scratch / "trace.xsp"))]
 
-    peers = [way for way in _peers(inputs, trace.path, most=1) if size_mb <= _LARGEST_MB[way.name]]
-    ways = (Way("xsp convert", "`xsp convert FILE -o OUT.xsp`", convert, most=1 if size_mb > 5_000 else None), *peers)  # noqa: PLR2004
+    peers = [way for way in _peers(inputs, trace.path, max_runs=1) if size_mb <= _LARGEST_MB[way.name]]
+    max_runs = 1 if size_mb > 5_000 else None  # noqa: PLR2004
+    ways = (Way("xsp convert", "`xsp convert FILE -o OUT.xsp`", convert, max_runs=max_runs), *peers)
     what = f"{trace.path.stat().st_size / 1e6:.1f} MB of JSON, {trace.events} events"
     facts = {"events": trace.events, "bytes": trace.path.stat().st_size}
     key, title = f"size-{size_mb:05d}", f"Memory: {size_mb} MB"
@@ -101,12 +102,12 @@ def packed(inputs: Inputs, size_mb: int) -> Experiment:
 
 def bundle(inputs: Inputs, size_mb: int) -> Experiment:
     """A converted trace, opened and asked for A10."""
-    found = str(inputs.bundle(inputs.kineto(size_mb).path))
+    path = str(inputs.bundle(inputs.kineto(size_mb).path))
     ways = (
         Way("in process", "`bundle.read`, `run(find('A10'), StepFrames.of(trace, 'all'))`",
-            lambda _: [program("xsp_bundle", found)]),
+            lambda _: [program("xsp_bundle", path)]),
         Way("command", "`xsp analyze BUNDLE -a A10 --steps all`",
-            lambda _: [(*XSP, "analyze", found, "-a", "A10", "-f", "json", "--steps", "all")]),
+            lambda _: [(*XSP, "analyze", path, "-a", "A10", "-f", "json", "--steps", "all")]),
     )  # fmt: skip
     what = f"the bundle of {size_mb} MB of JSON, {inputs.kineto(size_mb).events} events"
     return Experiment("bundle", "A bundle: open it and answer A10", what, ways)

@@ -20,13 +20,13 @@ def main() -> int:
     names = options.format or formats()
     if options.trial is not None:
         return _again(names[0], options.trial, options.keep)
-    found = 0
+    failures = 0
     for name in names:
         started = time.monotonic()
         result = fuzz_format(name, first=options.first, seconds=60 * options.minutes)
         _print(name, result, time.monotonic() - started)
-        found += len(result.found)
-    return int(found > 0)
+        failures += len(result.failures)
+    return int(failures > 0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -45,10 +45,10 @@ def _again(name: str, number: int, keep: Path | None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        paths, wanted = prepare(name, number, folder)
+        paths, format_name = prepare(name, number, folder)
         with compiled_readers(number):
-            outcome = tried(paths, wanted)
-    print(outcome.kind, "" if wanted is None else f"(--format {wanted})")
+            outcome = tried(paths, format_name)
+    print(outcome.kind, "" if format_name is None else f"(--format {format_name})")
     if outcome.failure:
         print(outcome.failure.cause, outcome.failure.detail, sep="\n")
     return int(outcome.failure is not None)
@@ -57,7 +57,7 @@ def _again(name: str, number: int, keep: Path | None) -> int:
 def _print(name: str, result: Round, seconds: float) -> None:
     ended = ", ".join(f"{count} {kind}" for kind, count in sorted(result.ended.items()))
     print(f"{name}: {ended}; {seconds:.0f} s, peak {result.peak_bytes / 1e6:.0f} MB", flush=True)
-    for cause, one in sorted(result.found.items(), key=lambda item: item[1].first):
+    for cause, one in sorted(result.failures.items(), key=lambda item: item[1].first):
         print(f"  trial {one.first}, {one.count} times: {cause}")
         print("    " + "\n    ".join(one.detail.rstrip().splitlines()[-6:]), flush=True)
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Found", "Round", "fuzz_format"]
+__all__ = ["FailureGroup", "Round", "fuzz_format"]
 
 _TRIALS_PER_WORKER = 400  # so that what leaks or gathers does not add up
 _ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(slots=True)
-class Found:
+class FailureGroup:
     """A failure: the first trial that showed it, how many did, and what was seen of it."""
 
     first: int
@@ -31,7 +31,7 @@ class Round:
     """What a round did; `ended` counts trials by how they ended, `peak_bytes` is the largest worker's."""
 
     ended: Counter[str] = field(default_factory=Counter)
-    found: dict[str, Found] = field(default_factory=dict)
+    failures: dict[str, FailureGroup] = field(default_factory=dict)
     peak_bytes: int = 0
     next: int = 0
 
@@ -53,12 +53,12 @@ def _work(name: str, count: int, until: float, result: Round) -> None:
     ) as worker:
         records, errors = worker.communicate()
         code = worker.returncode
-    told = [json.loads(line) for line in records.splitlines()]
-    for record in told:
+    reports = [json.loads(line) for line in records.splitlines()]
+    for record in reports:
         if "kind" in record:
             _count(record, result)
     if code:
-        at = told[-1]["number"] if told else started
+        at = reports[-1]["number"] if reports else started
         result.ended["failed"] += 1
         _add(result, f"the process died with {code}: {_where(errors)}", at, errors[-3000:])
         result.next = at + 1
@@ -73,10 +73,10 @@ def _count(record: dict[str, Any], result: Round) -> None:
 
 
 def _add(result: Round, cause: str, number: int, detail: str) -> None:
-    if cause in result.found:
-        result.found[cause].count += 1
+    if cause in result.failures:
+        result.failures[cause].count += 1
     else:
-        result.found[cause] = Found(number, 1, detail)
+        result.failures[cause] = FailureGroup(number, 1, detail)
 
 
 def _where(errors: str) -> str:

@@ -58,19 +58,19 @@ def _streams(content: bytes, random: Random) -> bytes:
 def _changed(table: pa.Table, random: Random) -> pa.Table:
     if not table.num_columns:
         return table
-    place = random.randrange(table.num_columns)
-    name, column = table.column_names[place], table.column(place)
+    index = random.randrange(table.num_columns)
+    name, column = table.column_names[index], table.column(index)
     action = random.randrange(5)
     if action == 0:
-        return table.remove_column(place)
+        return table.remove_column(index)
     if action == 1:
         return pa.concat_tables([table, table.slice(0, random.choice([1, 5]))])
     if action == 2:
-        return table.set_column(place, name, column.cast(pa.string(), safe=False))
+        return table.set_column(index, name, column.cast(pa.string(), safe=False))
     values: list[Any] = column.to_pylist()
     if values:
         values[random.randrange(len(values))] = _cell(column.type, random)
-    return table.set_column(place, name, pa.array(values, type=column.type))
+    return table.set_column(index, name, pa.array(values, type=column.type))
 
 
 def _cell(kind: Any, random: Random) -> object:  # noqa: ANN401 (pyarrow has no types for checkers)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["damaged", "damaged_lines"]
 
-_MOST_COPIED = 100_000
+_MAX_COPIED = 100_000
 _Node = dict[str, Any] | list[Any]
 
 
@@ -33,27 +33,27 @@ def damaged_lines(content: bytes, random: Random) -> bytes | None:
     if len(lines) < 2 or damaged(lines[0], random) is None:
         return None
     for _ in range(random.choice([1, 2, 5])):
-        place = random.randrange(len(lines))
+        index = random.randrange(len(lines))
         action = random.randrange(5)
         if action == 0:
-            lines.insert(random.randrange(len(lines)), lines[place])
+            lines.insert(random.randrange(len(lines)), lines[index])
         elif action == 1 and len(lines) > 1:
-            del lines[place]
+            del lines[index]
         else:
-            lines[place] = damaged(lines[place], random) or lines[place]
+            lines[index] = damaged(lines[index], random) or lines[index]
     return random.choice([b"\n", b"\r\n"]).join(lines) + random.choice([b"\n", b""])
 
 
 def _inner(tree: object, random: Random) -> _Node | None:
     """An object or list somewhere in the tree, deep ones as likely as not."""
     node = tree
-    found = None
+    inner = None
     while isinstance(node, dict | list) and node:
-        found = node
+        inner = node
         if random.random() < 0.2:
             break
         node = node[random.choice(list(node))] if isinstance(node, dict) else random.choice(node)
-    return found
+    return inner
 
 
 def _change(tree: object, random: Random) -> None:
@@ -61,27 +61,27 @@ def _change(tree: object, random: Random) -> None:
     if node is None:
         return
     action = random.randrange(8)
-    place: Any = random.choice(list(node)) if isinstance(node, dict) else random.randrange(len(node))
+    key: Any = random.choice(list(node)) if isinstance(node, dict) else random.randrange(len(node))
     if action == 0:
-        del node[place]
+        del node[key]
     elif action == 1:
-        _repeat(node, place, random)
+        _repeat(node, key, random)
     elif action == 2:
         other = json.dumps(_inner(tree, random))
-        node[place] = json.loads(other) if len(other) < _MOST_COPIED else None
+        node[key] = json.loads(other) if len(other) < _MAX_COPIED else None
     elif action == 3:
-        node[place] = _of_another_type(node[place])
+        node[key] = _of_another_type(node[key])
     elif action == 4 and isinstance(node, list):
         random.shuffle(node)
     else:
-        node[place] = hostile.json_value(random)
+        node[key] = hostile.json_value(random)
 
 
-def _repeat(node: _Node, place: Any, random: Random) -> None:  # noqa: ANN401 (a key or a number)
+def _repeat(node: _Node, key: Any, random: Random) -> None:  # noqa: ANN401 (a key or a number)
     if isinstance(node, dict):
-        node[hostile.text(random)] = node.pop(place)
+        node[hostile.text(random)] = node.pop(key)
     else:
-        node[place:place] = [node[place]] * random.choice([1, 2, 40])
+        node[key:key] = [node[key]] * random.choice([1, 2, 40])
 
 
 def _of_another_type(value: object) -> object:

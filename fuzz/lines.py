@@ -14,7 +14,7 @@ __all__ = ["damaged"]
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _FIELD = re.compile(r"[^,;\t\n]+")
-_MOST_ENCODED = 0.1
+_MAX_ENCODED = 0.1
 
 
 def damaged(content: bytes, random: Random) -> bytes | None:
@@ -27,7 +27,7 @@ def damaged(content: bytes, random: Random) -> bytes | None:
         return None
     for _ in range(random.choice([1, 2, 6])):
         text = random.choice((_numbers, _numbers, _fields, _lines, _lines, _marks))(text, random)
-    encoding = "utf-16" if random.random() < _MOST_ENCODED else "utf-8"
+    encoding = "utf-16" if random.random() < _MAX_ENCODED else "utf-8"
     return text.encode(encoding, errors="surrogatepass")
 
 
@@ -40,10 +40,10 @@ def _fields(text: str, random: Random) -> str:
 
 
 def _replaced(text: str, pattern: re.Pattern[str], new: str, random: Random) -> str:
-    found = list(pattern.finditer(text))
-    if not found:
+    matches = list(pattern.finditer(text))
+    if not matches:
         return text
-    one = random.choice(found)
+    one = random.choice(matches)
     return text[: one.start()] + new + text[one.end() :]
 
 
@@ -51,16 +51,16 @@ def _lines(text: str, random: Random) -> str:
     lines = text.splitlines(keepends=True)
     if not lines:
         return text
-    place, other = random.randrange(len(lines)), random.randrange(len(lines))
+    index, other = random.randrange(len(lines)), random.randrange(len(lines))
     action = random.randrange(4)
     if action == 0:
-        del lines[place]
+        del lines[index]
     elif action == 1:
-        lines[other:other] = [lines[place]] * random.choice([1, 50])
+        lines[other:other] = [lines[index]] * random.choice([1, 50])
     elif action == 2:
-        lines[place], lines[other] = lines[other], lines[place]
+        lines[index], lines[other] = lines[other], lines[index]
     else:
-        lines[place] = lines[place][: random.randrange(len(lines[place]) + 1)]
+        lines[index] = lines[index][: random.randrange(len(lines[index]) + 1)]
     return "".join(lines)
 
 

@@ -51,6 +51,6 @@ def mutated(content: bytes, random: Random) -> bytes:
     if random.random() < _TEXT_SHARE and (text := lines.damaged(content, random)) is not None:
         return text
     for damage in (*_STRUCTURED, lines.damaged, raw_bytes.damaged):
-        if (found := damage(content, random)) is not None:
-            return found
+        if (changed := damage(content, random)) is not None:
+            return changed
     return content

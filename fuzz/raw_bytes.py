@@ -59,5 +59,5 @@ def _swap(content: bytes, random: Random) -> bytes:
 
 
 def _insert(content: bytes, random: Random) -> bytes:
-    place = random.randrange(len(content) + 1)
-    return content[:place] + random.choice(_EVIL) + content[place:]
+    offset = random.randrange(len(content) + 1)
+    return content[:offset] + random.choice(_EVIL) + content[offset:]

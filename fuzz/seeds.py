@@ -24,12 +24,12 @@ class Seed:
 @cache
 def seeds(format_name: str) -> tuple[Seed, ...]:
     """The format's seeds in order of their names."""
-    found = []
+    collected = []
     for about in sorted((_FIXTURES / format_name).rglob("case.toml")):
         folder = about.parent
         files = sorted(str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file() and f.name not in _OURS)
-        found.append(Seed(str(folder.relative_to(_FIXTURES)), folder, tuple(files)))
-    return tuple(seed for seed in found if seed.files)
+        collected.append(Seed(str(folder.relative_to(_FIXTURES)), folder, tuple(files)))
+    return tuple(seed for seed in collected if seed.files)
 
 
 def formats() -> tuple[str, ...]:

@@ -83,16 +83,16 @@ def compiled_readers(number: int) -> Iterator[None]:
         yield
 
 
-def tried(paths: list[Path], wanted: str | None) -> Outcome:
+def tried(paths: list[Path], format_name: str | None) -> Outcome:
     """How reading these files ends."""
     try:
-        trace = convert(paths, Options(), wanted=wanted)
+        trace = convert(paths, Options(), wanted=format_name)
     except XspError as refusal:
         return _of_refusal(str(refusal))
     except Exception as error:  # noqa: BLE001 (any other exception is what we look for)
         return Outcome("failed", Failure(_cause(error), traceback.format_exc()))
-    if broken := list(integrity.broken_rules(trace)):
-        return Outcome("failed", Failure(f"unsound trace: {broken[0]}", "\n".join(broken)))
+    if violations := list(integrity.broken_rules(trace)):
+        return Outcome("failed", Failure(f"unsound trace: {violations[0]}", "\n".join(violations)))
     return Outcome("trace")
 
 

@@ -30,25 +30,25 @@ def damaged(content: bytes, random: Random) -> bytes | None:
 
 
 def _changed(fields: list[_Field], random: Random) -> bytes:
-    place = random.randrange(len(fields))
-    number, wire, value = fields[place]
+    index = random.randrange(len(fields))
+    number, wire, value = fields[index]
     inside = _fields(value) if isinstance(value, bytes) and value else None
     if inside and random.random() < 0.85:
-        fields[place] = (number, wire, _changed(inside, random))
+        fields[index] = (number, wire, _changed(inside, random))
         return b"".join(map(_written, fields))
     action = random.randrange(6)
     if action == 0:
-        del fields[place]
+        del fields[index]
     elif action == 1:
-        fields[place:place] = [fields[place]] * random.choice([1, 20])
+        fields[index:index] = [fields[index]] * random.choice([1, 20])
     elif action == 2:
-        fields[place] = (random.randint(1, 20), wire, value)
+        fields[index] = (random.randint(1, 20), wire, value)
     elif action == 3:
         random.shuffle(fields)
     elif isinstance(value, bytes):
-        fields[place] = (number, wire, _bytes(value, random))
+        fields[index] = (number, wire, _bytes(value, random))
     else:
-        fields[place] = (number, wire, random.choice(hostile.NUMBERS) & _MASK)
+        fields[index] = (number, wire, random.choice(hostile.NUMBERS) & _MASK)
     return b"".join(map(_written, fields))
 
 
@@ -60,7 +60,7 @@ def _bytes(value: bytes, random: Random) -> bytes:
 
 def _fields(content: bytes) -> list[_Field] | None:
     """The message's fields; None where the bytes are none."""
-    found: list[_Field] = []
+    fields: list[_Field] = []
     at = 0
     while at < len(content):
         tag, at = _varint(content, at)
@@ -79,8 +79,8 @@ def _fields(content: bytes) -> list[_Field] | None:
             return None
         if not 0 <= at <= len(content):
             return None
-        found.append((number, wire, value))
-    return found
+        fields.append((number, wire, value))
+    return fields
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

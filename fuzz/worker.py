@@ -17,12 +17,12 @@ from pathlib import Path
 
 from fuzz.trial import Failure, Outcome, compiled_readers, prepare, tried
 
-__all__ = ["MOST_BYTES", "MOST_SECONDS", "run"]
+__all__ = ["MAX_BYTES", "MAX_SECONDS", "run"]
 
-MOST_BYTES = 1_000_000_000
+MAX_BYTES = 1_000_000_000
 """No trial may make the process larger."""
 
-MOST_SECONDS = 60
+MAX_SECONDS = 60
 """No trial may take longer."""
 
 _EXIT_TOO_LARGE = 77
@@ -39,10 +39,10 @@ def run(format_name: str, first: int, count: int, until: float) -> None:
             if time.time() > until:
                 break
             _say({"number": number})
-            faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
+            faulthandler.dump_traceback_later(MAX_SECONDS, exit=True)
             outcome = _trial(format_name, number, folder)
             faulthandler.cancel_dump_traceback_later()
-            _say({"number": number, "kind": outcome.kind, "peak": _peak_bytes(), **_told(outcome.failure)})
+            _say({"number": number, "kind": outcome.kind, "peak": _peak_bytes(), **_failure_record(outcome.failure)})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -50,12 +50,12 @@ def run(format_name: str, first: int, count: int, until: float) -> None:
 def _trial(format_name: str, number: int, folder: Path) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    paths, wanted = prepare(format_name, number, folder)
+    paths, reader = prepare(format_name, number, folder)
     with compiled_readers(number):
-        return tried(paths, wanted)
+        return tried(paths, reader)
 
 
-def _told(failure: Failure | None) -> dict[str, str]:
+def _failure_record(failure: Failure | None) -> dict[str, str]:
     return {} if failure is None else {"cause": failure.cause, "detail": failure.detail}
 
 
@@ -75,7 +75,7 @@ def _watch_memory() -> None:
     with Path("/proc/self/statm").open("rb", buffering=0) as own:
         while True:
             own.seek(0)
-            if int(own.read(200).split()[1]) * _PAGE_BYTES > MOST_BYTES:
+            if int(own.read(200).split()[1]) * _PAGE_BYTES > MAX_BYTES:
                 with contextlib.suppress(Exception):
                     faulthandler.dump_traceback(all_threads=True)
                 os._exit(_EXIT_TOO_LARGE)

@@ -78,15 +78,15 @@ def kernels(count: int) -> tuple[Ints, Ints]:
 def plain_parents(thread: NDArray[np.int32], start: Ints, end: Ints) -> list[int]:
     """A stack of open spans a thread, span by span."""
     open_spans: dict[int, list[int]] = {}
-    found = []
+    parents = []
     ends = end.tolist()
     for at, (on, begin) in enumerate(zip(thread.tolist(), start.tolist(), strict=True)):
         stack = open_spans.setdefault(on, [])
         while stack and ends[stack[-1]] <= begin:
             stack.pop()
-        found.append(stack[-1] if stack else -1)
+        parents.append(stack[-1] if stack else -1)
         stack.append(at)
-    return found
+    return parents
 
 
 def plain_busy(start: Ints, end: Ints) -> int:
@@ -101,8 +101,8 @@ def plain_busy(start: Ints, end: Ints) -> int:
 
 def plain_join(calls: pl.DataFrame, work: pl.DataFrame) -> list[int]:
     """For each row of work its call's position, or -1, by a dict of keys."""
-    positions = {key: row for row, key in enumerate(calls.iter_rows())}
-    return [positions.get(key, -1) for key in work.iter_rows()]
+    rows = {key: row for row, key in enumerate(calls.iter_rows())}
+    return [rows.get(key, -1) for key in work.iter_rows()]
 
 
 def plain_rows(path: Path, table: str, columns: Sequence[str]) -> list[tuple[int | None, ...]]:
@@ -123,8 +123,8 @@ def main() -> None:
     _parents(arguments.spans)
     calls, work = correlations(arguments.kernels, arguments.calls)
     with measured("correlation"):
-        place = lookup(*pair_keys(calls, work))
-    if (calls["correlation_id"].to_numpy()[place] != work["correlation_id"].to_numpy()).any():
+        call_rows = lookup(*pair_keys(calls, work))
+    if (calls["correlation_id"].to_numpy()[call_rows] != work["correlation_id"].to_numpy()).any():
         raise ValueError("the join is wrong")
     start, end = kernels(arguments.kernels)
     with measured("busy"):

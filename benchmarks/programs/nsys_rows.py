@@ -52,8 +52,8 @@ def _sqlite3(path: Path) -> Callable[[], None]:
         count = 0
         with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
             cursor = connection.execute(_query(_KERNELS))
-            while found := cursor.fetchmany(_ROWS_A_FETCH):
-                count += len(found)
+            while rows_read := cursor.fetchmany(_ROWS_A_FETCH):
+                count += len(rows_read)
         print(_KERNELS, count)
 
     return rows

@@ -21,8 +21,8 @@ def measured(part: str) -> Iterator[None]:
     """Prints the processor time (of ended children too) and the wall time of the block, in s."""
     wall, cpu = time.perf_counter(), cpu_s()
     yield
-    found = {"part": part, "cpu_s": cpu_s() - cpu, "wall_s": time.perf_counter() - wall}
-    print(_MARK + json.dumps(found), flush=True)
+    record = {"part": part, "cpu_s": cpu_s() - cpu, "wall_s": time.perf_counter() - wall}
+    print(_MARK + json.dumps(record), flush=True)
 
 
 def cpu_s() -> float:
@@ -33,5 +33,5 @@ def cpu_s() -> float:
 
 def parts_in(lines: Iterable[str]) -> dict[str, tuple[float, float]]:
     """Processor and wall time in s of each part that a program told of."""
-    found = (json.loads(line.removeprefix(_MARK)) for line in lines if line.startswith(_MARK))
-    return {each["part"]: (each["cpu_s"], each["wall_s"]) for each in found}
+    records = (json.loads(line.removeprefix(_MARK)) for line in lines if line.startswith(_MARK))
+    return {each["part"]: (each["cpu_s"], each["wall_s"]) for each in records}

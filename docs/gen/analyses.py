@@ -37,7 +37,7 @@ def analysis_pages() -> Mapping[str, str]:
 
 def definitions(text: str) -> Mapping[str, str]:
     """Id to its paragraph of `analyses.md`, with what follows it up to the next bold beginning or heading."""
-    found: dict[str, str] = {}
+    paragraphs: dict[str, str] = {}
     ids: Sequence[str] = ()
     for block in re.split(r"\n{2,}", text):
         begins = _DEFINED.match(block)
@@ -45,8 +45,8 @@ def definitions(text: str) -> Mapping[str, str]:
             ids = re.findall(r"[AB]\d\d", begins[1])
         elif block.startswith(("#", "**")):
             ids = ()
-        found |= {one: f"{found[one]}\n\n{block}" if one in found else block for one in ids}
-    return found
+        paragraphs |= {one: f"{paragraphs[one]}\n\n{block}" if one in paragraphs else block for one in ids}
+    return paragraphs
 
 
 def _index() -> str:
@@ -78,7 +78,7 @@ def _example(analysis: Analysis) -> str:
 
 
 def _formulas(analysis: Analysis) -> str:
-    rows = [f"| `{name}` | {_cell(words)} |" for name, words in formulas_of(analysis)]
+    rows = [f"| `{name}` | {_cell(text)} |" for name, text in formulas_of(analysis)]
     return (
         "\n".join(["## Formulas", "", "| in `xsp_analyze.formulas` | what, and its source |", "|---|---|", *rows])
         if rows

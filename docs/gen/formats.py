@@ -48,8 +48,8 @@ def _samples(name: str) -> Iterator[tuple[str, str, str]]:
             yield case.parent.name, _text(str(about_it["what"])), f"{folder}/{about_it['read']}"
 
 
-def _text(words: str) -> str:
-    return words.replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
+def _text(text: str) -> str:
+    return text.replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
 
 
 def _cell(text: str) -> str:

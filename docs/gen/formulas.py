@@ -20,7 +20,7 @@ __all__ = ["formulas_of", "modules_of"]
 def formulas_of(analysis: Analysis) -> list[tuple[str, str]]:
     """Name and docstring of every formula it reaches, in the order in which `formulas.py` has them."""
     reached = {f.__name__ for f in _reached(analysis) if f.__module__ == formulas.__name__}
-    return [(name, _words(getattr(formulas, name))) for name in formulas.__all__ if name in reached]
+    return [(name, _docstring(getattr(formulas, name))) for name in formulas.__all__ if name in reached]
 
 
 def modules_of(analysis: Analysis) -> list[str]:
@@ -32,14 +32,14 @@ def modules_of(analysis: Analysis) -> list[str]:
 
 def _reached(analysis: Analysis) -> list[FunctionType]:
     """Functions of ours that the analysis names, and those that they name; what is called by value is not seen."""
-    found: dict[FunctionType, None] = {}
+    functions: dict[FunctionType, None] = {}
     waiting: list[object] = [analysis.function]
     while waiting:
         function = waiting.pop()
-        if isinstance(function, FunctionType) and function not in found and function.__module__.startswith("xsp_"):
-            found[function] = None
+        if isinstance(function, FunctionType) and function not in functions and function.__module__.startswith("xsp_"):
+            functions[function] = None
             waiting += _called(function)
-    return list(found)
+    return list(functions)
 
 
 def _called(function: FunctionType) -> Iterator[object]:
@@ -59,5 +59,5 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _words(function: FunctionType) -> str:
+def _docstring(function: FunctionType) -> str:
     return " ".join((inspect.getdoc(function) or "").split())

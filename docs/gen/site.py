@@ -53,9 +53,9 @@ def _inside(below: object, pages: Sequence[str], named: set[str]) -> object:
     entries: list[object] = []
     for entry in below:
         if isinstance(entry, str) and entry.endswith("/*"):
-            found = _of_folder(entry[:-1], pages)
-            named.update(found)
-            entries += found
+            listed = _of_folder(entry[:-1], pages)
+            named.update(listed)
+            entries += listed
         else:
             entries.append(_filled(entry, pages, named))
     return entries

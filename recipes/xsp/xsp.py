@@ -45,9 +45,9 @@ class Xsp(recipe.Recipe):
         self._finish()
 
     def _reading(self) -> Sequence[str]:
-        given = self._parsed_args
-        ranges = [part for each in given.layer_range or [] for part in ("--layer-range", each)]
-        return [*ranges, *(part for each in given.model_range or [] for part in ("--model-range", each))]
+        arguments = self._parsed_args
+        ranges = [part for each in arguments.layer_range or [] for part in ("--layer-range", each)]
+        return [*ranges, *(part for each in arguments.model_range or [] for part in ("--model-range", each))]
 
     def _steps(self) -> Sequence[str]:
         return ["--steps", self._parsed_args.steps] if self._parsed_args.steps else []
@@ -86,9 +86,9 @@ class Xsp(recipe.Recipe):
 
 def _command() -> Sequence[str] | None:
     """How XSP is run: as $XSP says, as the command on PATH, or from this Python."""
-    found = shutil.which(os.environ.get("XSP") or "xsp")
-    if found:
-        return [found]
+    path = shutil.which(os.environ.get("XSP") or "xsp")
+    if path:
+        return [path]
     if "XSP" not in os.environ and importlib.util.find_spec("xsp.cli"):
         return [sys.executable, "-c", "import sys; from xsp.cli.main import main; sys.exit(main())"]
     return None
@@ -102,9 +102,9 @@ def _nsys() -> str:
 def _call(command: Sequence[str], *, quiet: bool = False) -> None:
     # No shell: names of reports are arguments, never commands.
     done = subprocess.run(command, check=False, text=True, errors="replace", stderr=subprocess.PIPE)  # noqa: S603
-    said = done.stderr.strip()
+    message = done.stderr.strip()
     if done.returncode:
-        logger.error(said.removeprefix("error: ") or f"xsp ended with code {done.returncode}.")
+        logger.error(message.removeprefix("error: ") or f"xsp ended with code {done.returncode}.")
         sys.exit(1)
-    if said and not quiet:
-        logger.info(said)
+    if message and not quiet:
+        logger.info(message)

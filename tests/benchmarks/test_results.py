@@ -38,9 +38,9 @@ def test_a_goal_is_judged_by_the_median_ratio_of_rounds() -> None:
     found = _kineto(theirs, [_sample(1), _sample(2), _sample(2, 101)])
     rows = {(row.path, row.goal): row for row in verdicts({"kineto": found})}
     load_row = next(row for row in rows.values() if row.goal.startswith("30 times"))
-    assert (load_row.met, load_row.found) == (True, "31 (20 to 40) times less")
+    assert (load_row.met, load_row.measured) == (True, "31 (20 to 40) times less")
     wall = next(row for row in rows.values() if "wall" in row.goal)
-    assert (wall.met, wall.found) == (True, "10 (10 to 15) times less (at a load of 8)")
+    assert (wall.met, wall.measured) == (True, "10 (10 to 15) times less (at a load of 8)")
     memory = next(row for row in rows.values() if row.goal == "a quarter")
     assert memory.met
     slower = _kineto([_sample(9)], [_sample(1, 100)])
@@ -49,11 +49,11 @@ def test_a_goal_is_judged_by_the_median_ratio_of_rounds() -> None:
 
 def test_what_was_not_measured_says_why() -> None:
     assert {row.met for row in verdicts({})} == {None}
-    assert all("not" in row.found for row in verdicts({}))
+    assert all("not" in row.measured for row in verdicts({}))
     found = _kineto([], [_sample(1)])
     skipped = Measured("kineto", "t", "w", "c", "a", "d", found.ways, {"xsp": [_sample(1)]}, {"HTA": "no index"})
     row = next(row for row in verdicts({"kineto": skipped}) if "wall" in row.goal)
-    assert (row.met, row.found) == (None, "not measured: HTA: no index")
+    assert (row.met, row.measured) == (None, "not measured: HTA: no index")
 
 
 def test_measurements_are_read_as_they_were_kept(tmp_path: Path) -> None:

@@ -164,9 +164,9 @@ def test_a_sweep_ends_when_throughput_gains_little_and_the_other_levels_run_ther
     processes = _Processes()
     assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "M,ML,MLG", processes=processes) == 0
     assert processes.started == ["M of 1", "M of 2", "M of 4", "M of 8", "ML", "MLG"]
-    told = json.loads((tmp_path / "sweep.json").read_text())
-    assert (told["optimal_batch_size"], told["chosen_batch_size"], told["ended_by"]) == (4, 4, "saturation")
-    assert told["throughput_per_s"] == {"1": 1000.0, "2": 2000.0, "4": 4000.0, "8": 4000.0}
+    record = json.loads((tmp_path / "sweep.json").read_text())
+    assert (record["optimal_batch_size"], record["chosen_batch_size"], record["ended_by"]) == (4, 4, "saturation")
+    assert record["throughput_per_s"] == {"1": 1000.0, "2": 2000.0, "4": 4000.0, "8": 4000.0}
     assert json.loads((tmp_path / "mlg" / "run.json").read_text())["options"]["batch-size"] == 4
 
 
@@ -176,15 +176,15 @@ def test_a_sweep_that_fills_memory_takes_the_largest_that_fits(
     processes = _Processes(failing={"M of 4": _NO_MEMORY})
     assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "MLG", processes=processes) == 0
     assert processes.started == ["M of 1", "M of 2", "M of 4", "MLG"]
-    told = json.loads((tmp_path / "sweep.json").read_text())
-    assert (told["optimal_batch_size"], told["ended_by"]) == (2, "memory")
+    record = json.loads((tmp_path / "sweep.json").read_text())
+    assert (record["optimal_batch_size"], record["ended_by"]) == (2, "memory")
     assert "collect: M failed: CUDA out of memory\n" in capsys.readouterr().err
 
 
 def test_a_sweep_that_ends_before_it_saturates_knows_no_optimum(tmp_path: Path) -> None:
     assert _collect(tmp_path, "--batch-sizes", "1,2", "--levels", "M") == 0
-    told = json.loads((tmp_path / "sweep.json").read_text())
-    assert (told["optimal_batch_size"], told["chosen_batch_size"], told["ended_by"]) == (None, 2, "range")
+    record = json.loads((tmp_path / "sweep.json").read_text())
+    assert (record["optimal_batch_size"], record["chosen_batch_size"], record["ended_by"]) == (None, 2, "range")
 
 
 def test_a_sweep_of_which_nothing_ran_runs_no_other_level(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_tools_are_put_around_the_level_process(tmp_path: Path, capsys: pytest.C
     assert _collect(tmp_path, *options) == 0
     model, kernels, *counters = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     assert "--recorder=none" not in " ".join(model)
-    assert any(word.endswith("nsys") for word in kernels)
+    assert any(argument.endswith("nsys") for argument in kernels)
     assert " ".join(kernels).endswith("--recorder none --annotate nvtx")
     assert all("--nvtx-include" in command and "step/" in command for command in counters)
     folders = [command[command.index("--log-file") + 1] for command in counters]
@@ -295,7 +295,7 @@ class TestLevel:
     @pytest.mark.parametrize(
         ("workload", "sentence"),
         [
-            ("tests.runners.workload:broken", "ValueError: no room for 8 inputs on the cpu"),
+            ("tests.runners.workload:failing", "ValueError: no room for 8 inputs on the cpu"),
             (
                 "tests.runners.workload:not_a_step",
                 "the workload tests.runners.workload:not_a_step must return a function that runs one step",
@@ -306,8 +306,13 @@ class TestLevel:
     )
     def test_a_workload_that_fails_leaves_its_sentence(self, tmp_path: Path, workload: str, sentence: str) -> None:
         assert _level(tmp_path, "M", "--workload", workload) == 2
-        told = json.loads((tmp_path / "error.json").read_text())
-        assert (told["level"], told["status"], told["error"], told["batch_size"]) == ("M", "failed", sentence, 8)
+        record = json.loads((tmp_path / "error.json").read_text())
+        assert (record["level"], record["status"], record["error"], record["batch_size"]) == (
+            "M",
+            "failed",
+            sentence,
+            8,
+        )
         assert not (tmp_path / "run.json").exists()
 
     def test_a_failure_names_nobodys_folders(self) -> None:
@@ -368,5 +373,5 @@ def test_a_full_memory_is_told_from_other_failures(tmp_path: Path, error: Except
 
     arguments = ["--level", "M", "--workload", "zoo:mlp", "--batch-size", "4", "--out", str(tmp_path)]
     assert level_process.main("level", measure, arguments) == 2
-    told = json.loads((tmp_path / "error.json").read_text())
-    assert (told["status"], told["batch_size"], told["level"]) == (status, 4, "M")
+    record = json.loads((tmp_path / "error.json").read_text())
+    assert (record["status"], record["batch_size"], record["level"]) == (status, 4, "M")

@@ -45,9 +45,9 @@ def _collect(out: Path, *options: str | Path) -> subprocess.CompletedProcess[str
     return done
 
 
-def _told(run_folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run_folder / "run.json").read_text())
-    return found
+def _run_json(run_folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run_folder / "run.json").read_text())
+    return content
 
 
 def _reported(runs: Path, folder: Path) -> tuple[pl.DataFrame, str]:
@@ -63,10 +63,10 @@ def _reported(runs: Path, folder: Path) -> tuple[pl.DataFrame, str]:
 def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Path) -> None:
     options = ("--workload", "zoo:resnet18", "--levels", "M,ML,MLG", "--batch-size", "1", "--input-shape", "3x64x64")
     _collect(tmp_path / "r18", *options, "--steps", "4", "--warmup", "1")
-    told = _told(tmp_path / "r18" / "mlg")
-    assert told["model"]["name"] == "resnet18"
-    assert told["model"]["source"] in {"torchvision", "timm", "transformers", "own"}
-    assert (told["input_shape"], told["precision"], told["mode"], told["execution"]) == (
+    record = _run_json(tmp_path / "r18" / "mlg")
+    assert record["model"]["name"] == "resnet18"
+    assert record["model"]["source"] in {"torchvision", "timm", "transformers", "own"}
+    assert (record["input_shape"], record["precision"], record["mode"], record["execution"]) == (
         [3, 64, 64],
         "fp32",
         "inference",
@@ -86,10 +86,10 @@ def test_a_program_of_ones_own_from_its_steps_to_a_report(tmp_path: Path) -> Non
     options = ("--levels", "M,ML,MLG", "--script", script, "--steps", "5", "--warmup", "2", "--", "--lr", "0.1")
     _collect(tmp_path / "runs", *options)
     for level in ("m", "ml", "mlg"):
-        told = _told(tmp_path / "runs" / level)
-        assert (told["model"]["name"], told["batch_size"], len(told["step_durations_ns"])) == ("train", 16, 5)
-        assert told["options"]["script"] == "./tests/runners/train.py"
-        assert "precision" not in told
+        record = _run_json(tmp_path / "runs" / level)
+        assert (record["model"]["name"], record["batch_size"], len(record["step_durations_ns"])) == ("train", 16, 5)
+        assert record["options"]["script"] == "./tests/runners/train.py"
+        assert "precision" not in record
     overhead, _ = _reported(tmp_path / "runs", tmp_path)
     assert overhead.filter(scope="Linear_1").height == 1
     spans = bundle.read(tmp_path / "p.xsp").frame("spans")
@@ -124,8 +124,8 @@ def test_a_program_that_ends_early_is_on_record_and_the_rest_go_on(
     done = _xsp("collect", "-o", tmp_path / "runs", *_ON_CPU, "--levels", levels, "--script", tmp_path / "p.py")
     assert done.returncode == 1
     for level in levels.lower().split(","):
-        told = json.loads((tmp_path / "runs" / level / "error.json").read_text())
-        assert told["error"].startswith(sentence)
+        record = json.loads((tmp_path / "runs" / level / "error.json").read_text())
+        assert record["error"].startswith(sentence)
         assert not (tmp_path / "runs" / level / "run.json").exists()
 
 
@@ -148,7 +148,7 @@ def test_the_folder_alone_works_where_there_is_no_xsp(tmp_path: Path) -> None:
         command, cwd=tmp_path / "away", env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert [_told(tmp_path / "runs" / level)["level"] for level in ("m", "ml")] == ["M", "ML"]
+    assert [_run_json(tmp_path / "runs" / level)["level"] for level in ("m", "ml")] == ["M", "ML"]
 
 
 def test_precisions_and_executions_that_a_cpu_lacks_are_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_told_to_end_it_ends_what_it_started_and_resumes_later(
     assert again.returncode == 0
     assert output.splitlines()[0] == "M: runs/m/run.json is there already"
     assert (tmp_path / "runs" / "m" / "run.json").read_bytes() == first
-    assert _told(tmp_path / "runs" / "ml")["level"] == "ML"
+    assert _run_json(tmp_path / "runs" / "ml")["level"] == "ML"
 
 
 def _traces(runs: Path) -> list[Any]:
@@ -235,9 +235,9 @@ def test_on_a_full_disk_what_was_finished_stays_and_the_rest_is_not_taken_for_wh
         command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=300, preexec_fn=_on_a_full_disk
     )
     assert done.returncode == 1
-    assert _told(tmp_path / "runs" / "m")["level"] == "M"
-    told = json.loads((tmp_path / "runs" / "ml" / "error.json").read_text())
-    assert told["error"] == "the profiler's trace is not there or cut off: is the disk of temporary files full?"
+    assert _run_json(tmp_path / "runs" / "m")["level"] == "M"
+    record = json.loads((tmp_path / "runs" / "ml" / "error.json").read_text())
+    assert record["error"] == "the profiler's trace is not there or cut off: is the disk of temporary files full?"
     assert [path.name for path in (tmp_path / "runs" / "ml").iterdir()] == ["error.json"]
     assert "Traceback" not in done.stderr
     resumed = subprocess.run(
@@ -252,4 +252,4 @@ def test_a_compiled_model_runs_on_the_cpu(tmp_path: Path) -> None:
         pytest.skip("torch.compile needs a C++ compiler")
     options = ("--workload", "zoo:mlp", "--levels", "M", "--execution", "compile", "--steps", "2")
     _collect(tmp_path / "runs", *options)
-    assert _told(tmp_path / "runs" / "m")["execution"] == "compile"
+    assert _run_json(tmp_path / "runs" / "m")["execution"] == "compile"

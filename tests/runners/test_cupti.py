@@ -44,7 +44,7 @@ def _activity(kind: ActivityKind, **fields: object) -> SimpleNamespace:
 def _launch(start: int, correlation: int, *, thread: int | None = None) -> list[SimpleNamespace]:
     """A runtime call that launches a kernel 50 us later, which runs for 20 us, and its driver call within."""
     ids = {"process_id": os.getpid(), "thread_id": thread or threading.get_native_id(), "correlation_id": correlation}
-    place = {"device_id": 0, "context_id": 1, "stream_id": 7, "correlation_id": correlation}
+    location = {"device_id": 0, "context_id": 1, "stream_id": 7, "correlation_id": correlation}
     sizes = {f"{what}_{axis}": n for what, n in (("grid", 64), ("block", 256)) for axis in "xyz"}
     kernel = {"name": _GEMM, "registers_per_thread": 32, "static_shared_memory": 0, "dynamic_shared_memory": 1024}
     graph = {"graph_id": 0, "graph_node_id": 0}
@@ -52,18 +52,18 @@ def _launch(start: int, correlation: int, *, thread: int | None = None) -> list[
     return [
         _activity(ActivityKind.RUNTIME, start=start, end=start + 5_000, cbid=211, return_value=0, **ids),
         _activity(ActivityKind.DRIVER, start=start + 1_000, end=start + 4_000, cbid=307, return_value=0, **ids),
-        _activity(ActivityKind.CONCURRENT_KERNEL, **times, **place, **sizes, **kernel, **graph),
+        _activity(ActivityKind.CONCURRENT_KERNEL, **times, **location, **sizes, **kernel, **graph),
     ]
 
 
 def _others(at: int) -> list[SimpleNamespace]:
-    place = {"device_id": 0, "context_id": 1, "stream_id": 7}
+    location = {"device_id": 0, "context_id": 1, "stream_id": 7}
     graph = {"graph_id": 0, "graph_node_id": 0}
     copied = {"bytes": 4096, "copy_kind": 1, "src_kind": 1, "dst_kind": 3}
     device = {"compute_capability_major": 9, "compute_capability_minor": 0, "num_multiprocessors": 132}
     rates = {"core_clock_rate": 1_980_000, "global_memory_bandwidth": 4_800_000_000, "global_memory_size": 1 << 37}
     return [
-        _activity(ActivityKind.MEMCPY, start=at, end=at + 500, correlation_id=8, **copied, **place, **graph),
+        _activity(ActivityKind.MEMCPY, start=at, end=at + 500, correlation_id=8, **copied, **location, **graph),
         _activity(
             ActivityKind.MEMSET,
             start=at + 600,
@@ -71,7 +71,7 @@ def _others(at: int) -> list[SimpleNamespace]:
             correlation_id=9,
             bytes=64,
             memory_kind=3,
-            **place,
+            **location,
             **graph,
         ),
         _activity(ActivityKind.OVERHEAD, start=at, end=at + 100, overhead_kind=131072),
@@ -393,13 +393,13 @@ def test_the_fields_are_those_of_the_real_package(cupti_python: str) -> None:
         check=True,
         text=True,
     )
-    found, kinds, words = json.loads(done.stdout)
-    for kind, written in found.items():
+    fields, kinds, calls = json.loads(done.stdout)
+    for kind, written in fields.items():
         missing = {field for field in FIELDS[kind] if field not in written}
         assert missing == set(), f"{kind}: {[field_of(field) for field in missing]}"
-    assert (found["RUNTIME"]["correlationId"], found["CONCURRENT_KERNEL"]["gridX"]) == (7, 64)
+    assert (fields["RUNTIME"]["correlationId"], fields["CONCURRENT_KERNEL"]["gridX"]) == (7, 64)
     assert kinds == {kind.name: int(kind) for kind in ActivityKind}
-    assert all(words)
+    assert all(calls)
 
 
 def test_the_real_package_refuses_cleanly_without_a_driver(cupti_python: str, tmp_path: Path) -> None:

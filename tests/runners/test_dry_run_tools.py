@@ -32,17 +32,19 @@ def _printed(out: Path, capsys: pytest.CaptureFixture[str], *options: str) -> li
     arguments = ["--workload", "zoo:mlp", "--device", "cuda", "--dry-run", "--out", str(out), *options]
     assert collect.main(arguments) == 0
     commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
-    return [[word for word in words if word != "env" and not _is_setting(word)] for words in commands]
+    return [
+        [argument for argument in command if argument != "env" and not _is_setting(argument)] for command in commands
+    ]
 
 
-def _is_setting(word: str) -> bool:
-    name, equals, _ = word.partition("=")
+def _is_setting(argument: str) -> bool:
+    name, equals, _ = argument.partition("=")
     return bool(equals) and name.isupper()
 
 
-def _with_another_program(words: list[str]) -> list[str]:
+def _with_another_program(command: list[str]) -> list[str]:
     """The tool's own part of the command, around `true`."""
-    return [*words[: words.index(sys.executable)], "true"]
+    return [*command[: command.index(sys.executable)], "true"]
 
 
 @pytest.mark.nsys
@@ -51,10 +53,10 @@ def test_the_tools_take_what_a_dry_run_prints(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "mlg").mkdir()
     levels = ["--levels", "MLG,MLG-serialised,MLG+counters"]
     commands = _printed(tmp_path, capsys, *levels, "--kernels", "nsys", "--chip", "H100")
-    by_tool = [Path(words[0]).name for words in commands]
+    by_tool = [Path(command[0]).name for command in commands]
     assert by_tool == ["nsys", "nsys", "ncu", "ncu", "ncu"]
-    for words in commands:
-        command = _with_another_program(words)
+    for command in commands:
+        around_true = _with_another_program(command)
         for folder in (
             "mlg",
             "mlg-serialised",
@@ -63,19 +65,19 @@ def test_the_tools_take_what_a_dry_run_prints(tmp_path: Path, capsys: pytest.Cap
             "mlg-counters-activity",
         ):
             (tmp_path / folder).mkdir(exist_ok=True)
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        assert [word for word in _WRONG if word in said] == [], said
-        if Path(words[0]).name == "nsys":
-            assert done.returncode == 0, said
+        done = subprocess.run(around_true, check=False, capture_output=True, text=True)
+        output = done.stdout + done.stderr
+        assert [complaint for complaint in _WRONG if complaint in output] == [], output
+        if Path(command[0]).name == "nsys":
+            assert done.returncode == 0, output
         else:  # its arguments are right, and there is no driver; or there is one, and `true` runs no kernel
-            log = Path(command[command.index("--log-file") + 1])
+            log = Path(around_true[around_true.index("--log-file") + 1])
             assert "No kernels were profiled" in log.read_text()
 
 
 def test_a_printed_level_process_takes_its_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (words,) = _printed(tmp_path, capsys, "--levels", "MLG", "--kernels", "cupti")
-    assert [Path(word).name for word in words if word.endswith(".py")] == ["cupti.py", "torch_levels.py"]
-    script = words.index(next(word for word in words if word.endswith("torch_levels.py")))
-    done = subprocess.run([words[0], *words[script:], "--help"], check=False, capture_output=True, text=True)
+    (command,) = _printed(tmp_path, capsys, "--levels", "MLG", "--kernels", "cupti")
+    assert [Path(argument).name for argument in command if argument.endswith(".py")] == ["cupti.py", "torch_levels.py"]
+    script = command.index(next(argument for argument in command if argument.endswith("torch_levels.py")))
+    done = subprocess.run([command[0], *command[script:], "--help"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ from xsp_runners.tf_layers import layer_calls
 
 
 def test_a_jax_layer_is_a_named_scope_whatever_was_done_to_it() -> None:
-    found = layers_of(
+    layers = layers_of(
         [
             "jit(step)/jvp(block1)/dense2/dot_general",
             "jit(step)/transpose(jvp(block1))/dense2/transpose",
@@ -17,15 +17,17 @@ def test_a_jax_layer_is_a_named_scope_whatever_was_done_to_it() -> None:
             "w['a']",
         ]
     )
-    assert found == [
+    assert layers == [
         {"scope": "block1", "name": "block1", "type": "block"},
         {"scope": "block1/dense2", "name": "block1/dense2", "type": "dense"},
     ]
 
 
 def test_loops_and_calls_are_no_layers_but_stand_in_the_scope() -> None:
-    found = layers_of(["jit(f)/net/while/body/closed_call/layer/add", "jit(f)/net/checkpoint/rematted_computation/mul"])
-    assert found == [
+    layers = layers_of(
+        ["jit(f)/net/while/body/closed_call/layer/add", "jit(f)/net/checkpoint/rematted_computation/mul"]
+    )
+    assert layers == [
         {"scope": "net", "name": "net", "type": "net"},
         {"scope": "net/while/body/closed_call/layer", "name": "net/layer", "type": "layer"},
     ]
@@ -57,10 +59,10 @@ def test_a_keras_layer_goes_by_its_place_in_the_model() -> None:
 
 
 def test_layers_of_two_models_have_the_models_names() -> None:
-    found = layer_calls({"a/conv": (("a", "conv"), "Conv2D"), "b/conv": (("b", "conv"), "Conv2D")})
-    assert [layer["name"] for layer in found] == ["a/conv", "b/conv"]
+    layers = layer_calls({"a/conv": (("a", "conv"), "Conv2D"), "b/conv": (("b", "conv"), "Conv2D")})
+    assert [layer["name"] for layer in layers] == ["a/conv", "b/conv"]
 
 
 def test_a_layer_called_twice_is_one_layer() -> None:
-    found = layer_calls({"net/conv": (("net", "conv"), "Conv2D"), "net/conv_1": (("net", "conv"), "Conv2D")})
-    assert [(layer["name"], layer["place"]) for layer in found] == [("conv", 0), ("conv", 0)]
+    layers = layer_calls({"net/conv": (("net", "conv"), "Conv2D"), "net/conv_1": (("net", "conv"), "Conv2D")})
+    assert [(layer["name"], layer["place"]) for layer in layers] == [("conv", 0), ("conv", 0)]

@@ -52,13 +52,13 @@ _ACTIVITY = [
 ]
 
 
-def _in_our_words(metrics: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _in_our_vocabulary(metrics: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """What XSP makes of these counters: names of the vocabulary, and counters that it has no use for."""
     wide = pl.DataFrame({"row": [0], **{metric: [1.0] for metric in metrics}})
     table = ncu_table(metrics)
-    found = canonical(Measured(wide, dict.fromkeys(metrics, "1"), "ncu"), table)
+    counters = canonical(Measured(wide, dict.fromkeys(metrics, "1"), "ncu"), table)
     used = {name for formulas in table.values() for formula in formulas for name in formula.names}
-    return sorted(set(found["metric"].cast(pl.String)) & set(COUNTERS)), [m for m in metrics if m not in used]
+    return sorted(set(counters["metric"].cast(pl.String)) & set(COUNTERS)), [m for m in metrics if m not in used]
 
 
 def test_every_chip_that_xsp_knows_is_listed_once() -> None:
@@ -74,11 +74,11 @@ def test_every_listed_counter_is_one_that_xsp_understands(architecture: Architec
         "throughput": ["compute_utilization", "memory_utilization"],
     }
     for group, metrics in architecture.groups.items():
-        words, unused = _in_our_words(metrics)
+        names, unused = _in_our_vocabulary(metrics)
         assert unused == []
         assert len(set(metrics)) == len(metrics)
         if group != "tensor":
-            assert words == expected[group]
+            assert names == expected[group]
 
 
 @_EACH
@@ -97,15 +97,15 @@ def test_chips_with_packed_instructions_count_them() -> None:
 @pytest.mark.real
 @_EACH
 def test_nvidia_knows_every_counter_for_every_chip(architecture: Architecture, real_dir: Path) -> None:
-    known: dict[str, set[str]] = {}
+    metrics_of_chip: dict[str, set[str]] = {}
     for release in ("12", "13"):
         content = gzip.decompress(
             (real_dir / "reference" / "ncu_metrics" / f"metrics_cu{release}.json.gz").read_bytes()
         )
         for chip, kinds in json.loads(content).items():
-            known.setdefault(chip, set()).update(name for names in kinds.values() for name in names)
+            metrics_of_chip.setdefault(chip, set()).update(name for names in kinds.values() for name in names)
     for chip, metrics in itertools.product(architecture.chips, architecture.groups.values()):
-        assert [metric for metric in metrics if metric.partition(".")[0] not in known[chip]] == []
+        assert [metric for metric in metrics if metric.partition(".")[0] not in metrics_of_chip[chip]] == []
 
 
 @pytest.mark.real
@@ -241,8 +241,8 @@ _ROWS = (
 
 def test_what_ncu_leaves_is_read_by_xsp(tmp_path: Path) -> None:
     counters = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-    wanted = runner.Plan(architecture_of(device="H100"), {"some": counters})
-    logs = runner.record(["true"], tmp_path / "out", wanted, ncu=_fake(tmp_path, f"==PROF== x\n{_ROWS}"))
+    plan = runner.Plan(architecture_of(device="H100"), {"some": counters})
+    logs = runner.record(["true"], tmp_path / "out", plan, ncu=_fake(tmp_path, f"==PROF== x\n{_ROWS}"))
     assert logs == [tmp_path / "out" / "some" / "counters.csv"]
     metrics = convert(logs, Options()).frame("metrics").with_columns(pl.col("metric").cast(pl.String))
     assert dict(metrics.select("metric", "value").iter_rows())["dram_read_bytes"] == 4096
@@ -258,9 +258,9 @@ def test_what_ncu_leaves_is_read_by_xsp(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_without_counters_is_refused(tmp_path: Path, log: str, status: int, sentence: str) -> None:
-    wanted = runner.Plan(architecture_of(device="H100"), {"some": ("dram__bytes_read.sum",)})
+    plan = runner.Plan(architecture_of(device="H100"), {"some": ("dram__bytes_read.sum",)})
     with pytest.raises(RunnerError, match=sentence):
-        runner.record(["true"], tmp_path / "out", wanted, ncu=_fake(tmp_path, log, status))
+        runner.record(["true"], tmp_path / "out", plan, ncu=_fake(tmp_path, log, status))
 
 
 def test_without_ncu_and_without_a_gpu_the_sentence_says_what_to_do(
@@ -295,10 +295,10 @@ def test_replays_are_told_where_they_are_known() -> None:
 @pytest.fixture(scope="module")
 def real_ncu() -> Ncu:
     """The ncu to test with."""
-    found = os.environ.get("XSP_NCU") or shutil.which("ncu")
-    if found is None:
+    path = os.environ.get("XSP_NCU") or shutil.which("ncu")
+    if path is None:
         pytest.skip("NVIDIA's ncu is not here: put it on PATH or set XSP_NCU")
-    return Ncu.locate(found)
+    return Ncu.locate(path)
 
 
 @pytest.mark.nsys
@@ -311,7 +311,7 @@ def test_the_real_ncu_knows_every_counter(architecture: Architecture, real_ncu: 
     assert real_ncu.unknown(["dram__made_up.sum"], architecture) == ["dram__made_up.sum"]
 
 
-def _said(command: list[str]) -> str:
+def _output_of(command: list[str]) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     return done.stdout + done.stderr
 
@@ -323,14 +323,18 @@ def test_the_real_ncu_takes_every_variant(
     tmp_path: Path, real_ncu: Ncu, *, ranges: tuple[str, ...], capture: str
 ) -> None:
     """Without a GPU it takes its arguments, and only then misses the driver."""
-    wanted = runner.plan(chip="H100", groups=["roofline", "tensor", "activity", "throughput"])
-    metrics = [metric for group in wanted.groups.values() for metric in group]
+    plan = runner.plan(chip="H100", groups=["roofline", "tensor", "activity", "throughput"])
+    metrics = [metric for group in plan.groups.values() for metric in group]
     command = profile_command(
         ["true"], tmp_path / "log.csv", metrics, ncu=real_ncu.path, ranges=ranges, capture=capture
     )
-    said = _said(command) + (tmp_path / "log.csv").read_text()
-    assert "failed to connect to the CUDA driver" in said or "No kernels were profiled" in said
-    assert not [word for word in ("unrecognised", "is invalid", "Invalid", "Failed to find metric") if word in said]
+    output = _output_of(command) + (tmp_path / "log.csv").read_text()
+    assert "failed to connect to the CUDA driver" in output or "No kernels were profiled" in output
+    assert not [
+        complaint
+        for complaint in ("unrecognised", "is invalid", "Invalid", "Failed to find metric")
+        if complaint in output
+    ]
 
 
 @pytest.mark.nsys
@@ -338,7 +342,7 @@ def test_the_real_ncu_takes_every_variant(
 def test_the_real_ncu_refuses_what_it_does_not_know(tmp_path: Path, real_ncu: Ncu, wrong: list[str]) -> None:
     """So that the test above can fail."""
     command = profile_command(["true"], tmp_path / "log.csv", ["gpu__time_duration.sum"], ncu=real_ncu.path)
-    said = _said([command[0], *wrong, *command[1:]])
+    output = _output_of([command[0], *wrong, *command[1:]])
     log = tmp_path / "log.csv"
-    said += log.read_text() if log.exists() else ""
-    assert [word for word in ("unrecognised", "is invalid", "Invalid") if word in said]
+    output += log.read_text() if log.exists() else ""
+    assert [complaint for complaint in ("unrecognised", "is invalid", "Invalid") if complaint in output]

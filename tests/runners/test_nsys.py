@@ -55,14 +55,14 @@ def test_the_command_records_the_device_and_neither_samples_nor_context_switches
 def test_on_the_cpu_nothing_of_cuda_is_asked_for() -> None:
     command = profile_command(["true"], Path("out"), on_gpu=False, memory=True)
     assert "--trace=nvtx" in command
-    assert not [word for word in command if "cuda" in word]
+    assert not [argument for argument in command if "cuda" in argument]
 
 
 def test_an_old_nsys_gets_only_what_it_has() -> None:
     command = profile_command(["true"], Path("out"), nsys=_OLD, memory=True, capture="cudaProfilerApi")
     assert "--trace=cuda,nvtx" in command
     assert "--capture-range=cudaProfilerApi" in command
-    assert not [word for word in command if word.startswith(("--cuda-", "--capture-range-end"))]
+    assert not [argument for argument in command if argument.startswith(("--cuda-", "--capture-range-end"))]
 
 
 def test_calls_of_the_operating_system_are_recorded_where_asked_for() -> None:
@@ -90,11 +90,11 @@ def test_versions() -> None:
 
 def test_what_nsys_can_is_read_from_its_help(tmp_path: Path) -> None:
     body = f"print({_HELP!r}.replace('\\\\t', '\\t') if '--help' in arguments else 'version 2025.3.1')"
-    found = Nsys.locate(write_tool(tmp_path / "nsys", body))
-    assert found.version == (2025, 3, 1)
-    assert found.traces == {"cuda", "nvtx", "osrt", "none"}
-    assert found.pytorch == {"none", "autograd-nvtx", "functions-trace"}
-    assert {"--trace", "--pytorch"} <= found.switches
+    tool = Nsys.locate(write_tool(tmp_path / "nsys", body))
+    assert tool.version == (2025, 3, 1)
+    assert tool.traces == {"cuda", "nvtx", "osrt", "none"}
+    assert tool.pytorch == {"none", "autograd-nvtx", "functions-trace"}
+    assert {"--trace", "--pytorch"} <= tool.switches
 
 
 def test_another_program_is_not_taken_for_nsys(tmp_path: Path) -> None:
@@ -140,21 +140,21 @@ def _recorded(folder: Path, files: dict[str, bytes], *, export: int = 0) -> runn
 
 
 def test_a_report_is_exported_and_kept(tmp_path: Path) -> None:
-    found = _recorded(tmp_path, {"trace.nsys-rep": b"report"})
-    assert (found.path, found.format) == (tmp_path / "trace.sqlite", "nsys_sqlite")
+    recording = _recorded(tmp_path, {"trace.nsys-rep": b"report"})
+    assert (recording.path, recording.format) == (tmp_path / "trace.sqlite", "nsys_sqlite")
     assert (tmp_path / "trace.nsys-rep").read_bytes() == b"report"
 
 
 def test_a_report_that_cannot_be_exported_is_kept_and_said(tmp_path: Path) -> None:
-    found = _recorded(tmp_path, {"trace.nsys-rep": b"report"}, export=1)
-    assert (found.path, found.format) == (tmp_path / "trace.nsys-rep", "nsys_report")
-    assert "could not be exported to SQLite (Export failed)" in found.note
+    recording = _recorded(tmp_path, {"trace.nsys-rep": b"report"}, export=1)
+    assert (recording.path, recording.format) == (tmp_path / "trace.nsys-rep", "nsys_report")
+    assert "could not be exported to SQLite (Export failed)" in recording.note
 
 
 def test_what_an_nsys_without_importer_leaves_is_kept_and_said(tmp_path: Path) -> None:
-    found = _recorded(tmp_path, {"trace.qdstrm": b"stream"})
-    assert found.path is None
-    assert "this nsys has no importer, so trace.qdstrm is what it recorded" in found.note
+    recording = _recorded(tmp_path, {"trace.qdstrm": b"stream"})
+    assert recording.path is None
+    assert "this nsys has no importer, so trace.qdstrm is what it recorded" in recording.note
 
 
 def test_an_earlier_recording_is_not_taken_for_this_one(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_the_real_nsys_takes_every_variant(
     switches = {"on_gpu": on_gpu, "memory": memory, "os_calls": os_calls}
     command = profile_command(program, tmp_path, nsys=nsys, graph=graph, capture=capture, **switches)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert not [word for word in ("unrecognised", "Illegal", "usage:") if word in said]
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert not [complaint for complaint in ("unrecognised", "Illegal", "usage:") if complaint in output]
 
 
 @pytest.mark.nsys

@@ -123,11 +123,13 @@ def test_the_stand_in_has_the_names_of_the_real_package() -> None:
     assert [name for name in [*names, "NVML_CLOCK_SM", "NVML_CLOCK_MEM", "NVMLError"] if not hasattr(real, name)] == []
     assert (real.NVML_CLOCK_SM, real.NVML_CLOCK_MEM, real.NVML_TEMPERATURE_GPU) == (1, 2, 0)
     bits = {
-        word.removeprefix("nvmlClocksEventReason") for word in vars(real) if word.startswith("nvmlClocksEventReason")
+        attribute.removeprefix("nvmlClocksEventReason")
+        for attribute in vars(real)
+        if attribute.startswith("nvmlClocksEventReason")
     }
-    for word in bits - {"All", "None", "UserDefinedClocks"}:
-        (reason,) = reasons_of(getattr(real, f"nvmlClocksEventReason{word}"))
-        assert reason.replace("_", "") == word.lower()
+    for attribute in bits - {"All", "None", "UserDefinedClocks"}:
+        (reason,) = reasons_of(getattr(real, f"nvmlClocksEventReason{attribute}"))
+        assert reason.replace("_", "") == attribute.lower()
 
 
 @pytest.mark.parametrize(
@@ -273,10 +275,10 @@ def test_nvidia_smi_stands_in_for_the_package(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     reader = SmiReader()
     try:
-        found = [sample for _, (sample,) in zip(range(3), (s for _, s in reader.samples(0.05)), strict=False)]
+        samples = [sample for _, (sample,) in zip(range(3), (s for _, s in reader.samples(0.05)), strict=False)]
     finally:
         reader.close()
-    assert found[0] == {
+    assert samples[0] == {
         "device": 0,
         "power_w": 100.25,
         "sm_clock_hz": 1_980_000_000,
@@ -287,7 +289,7 @@ def test_nvidia_smi_stands_in_for_the_package(tmp_path: Path, monkeypatch: pytes
         "memory_utilization": 0.31,
         "throttle": ["sw_power_cap"],
     }
-    assert found[1] == {
+    assert samples[1] == {
         "device": 1,
         "sm_clock_hz": 210_000_000,
         "memory_clock_hz": 2_619_000_000,
@@ -296,7 +298,7 @@ def test_nvidia_smi_stands_in_for_the_package(tmp_path: Path, monkeypatch: pytes
         "gpu_utilization": 0,
         "memory_utilization": 0,
     }
-    assert found[2]["power_w"] == 101.25
+    assert samples[2]["power_w"] == 101.25
     assert reader.devices == [
         {"device": 0, "name": "Made-up GPU", "power_limit_w": 700.0},
         {"device": 1, "name": "Made-up GPU"},

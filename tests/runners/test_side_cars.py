@@ -52,8 +52,8 @@ def _process(run: PlannedRun) -> int:
         files = [{"path": "trace.json", "format": "torch_profiler"}]
     facts = {"schema_version": 1, "level": run.level, "model": {"name": "m"}, "framework": {"name": "pytorch"}}
     measured = {"batch_size": 1, "device": {"name": "Made-up GPU"}, "steps": 1, "step_durations_ns": [200_000_000]}
-    told = {"runner_level": run.level, "options": run_folder.recorded(run.options), "files": files}
-    run_folder.put_json(run.folder / "run.json", {**facts, **measured, **told})
+    description = {"runner_level": run.level, "options": run_folder.recorded(run.options), "files": files}
+    run_folder.put_json(run.folder / "run.json", {**facts, **measured, **description})
     return 0
 
 

@@ -123,11 +123,11 @@ def test_versions_of_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nothing_private_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    queries: list[str] = []
     module = _nvml()
 
     def unexpected(name: str) -> object:  # UUID, serial number, bus and the like
-        asked.append(name)
+        queries.append(name)
         raise AttributeError(name)
 
     module.__dict__["__getattr__"] = unexpected
@@ -139,10 +139,10 @@ def test_nothing_private_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     text = (tmp_path / "system.json").read_text()
     facts = json.loads(text)
     assert facts["settings"] == {"OMP_NUM_THREADS": "4"}
-    assert asked == []
+    assert queries == []
     private = [socket.gethostname(), str(Path.home()), str(Path.cwd()), sys.prefix, str(tmp_path), "somebody"]
     private += [] if getpass.getuser() == "root" else [getpass.getuser()]
-    assert [word for word in private if word in text] == []
+    assert [secret for secret in private if secret in text] == []
     assert '"/' not in text
 
 

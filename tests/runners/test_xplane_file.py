@@ -42,8 +42,8 @@ def test_everything_else_is_as_it_was() -> None:
     profile = _profile()
     cleaned = _parsed(without_private_data(profile.to_bytes()).content)
     expected = profile.space
-    for said in ("hostnames", "errors", "warnings"):
-        expected.ClearField(said)
+    for field in ("hostnames", "errors", "warnings"):
+        expected.ClearField(field)
     host, task = expected.planes
     host.event_metadata[0].value.name = "train.py:12 loss"
     next(e for e in host.stat_metadata if "train.py" in e.value.name).value.name = "train.py:3"

@@ -61,8 +61,8 @@ def _python(framework: str, *arguments: str | Path) -> subprocess.CompletedProce
 
 
 def _described(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "run.json").read_text())
-    return found
+    described: dict[str, Any] = json.loads((out / "run.json").read_text())
+    return described
 
 
 def _layers(out: Path) -> set[str]:
@@ -101,7 +101,7 @@ def test_a_script_is_run_until_its_steps_are_recorded(framework: str, tmp_path: 
         (("--workload", "zoo:nothing"), "has no nothing"),
         (("--workload", "zoo:keras/nothing"), "nothing"),
         (("--workload", "tests.runners.workload:gone"), "has no function gone"),
-        (("--workload", "tests.runners.workload:broken"), "ValueError: no room for 2 inputs on the cpu"),
+        (("--workload", "tests.runners.workload:failing"), "ValueError: no room for 2 inputs on the cpu"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(

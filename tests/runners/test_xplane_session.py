@@ -22,31 +22,31 @@ class _Tool:
     """Writes an empty profile where it is told to."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self._folder = ""
 
     def synchronize(self, result: object) -> None:
-        self.said.append(f"wait {result}" if result else "wait")
+        self.calls.append(f"wait {result}" if result else "wait")
 
     @contextmanager
     def mark(self, step: int) -> Iterator[None]:
-        self.said.append(f"step {step}")
+        self.calls.append(f"step {step}")
         yield
-        self.said.append("end")
+        self.calls.append("end")
 
     def start(self, folder: str) -> None:
-        self.said.append("start")
+        self.calls.append("start")
         self._folder = folder
 
     def stop(self) -> None:
-        self.said.append("stop")
+        self.calls.append("stop")
         session = Path(self._folder) / "plugins" / "profile" / "1"
         session.mkdir(parents=True)
         Profile().write(session / "secret-host.xplane.pb")
 
 
 def _arguments(**changes: object) -> argparse.Namespace:
-    known: dict[str, object] = {
+    usual: dict[str, object] = {
         "level": "ML",
         "device": "cpu",
         "execution": "eager",
@@ -54,14 +54,14 @@ def _arguments(**changes: object) -> argparse.Namespace:
         "script": None,
         "script_args": [],
     }
-    return argparse.Namespace(**{**known, **changes})
+    return argparse.Namespace(**{**usual, **changes})
 
 
 def test_the_profiler_runs_after_the_warm_up_and_every_step_waits() -> None:
     tool = _Tool()
     session = Session(tool, warmup=1, steps=2)
     run_steps(_arguments(), session, Work("w", "", lambda: "result"))
-    assert tool.said == [
+    assert tool.calls == [
         *("wait", "wait result"),
         *("start", "wait", "step 0", "wait result", "end"),
         *("wait", "step 1", "wait result", "end", "stop"),
@@ -74,7 +74,7 @@ def test_without_a_profiler_nothing_is_marked() -> None:
     tool = _Tool()
     session = Session(tool, warmup=1, steps=1, profiled=False)
     run_steps(_arguments(level="M"), session, Work("w", "", lambda: None))
-    assert set(tool.said) == {"wait"}
+    assert set(tool.calls) == {"wait"}
     assert (len(session.durations_ns), session.profile) == (1, None)
 
 
@@ -84,7 +84,7 @@ def test_a_step_that_fails_stops_the_profiler_and_leaves_no_profile() -> None:
     results = iter(["a", "b"])
     with pytest.raises(StopIteration):
         run_steps(_arguments(), session, Work("w", "", lambda: next(results)))
-    assert tool.said[-1] == "stop"
+    assert tool.calls[-1] == "stop"
     assert session.profile is None
 
 

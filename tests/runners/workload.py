@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["broken", "not_a_step", "small_convnet"]
+__all__ = ["failing", "not_a_step", "small_convnet"]
 
 
 def small_convnet(batch: int, device: str) -> Callable[[], object]:
@@ -26,7 +26,7 @@ def small_convnet(batch: int, device: str) -> Callable[[], object]:
     return step
 
 
-def broken(batch: int, device: str) -> Callable[[], object]:
+def failing(batch: int, device: str) -> Callable[[], object]:
     """Fails in its first step."""
 
     def step() -> object:
