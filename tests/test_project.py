@@ -57,6 +57,13 @@ def test_importing_stays_light(module: str, forbidden: str) -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=False).returncode == 0
 
 
+def test_no_test_imports_another() -> None:
+    """What several tests are made of is in tests/helpers."""
+    imports = re.compile(r"^\s*(?:from|import) tests\.\S*\btest_\w+", re.MULTILINE)
+    tests = (_REPO / "tests").rglob("*.py")
+    assert [path.name for path in tests if imports.search(path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("case", SOUND + BROKEN + RUN_SETS, ids=lambda case: case.name)
 def test_a_fixture_holds_nothing_private(case: FixtureCase) -> None:
     for file in case.folder.rglob("*.*"):

@@ -37,6 +37,10 @@ class ProcessorTimes:
         self._tier_s: dict[str, float] = defaultdict(float)
         self._last_s = _processor_s()
 
+    def pytest_collection_finish(self) -> None:
+        """Charges no test with the imports of all."""
+        self._last_s = _processor_s()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Notes what a phase took, module fixtures with the first test that uses them."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp.batch.part import Part
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from xsp.batch.discover import Part
     from xsp_ingest.ingester import Ingester
 
 __all__ = ["parts"]
@@ -113,7 +113,5 @@ def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> 
 
 
 def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> Part:
-    from xsp.batch.discover import Part  # noqa: PLC0415 (it imports this module)
-
     below = root.name if named else paths[0].relative_to(root).as_posix()
     return Part(tuple(map(str, paths)), below, found=not named)

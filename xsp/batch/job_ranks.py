@@ -12,7 +12,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp.batch.discover import Part
+    from xsp.batch.part import Part
 
 __all__ = ["grouped"]
 

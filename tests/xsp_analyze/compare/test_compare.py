@@ -58,6 +58,7 @@ def test_a_planted_regression_comes_first_with_its_layer_and_kernel(
     assert found.waterfall.parts[0].name == f"Linear_{slow}"
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_planted_ratio_as_often_as_they_say() -> None:
     held = 0
     for seed in range(40):

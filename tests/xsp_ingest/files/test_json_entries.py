@@ -82,6 +82,7 @@ def test_what_is_no_list_is_refused_in_one_sentence(tmp_path: Path, text: bytes,
         _names(path, Entries())
 
 
+@pytest.mark.slow
 def test_an_entry_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'[{"name": "' + b"a" * (80 << 20)))

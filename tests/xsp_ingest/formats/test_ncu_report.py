@@ -47,8 +47,8 @@ def test_a_report_is_known_by_its_first_bytes(report: Path) -> None:
 def test_the_users_own_ncu_is_asked_for_the_raw_page(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = ["--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
-    monkeypatch.setenv("XSP_NCU", _program(tmp_path, f"assert sys.argv[1:] == {wanted!r}\nprint({_PAGE!r})"))
+    arguments = ["--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
+    monkeypatch.setenv("XSP_NCU", _program(tmp_path, f"assert sys.argv[1:] == {arguments!r}\nprint({_PAGE!r})"))
     raw = NCU_REPORT.read(report, Options())
     assert metrics(raw) == {"dram_read_bytes": 4096, "replayed_duration_ns": 2048}
     assert raw.tables["spans"]["duration_ns"].to_list() == [2048]

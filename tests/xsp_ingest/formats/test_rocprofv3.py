@@ -69,13 +69,15 @@ def test_a_grid_is_counted_in_blocks(tmp_path: Path) -> None:
 
 
 def test_csv_files_are_one_run_and_say_what_the_json_says(tmp_path: Path) -> None:
-    whole, tables = _trace(tmp_path / "a", {"r.json": _run().json()}), _trace(tmp_path / "b", _run().tables())
+    document, tables = _trace(tmp_path / "a", {"r.json": _run().json()}), _trace(tmp_path / "b", _run().tables())
     assert tables.frame("runs").height == 1
-    columns = [name for name in whole.frame("spans").columns if name not in {"stream_id", "thread_id"}]
-    assert tables.frame("spans").select(columns).equals(whole.frame("spans").select(columns))
-    assert tables.frame("kernels").equals(whole.frame("kernels"))
+    columns = [name for name in document.frame("spans").columns if name not in {"stream_id", "thread_id"}]
+    assert tables.frame("spans").select(columns).equals(document.frame("spans").select(columns))
+    assert tables.frame("kernels").equals(document.frame("kernels"))
     assert (
-        tables.frame("devices").select("device_id", "name").equals(whole.frame("devices").select("device_id", "name"))
+        tables.frame("devices")
+        .select("device_id", "name")
+        .equals(document.frame("devices").select("device_id", "name"))
     )
 
 
