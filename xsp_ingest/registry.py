@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
@@ -28,9 +27,8 @@ from xsp_ingest.formats.tf_timeline import TF_TIMELINE
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.formats.xplane import XPLANE
 from xsp_ingest.formats.xplane.trace_json import XLA_TRACE_JSON
-
-if TYPE_CHECKING:
-    from xsp_ingest.ingester import Ingester
+from xsp_ingest.ingester import Ingester
+from xsp_model import XspError
 
 __all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
 
@@ -72,4 +70,12 @@ def all_ingesters() -> tuple[Ingester, ...]:
 @cache
 def _added() -> tuple[Ingester, ...]:
     """Those of other distributions, looked up once: to look costs as much as to read a small trace."""
-    return tuple(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name))
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name)
+    ingesters = {point.name: point.load() for point in points}
+    for name, ingester in ingesters.items():
+        if not isinstance(ingester, Ingester):
+            raise XspError(
+                f"the entry point {name} of {ENTRY_POINTS} is no Ingester",
+                advice="Remove the distribution that has it, or make its object one of a subclass of Ingester",
+            )
+    return tuple(ingesters.values())

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from xsp_ingest import registry
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, laid_out, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -65,9 +67,38 @@ def test_an_ingester_needs_no_more_than_to_sniff_and_to_read(toy_file: Path) -> 
     assert not toy.is_supplement
 
 
-def test_kineto_takes_trace_events_of_any_tool_only_where_no_other_does(tmp_path: Path) -> None:
-    from xsp_ingest.registry import INGESTERS  # noqa: PLC0415 (imports every format)
+class _Point:
+    """An entry point that another distribution has."""
 
+    def __init__(self, name: str, target: object) -> None:
+        self.name = name
+        self._target = target
+
+    def load(self) -> object:
+        return self._target
+
+
+@pytest.fixture
+def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
+    points: list[_Point] = []
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
+    registry._added.cache_clear()
+    yield points
+    registry._added.cache_clear()
+
+
+def test_a_format_of_another_distribution_is_read(toy_file: Path, entry_points: list[_Point]) -> None:
+    entry_points.append(_Point("toy", _Toy("toy")))
+    assert choose(toy_file, registry.all_ingesters()).name == "toy"
+
+
+def test_an_entry_point_that_is_no_ingester_is_named(entry_points: list[_Point]) -> None:
+    entry_points.append(_Point("odd", object()))
+    with pytest.raises(XspError, match=r"entry point odd of .* is no Ingester"):
+        registry.all_ingesters()
+
+
+def test_kineto_takes_trace_events_of_any_tool_only_where_no_other_does(tmp_path: Path) -> None:
     contents = {
         '{"traceEvents": [{"ph": "X", "name": "a"}]}': "torch_profiler",
         '[{"ph": "X", "name": "a"}]': "torch_profiler",
@@ -77,4 +108,4 @@ def test_kineto_takes_trace_events_of_any_tool_only_where_no_other_does(tmp_path
     }
     for content, name in contents.items():
         (tmp_path / "file.json").write_text(content)
-        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), INGESTERS)] == [name], content
+        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), registry.INGESTERS)] == [name], content

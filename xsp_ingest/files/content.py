@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
-from typing import TYPE_CHECKING, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING
 
+from xsp_ingest.files.gzip_members import MAGIC, inflated
 from xsp_ingest.files.safe_files import bounded
 from xsp_model import XspError
 
@@ -17,9 +18,6 @@ __all__ = ["MAX_READ_BYTES", "cut_off", "lines", "pieces", "read_all"]
 MAX_READ_BYTES = 1 << 29
 """No content longer than this is held in memory at once."""
 
-_MAGIC = b"\x1f\x8b"
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_READ_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 22
 _MAX_LINE_BYTES = 1 << 26
 _AGAIN = "Export or copy it again; a program that was killed leaves such files"
@@ -33,30 +31,13 @@ def cut_off(path: Path, why: str = "the file ends before its content does") -> X
 def pieces(path: Path) -> Iterator[bytes]:
     """The content in pieces of at most 4 MiB, none of them empty; XspError where gzip is damaged or cut off."""
     with path.open("rb") as file:
-        is_gzip = file.read(len(_MAGIC)) == _MAGIC
+        is_gzip = file.read(len(MAGIC)) == MAGIC
         file.seek(0)
         if is_gzip:
-            yield from bounded(_inflated(file, path), path.stat().st_size, path)
+            yield from bounded(inflated(file, _PIECE_BYTES, partial(cut_off, path)), path.stat().st_size, path)
             return
         while piece := file.read(_PIECE_BYTES):
             yield piece
-
-
-def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The content of all members of a gzip file."""
-    inflate = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        while raw := file.read(_READ_BYTES):
-            while raw := raw.lstrip(b"\0") if inflate.eof else raw:  # zero bytes may stand behind a member
-                if inflate.eof:
-                    inflate = zlib.decompressobj(_GZIP_WINDOW)
-                if piece := inflate.decompress(raw, _PIECE_BYTES):
-                    yield piece
-                raw = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-    except zlib.error as error:
-        raise cut_off(path, "its compressed stream is damaged") from error
-    if not inflate.eof:
-        raise cut_off(path, "its compressed stream ends early")
 
 
 def lines(path: Path) -> Iterator[bytes]:

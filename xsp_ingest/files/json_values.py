@@ -6,7 +6,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["integer", "nanoseconds", "text"]
+__all__ = ["int64", "integer", "nanoseconds", "text"]
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _INTEGER = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
@@ -18,11 +18,14 @@ def text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def int64(value: object) -> int | None:
+    """A 64-bit integer; None for any other value, be it a text of digits."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
+
+
 def integer(value: object) -> int | None:
     """A 64-bit integer, from a number or from its digits."""
-    if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
+    return int64(int(value) if isinstance(value, str) and _INTEGER.match(value) else value)
 
 
 def nanoseconds(value: object, unit_ns: int) -> int | None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.varint import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def _is_perfetto(probe: Probe) -> bool:
     for _ in range(_TRACE_PACKETS):
         if text[at : at + 1] != b"\x0a":
             return False
-        length, at = _varint(text, at + 1)
+        length, at = varint(text, at + 1, len(text))
+        if at < 0:
+            return False
         if 10 in _fields(text[at : at + length]):  # noqa: PLR2004 (trusted_packet_sequence_id)
             return True
         at += length
@@ -110,25 +113,17 @@ def _fields(message: bytes) -> set[int]:
     """The numbers of the message's fields, as far as it can be followed."""
     found: set[int] = set()
     at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value, behind = _varint(message, at)
+    while 0 <= at < len(message):
+        tag, at = varint(message, at, len(message))
+        if at < 0:
+            break
+        value, behind = varint(message, at, len(message))
         moves = {0: behind, 1: at + 8, 2: behind + value, 5: at + 4}
         if tag & 7 not in moves:
             break
         found.add(tag >> 3)
         at = moves[tag & 7]
     return found
-
-
-def _varint(text: bytes, at: int) -> tuple[int, int]:
-    """The number that starts there, as far as it goes, and the place behind it."""
-    value = 0
-    for n, byte in enumerate(text[at : at + 10]):
-        value |= (byte & 127) << 7 * n
-        if not byte & 128:
-            return value, at + n + 1
-    return value, len(text)
 
 
 def _is_table(probe: Probe) -> bool:

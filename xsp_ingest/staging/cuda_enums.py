@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COPY_KINDS", "MEMORY_KINDS", "RANGE_STYLES", "SYNC_KINDS"]
+__all__ = ["COPY_DIRECTIONS", "COPY_KINDS", "MEMORY_KINDS", "RANGE_STYLES", "SYNC_KINDS"]
 
 COPY_KINDS: Mapping[int, str] = {
     0: "Unknown",
@@ -25,6 +26,12 @@ COPY_KINDS: Mapping[int, str] = {
     12: "Unified Device-to-Host",
     13: "Unified Device-to-Device",
 }
+COPY_DIRECTIONS: Mapping[str, str] = {
+    f"{source[0]}{to}{target[0]}": f"{source}-to-{target}"
+    for source, target in (*product(("Host", "Device", "Array"), repeat=2), ("Peer", "Peer"))
+    for to in ("to", "2")
+}
+"""The same as frameworks write them into names: `Memcpy HtoD`, `MemcpyH2D`."""
 MEMORY_KINDS: Mapping[int, str] = {
     0: "Pageable",
     1: "Pinned",

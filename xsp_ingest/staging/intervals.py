@@ -6,7 +6,10 @@ import polars as pl
 
 from xsp_model import Finding, LedgerKind
 
-__all__ = ["timed"]
+__all__ = ["MAX_DURATION_NS", "timed"]
+
+MAX_DURATION_NS = 24 * 3600 * 10**9
+"""A day: no capture is longer, nor anything in one."""
 
 _MAX_NS = 1 << 62  # beyond, differences overflow
 

@@ -23,6 +23,7 @@ from tests.helpers.kineto_documents import (
     assert_same,
     event_list,
 )
+from xsp_ingest.files import gzip_members
 from xsp_ingest.formats.torch_profiler import scan_plain, scan_source
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
@@ -329,11 +330,11 @@ class TestGzip:
         _compare(file, gzip.compress(SMALL[:half]) + b"\0" * 9 + gzip.compress(SMALL[half:]) + b"\0" * 600)
 
     def test_without_the_faster_library(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(scan_source, "_isal", lambda: None)
+        monkeypatch.setattr(gzip_members, "_isal", lambda: None)
         _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
 
     def test_blocks(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(scan_source, "_READ_BYTES", 11)
+        monkeypatch.setattr(gzip_members, "_READ_BYTES", 11)
         monkeypatch.setattr(scan_source, "_BLOCK_BYTES", 5)
         _compare(file, gzip.compress(SMALL))
 

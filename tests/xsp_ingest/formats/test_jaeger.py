@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert, relayer
+from xsp_ingest.files.json_values import integer
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.jaeger import JAEGER
 from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference
 from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import decimal, integer, lists_as_json, sizes
+from xsp_ingest.formats.jaeger.values import decimal, lists_as_json, sizes
 from xsp_ingest.ingester import Options
 from xsp_model import Level, XspError
 

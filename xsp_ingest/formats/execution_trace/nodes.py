@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_values import integer
+from xsp_ingest.files.json_values import int64, integer
 from xsp_ingest.files.json_walk import Targets, walk
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Nodes", "read_nodes"]
 
-_INT64 = range(1, 1 << 63)
 _TENSOR = re.compile(r"Tensor\((.*)\)")
 _SCALARS = {"Int", "Double", "Float", "Bool", "Complex", "SymInt", "SymFloat", "SymBool"}
 
@@ -105,7 +104,8 @@ def _nested(inputs: dict[str, Any]) -> _Values:
 
 def _record_function(node: _Node) -> int | None:
     value = next((a.value for a in node.attrs if a.name == "rf_id"), node.rf_id)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
+    number = int64(value)
+    return number if number is not None and number > 0 else None
 
 
 def _plain_type(written: object) -> str:

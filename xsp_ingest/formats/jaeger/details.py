@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from xsp_ingest.files.json_values import integer, text
 from xsp_ingest.formats.jaeger.metrics import FRAMEWORK_MEMORY
-from xsp_ingest.formats.jaeger.values import integer, lists_as_json, sizes, text
+from xsp_ingest.formats.jaeger.values import lists_as_json, sizes
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from xsp_ingest.files.json_values import integer, text
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import decimal, integer, text
+from xsp_ingest.formats.jaeger.values import decimal
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError

@@ -6,22 +6,13 @@ import math
 import re
 from typing import Any
 
-__all__ = ["decimal", "integer", "lists_as_json", "sizes", "text"]
+__all__ = ["decimal", "lists_as_json", "sizes"]
 
-_INT64 = range(-(1 << 63), 1 << 63)
-_INTEGER = re.compile(r"-?\d{1,19}\Z")
 _NUMBER = re.compile(r"\d+")
 _LISTS = re.compile(r"[\[\]\d\s,-]+\Z")
 _BETWEEN = re.compile(r"(?<=[\d\]])\s*[\s,]\s*(?=[\d\[-])")
 _AXES = 3
 _MAX_DIGITS = 18  # of a number that surely fits into 64 bits
-
-
-def integer(value: Any) -> int | None:  # noqa: ANN401 (a tag's value)
-    """A 64-bit integer, from a number or from its digits."""
-    if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
 
 
 def decimal(value: Any) -> float | None:  # noqa: ANN401
@@ -33,11 +24,6 @@ def decimal(value: Any) -> float | None:  # noqa: ANN401
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
-
-
-def text(value: Any) -> str | None:  # noqa: ANN401
-    """A text that is not empty."""
-    return value if isinstance(value, str) and value else None
 
 
 def sizes(value: Any) -> tuple[int, int, int] | None:  # noqa: ANN401

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.mxnet.events import load
 from xsp_ingest.link.range_rules import NVTX, classify
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["shape"]
 
 _PROCESS = 0  # the file names no operating system's process: a `pid` is a lane
-_LONGEST_NS = 24 * 3600 * 10**9
 _SINCE_1970_NS = 10**18  # of times that count from 1970, as those of MXNet 1.2 and later do on Linux
 _OPERATORS = ("operator", "Custom Operator", "category")  # the last: before MXNet 1.2
 _CALLS = ("MXNET_C_API",)
@@ -59,7 +59,7 @@ def _sound(profile: Profile) -> tuple[pl.DataFrame, list[Finding]]:
     repeated = (pl.col("style") == "b") & pl.col("cat").is_in(_OPERATORS).fill_null(value=False)
     once = profile.spans.filter(~repeated)
     length = pl.col("end_ns") - pl.col("start_ns")
-    unsound = (length < 0) | (length > _LONGEST_NS)
+    unsound = (length < 0) | (length > MAX_DURATION_NS)
     findings = [
         Finding(
             LedgerKind.EVENTS_LEFT_OUT,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.formats.onnxruntime.events import load, node_of
 from xsp_ingest.link.demangle import demangle_column
+from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
@@ -19,15 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["shape"]
 
-_LONGEST_NS = 24 * 3600 * 10**9
 _WITH_SUBGRAPHS = ("If", "Loop", "Scan", "SequenceMap")  # each graph numbers its nodes from 0
 _EXECUTORS = r"Executor::Execute$"
+_MEMORIES = ("Host", "Device", "Array")
 _CATEGORIES = ("Session", "Node", "Kernel", "Api")
 _COPY_KINDS = {
-    f"{source}To{target}": f"{source}-to-{target}"
-    for source in ("Host", "Device", "Array")
-    for target in ("Host", "Device", "Array")
-} | {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
+    **COPY_DIRECTIONS,
+    **{f"{source}To{target}": f"{source}-to-{target}" for source, target in product(_MEMORIES, repeat=2)},
+}
 _SIZES = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 
 
@@ -64,7 +66,7 @@ def _sound(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     is_work = pl.col("cat") == "Kernel"
     missing = usable.height - timed.height
     missing_work = usable.filter(is_work).height - timed.filter(is_work).height
-    absurd = ~pl.col("duration_ns").is_between(0, _LONGEST_NS)
+    absurd = ~pl.col("duration_ns").is_between(0, MAX_DURATION_NS)
     findings = [
         Finding(LedgerKind.UNKNOWN_EVENT, count=events.height - usable.height),
         Finding(

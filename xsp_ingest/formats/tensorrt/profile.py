@@ -12,6 +12,7 @@ import polars as pl
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_profile"]
 
-_LONGEST_NS = 24 * 3600 * 10**9
 _SOURCE = "TensorRT"
 _TYPES: Sequence[tuple[re.Pattern[str], str]] = (  # what TensorRT's own names say
     (re.compile(r"(?i)\breformatt(?:er|ing)\b"), "Reformat"),
@@ -76,7 +76,7 @@ def _average(layer: _Layer, count: int | None) -> int | None:
     total = nanoseconds(value_of(layer.timeMs), NS_PER_MS)
     if average is None and total is not None and count:
         average = round(total / count)
-    return average if average is not None and average <= _LONGEST_NS else None
+    return average if average is not None and average <= MAX_DURATION_NS else None
 
 
 def _tables(layers: Sequence[tuple[_Layer, int]], count: int | None) -> Mapping[str, pl.DataFrame]:

@@ -12,6 +12,7 @@ import polars as pl
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import nanoseconds
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read_times"]
-
-_LONGEST_NS = 24 * 3600 * 10**9
 
 
 class _Times(msgspec.Struct):
@@ -109,7 +108,7 @@ def _inference(entry: _Times, counts: dict[str, int]) -> _Inference | None:
         counts["missing"] += 1
         return None
     first, last = min(start for start, _ in gpu), max(end for _, end in gpu)
-    if max(end for _, _, end in parts) - min(start for _, start, _ in parts) > _LONGEST_NS:
+    if max(end for _, _, end in parts) - min(start for _, start, _ in parts) > MAX_DURATION_NS:
         counts["absurd"] += 1
         return None
     return _Inference(parts, first, last)

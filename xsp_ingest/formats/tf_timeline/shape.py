@@ -9,6 +9,8 @@ import polars as pl
 from xsp_ingest.formats.tf_timeline import lanes as lane
 from xsp_ingest.formats.tf_timeline.document import events_of, load
 from xsp_ingest.formats.tf_timeline.tensors import input_shapes, memory, thread
+from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["shape"]
 
 _PROCESS = 0  # the file names no operating system's process
-_LONGEST_NS = 24 * 3600 * 10**9  # no step is a day long
 _BACKWARD = r"(?:^|/)gradients?(?:_tape)?(?:_\d+)?/"
-_COPY_KINDS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer"}
 
 
 def shape(path: Path) -> RawTrace:
@@ -53,7 +53,7 @@ def shape(path: Path) -> RawTrace:
 
 def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     timed = events.drop_nulls(["start_ns", "duration_ns", "pid"]).with_columns(pl.col("tid").fill_null(0))
-    unsound = (pl.col("duration_ns") < 0) | (pl.col("duration_ns") > _LONGEST_NS)
+    unsound = (pl.col("duration_ns") < 0) | (pl.col("duration_ns") > MAX_DURATION_NS)
     count = timed.filter(unsound).height
     return timed.with_columns(pl.when(unsound).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")), [
         Finding(
@@ -144,7 +144,7 @@ def _operator_facts(operators: pl.DataFrame, snapshots: pl.DataFrame) -> pl.Data
 def _copies(work: pl.DataFrame) -> pl.DataFrame:
     label = pl.concat_str("name", "node", separator=" ", ignore_nulls=True)
     direction = label.str.extract(r"(?i)memcpy([HDP]to[HDP])").replace_strict(
-        _COPY_KINDS, default=None, return_dtype=pl.String
+        COPY_DIRECTIONS, default=None, return_dtype=pl.String
     )
     return work.filter(pl.col("kind") != str(Kind.KERNEL)).select("row", direction.alias("copy_kind"))
 

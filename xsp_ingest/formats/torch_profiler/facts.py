@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.json_values import int64
 from xsp_ingest.staging.raw import RunFacts, frame_of
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["devices", "facts"]
 
-_INT64 = range(-(1 << 63), 1 << 63)
-
 
 def facts(head: Mapping[str, object]) -> RunFacts:
     """Profiler, rank and epoch; without `baseTimeNanoseconds` the time stamps themselves count from 1970."""
@@ -23,9 +22,9 @@ def facts(head: Mapping[str, object]) -> RunFacts:
     return RunFacts(
         profiler="PyTorch profiler (Kineto)",
         framework="pytorch",
-        rank=_integer(job.get("rank")),
-        world_size=_integer(job.get("world_size")),
-        epoch_ns=_integer(head.get("baseTimeNanoseconds")) or 0,
+        rank=int64(job.get("rank")),
+        world_size=int64(job.get("world_size")),
+        epoch_ns=int64(head.get("baseTimeNanoseconds")) or 0,
     )
 
 
@@ -34,20 +33,16 @@ def devices(head: Mapping[str, object]) -> pl.DataFrame:
     listed = head.get("deviceProperties")
     rows = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
     columns: dict[str, object] = {
-        "device_id": [_integer(d.get("id")) for d in rows],
+        "device_id": [int64(d.get("id")) for d in rows],
         "name": [str(d.get("name", "")) or None for d in rows],
-        "multiprocessor_count": [_integer(d.get("numSms")) for d in rows],
+        "multiprocessor_count": [int64(d.get("numSms")) for d in rows],
         "compute_capability": [_capability(d) for d in rows],
-        "memory_bytes": [_integer(d.get("totalGlobalMem")) for d in rows],
+        "memory_bytes": [int64(d.get("totalGlobalMem")) for d in rows],
     }
     rows_of_devices = frame_of("devices", columns) if rows else frame_of("devices")
     return rows_of_devices.drop_nulls("device_id").unique("device_id", keep="first", maintain_order=True)
 
 
 def _capability(device: Mapping[str, object]) -> str | None:
-    major, minor = (_integer(device.get(key)) for key in ("computeMajor", "computeMinor"))
+    major, minor = (int64(device.get(key)) for key in ("computeMajor", "computeMinor"))
     return None if major is None or minor is None else f"{major}.{minor}"
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["integer", "microseconds_to_ns", "scan"]
 
 _PYTHON = "python_function"
-_INT64 = range(-(1 << 63), 1 << 63)
 _INTEGER = re.compile(r"(?:stream )?(-?\d{1,19})")
 _MAX_DIGITS = 4000
 _LONGEST_TIME = 30  # decimal places before the point, far beyond 64 bits
@@ -158,12 +158,10 @@ def _text(value: str) -> str:
 
 def integer(value: object) -> int | None:
     """The integer that it is, or whose digits it is (`7`, `stream 7`); None where int64 holds none such."""
-    if isinstance(value, bool):
-        return None
     if isinstance(value, str) and not isinstance(value, _Fraction):
         match = _INTEGER.fullmatch(value)
         value = int(match[1]) if match else None
-    return value if isinstance(value, int) and value in _INT64 else None
+    return int64(value)
 
 
 def microseconds_to_ns(value: object) -> int | None:
@@ -180,4 +178,4 @@ def microseconds_to_ns(value: object) -> int | None:
             result = int((exact * 1000).to_integral_value())
         except (InvalidOperation, ValueError, OverflowError):
             return None
-    return result if result in _INT64 else None
+    return int64(result)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from xsp_ingest.files.content import MAX_READ_BYTES
+from xsp_ingest.files.gzip_members import MAGIC, inflated
 from xsp_ingest.files.safe_files import bounded
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_model import XspError
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "content_bytes", "open_source", "read_all"]
 
-_MAGIC = b"\x1f\x8b"
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_READ_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _MIN_GAIN, _MAX_GAIN = 4, 100  # traces compress about 14 times
 _TRAILER_BYTES = 4
@@ -77,7 +73,7 @@ def _measure(file: BinaryIO) -> tuple[int, bool]:
     Where the end is missing any bytes stand there: what they say is not taken for more than gzip makes of a trace,
     or else a small file that was cut off has the scanner compiled first, which takes so long that it seems to hang.
     """
-    is_gzip = file.read(2) == _MAGIC
+    is_gzip = file.read(len(MAGIC)) == MAGIC
     size = file.seek(0, 2)
     if is_gzip and size > _TRAILER_BYTES:
         file.seek(-_TRAILER_BYTES, 2)
@@ -119,42 +115,4 @@ class _Gzip:
 
 
 def _inflated(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The content of all members in blocks, none of them empty."""
-    try:
-        inflate = _decompressor()
-        while raw := file.read(_READ_BYTES):
-            while raw := _between_members(inflate, raw):
-                if inflate.eof:
-                    inflate = _decompressor()
-                if block := inflate.decompress(raw, _BLOCK_BYTES):
-                    yield block
-                raw = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-        if block := inflate.flush():
-            yield block
-    except _errors() as error:
-        raise refusal.truncated(path) from error
-    if not inflate.eof:
-        raise refusal.truncated(path)
-
-
-def _between_members(inflate: Any, raw: bytes) -> bytes:  # noqa: ANN401 (two libraries, one interface)
-    """What is left to read: gzip allows zero bytes behind a member."""
-    return raw.lstrip(b"\0") if inflate.eof else raw
-
-
-def _decompressor() -> Any:  # noqa: ANN401
-    isal = _isal()
-    return zlib.decompressobj(_GZIP_WINDOW) if isal is None else isal.decompressobj(_GZIP_WINDOW)
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    isal = _isal()
-    return (zlib.error,) if isal is None else (zlib.error, isal.error)
-
-
-def _isal() -> Any:  # noqa: ANN401
-    """Intel's library, three times as fast, where it is installed."""
-    try:
-        return import_module("isal.isal_zlib")
-    except ImportError:
-        return None
+    return inflated(file, _BLOCK_BYTES, lambda _: refusal.truncated(path))

@@ -14,6 +14,7 @@ from xsp_ingest.formats.torch_profiler.facts import devices, facts
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import sound_events
 from xsp_ingest.link.range_rules import KINETO, KINETO_STEP, classify
+from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Kind, Level, XspError, scratch
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["shape"]
 
 _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
-_ROCM_COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
-_COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoD": "Array-to-Device"} | {
-    "DtoA": "Device-to-Array",
-    "AtoA": "Array-to-Array",
-    "PtoP": "Peer-to-Peer",
-}
-
-
 _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
 _KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
@@ -261,7 +254,7 @@ def _copy_facts(parts: _Parts) -> pl.DataFrame:
     copies = _of(parts, _COPIES, _NOTHING_DETAILED)
     name = pl.col("name").cast(pl.String)
     ends = name.str.extract_groups(r"\((\w+) -> (\w+)\)")
-    direction = name.str.extract(r"^Memcpy (\w+)").replace_strict(_COPY_KIND, default=None, return_dtype=pl.String)
+    direction = name.str.extract(r"^Memcpy (\w+)").replace_strict(COPY_DIRECTIONS, default=None, return_dtype=pl.String)
     return frame_of(
         "copies",
         copies.select(

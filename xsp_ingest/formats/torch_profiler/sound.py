@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["sound_events"]
 
 _USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON)
-_LONGEST_NS = 24 * 3600 * 10**9  # no profiler's window is a day long
 _MIXER, _MIXER_2 = 0x9E3779B97F4A7C1, 0x2545F4914F6CDD1
 _RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id"}
 _RENAMED |= {"correlation": "correlation_id"}
@@ -105,7 +105,7 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
 
 
 def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
-    negative, absurd = pl.col("dur_ns") < 0, pl.col("dur_ns") > _LONGEST_NS
+    negative, absurd = pl.col("dur_ns") < 0, pl.col("dur_ns") > MAX_DURATION_NS
     counts = events.select(negative.sum().alias("negative"), absurd.sum().alias("absurd")).row(0)
     advice = "Their time is missing from every sum; compare the profiler's version with its known defects"
     findings = [

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["COPY_KINDS", "copy_facts", "kernel_facts"]
+from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 
-COPY_KINDS = {
-    "H2D": "Host-to-Device",
-    "D2H": "Device-to-Host",
-    "D2D": "Device-to-Device",
-    "H2H": "Host-to-Host",
-    "P2P": "Peer-to-Peer",
-    "HtoD": "Host-to-Device",
-    "DtoH": "Device-to-Host",
-    "DtoD": "Device-to-Device",
-    "PtoP": "Peer-to-Peer",
-}
+__all__ = ["copy_facts", "kernel_facts"]
+
 _NUMBER = r"(?:^|\s){}:(\d{{1,18}})"
 _NUMBERS = {
     "registers_per_thread": "regs",
@@ -61,8 +52,10 @@ def copy_facts(copies: pl.DataFrame) -> pl.DataFrame:
     size = pl.coalesce(_number(text, "size"), _number(text, "num_bytes"))
     direction = name.str.extract(r"(?i)^memcpy\s?(\w\w?o?\w)\b")
     copy_kind = pl.coalesce(
-        direction.replace_strict(COPY_KINDS, default=None, return_dtype=pl.String),
-        text.str.extract(_CATEGORY.format("kind")).replace_strict(COPY_KINDS, default=None, return_dtype=pl.String),
+        direction.replace_strict(COPY_DIRECTIONS, default=None, return_dtype=pl.String),
+        text.str.extract(_CATEGORY.format("kind")).replace_strict(
+            COPY_DIRECTIONS, default=None, return_dtype=pl.String
+        ),
     )
     ends = [
         pl.coalesce(text.str.extract(_CATEGORY.format(key)), *others)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ _MEMORY_EVENTS = ("MemoryAllocation", "MemoryDeallocation")
 _OPERATOR = r"^([A-Za-z0-9._][\w.\\/>-]*):([A-Za-z_]\w*)$"
 _DATASET = r"^Iterator::"
 _MODULE = r"^(.+):XLA GPU module$"
-_LONGEST_NS = 24 * 3600 * 10**9  # no profiler's window is a day long
 
 
 class Role(StrEnum):
@@ -126,7 +126,7 @@ def left_out(events: pl.DataFrame) -> list[Finding]:
 
 def plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     """The events with no negative duration and none of more than a day, and how many had to be mended."""
-    negative, absurd = pl.col("duration_ns") < 0, pl.col("duration_ns") > _LONGEST_NS
+    negative, absurd = pl.col("duration_ns") < 0, pl.col("duration_ns") > MAX_DURATION_NS
     counts = events.select(negative.sum().alias("negative"), absurd.sum().alias("absurd")).row(0)
     mended = events.with_columns(
         pl.when(negative | absurd).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")

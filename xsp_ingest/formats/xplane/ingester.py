@@ -6,6 +6,7 @@ import mmap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.varint import varint
 from xsp_ingest.formats.xplane import log_folder, wire
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, Severity, XspError
@@ -40,7 +41,7 @@ class XPlane(Ingester):
         head = probe.head
         if head[:1] != bytes([_PLANE_KEY]):
             return Match.NONE
-        size, at = wire.varint(head, 1, len(head))
+        size, at = varint(head, 1, len(head))
         return Match.exact_if(at > 0 and _begins_as_plane(head, at, min(at + size, len(head)), probe.path))
 
     def files_in(self, folder: Path) -> Sequence[Path]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.varint import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Field", "damaged", "fields", "varint"]
+__all__ = ["Field", "damaged", "fields"]
 
-_MAX_VARINT_BYTES = 10
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
-_HIGH_BIT = 0x80
 _LAST_FIELD = (1 << 29) - 1
 
 
@@ -38,17 +37,6 @@ def damaged(path: Path, at: int) -> XspError:
         path=path,
         advice="Copy or capture it again; a program that was killed leaves such files",
     )
-
-
-def varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """The number at an offset and the offset behind it, -1 where there is none."""
-    value = 0
-    for n in range(min(_MAX_VARINT_BYTES, end - at)):
-        byte = data[at + n]
-        value |= (byte & (_HIGH_BIT - 1)) << (7 * n)
-        if byte < _HIGH_BIT:
-            return value, at + n + 1
-    return 0, -1
 
 
 def fields(data: bytes | memoryview, start: int, end: int, path: Path) -> Iterator[Field]:

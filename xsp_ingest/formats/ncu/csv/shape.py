@@ -12,6 +12,7 @@ from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
 from xsp_ingest.counters.ncu_names import ncu_table
 from xsp_ingest.formats.ncu.csv.measured import device_names, measured
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["shape"]
 
-_LONGEST_NS = 24 * 3600 * 10**9  # no kernel runs for a day
 _NO_TIME = (
     "kernels have no time stamps: each was put after the one before it. Their durations are of kernels replayed alone,"
     " never latencies"
@@ -100,7 +100,7 @@ def _counted(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
 def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
     time = "gpu__time_duration.sum"
     measured_ns = pl.col(time) if time in kernels.columns else pl.lit(None, pl.Float64)
-    possible = measured_ns.is_between(0, _LONGEST_NS)
+    possible = measured_ns.is_between(0, MAX_DURATION_NS)
     spans = kernels.with_columns(
         pl.when(possible).then(measured_ns.round()).cast(pl.Int64).alias("duration_ns"),
         pl.lit("kernel").alias("level"),
