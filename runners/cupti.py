@@ -63,17 +63,17 @@ def wrapped_command(target: Sequence[str], out: Path, *, graph: str = "node", cl
     return [python, str(Path(__file__).resolve()), *options, "--", *program]
 
 
-def _run_program(words: Sequence[str]) -> None:
+def _run_program(program: Sequence[str]) -> None:
     """Runs `FILE ARGS` or `-m MODULE ARGS` as Python would; its SystemExit passes."""
     before = sys.argv, [*sys.path]
     try:
-        if words[0] == "-m":
-            sys.argv = list(words[1:])
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        if program[0] == "-m":
+            sys.argv = list(program[1:])
+            runpy.run_module(program[1], run_name="__main__", alter_sys=True)
         else:
-            sys.argv = list(words)
-            sys.path.insert(0, str(Path(words[0]).resolve().parent))
-            runpy.run_path(words[0], run_name="__main__")
+            sys.argv = list(program)
+            sys.path.insert(0, str(Path(program[0]).resolve().parent))
+            runpy.run_path(program[0], run_name="__main__")
     finally:
         sys.argv, sys.path[:] = before
 
@@ -92,8 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _checked_program(words: Sequence[str]) -> list[str]:
-    program = list(words[1:] if words[:1] == ["--"] else words)
+def _checked_program(arguments: Sequence[str]) -> list[str]:
+    program = list(arguments[1:] if arguments[:1] == ["--"] else arguments)
     if not program or program == ["-m"]:
         raise RunnerError("what should run? Give a file of Python after --, as in: -- train.py")
     if program[0] != "-m" and not Path(program[0]).is_file():

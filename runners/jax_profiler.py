@@ -128,12 +128,12 @@ def _import_jax(device: str, *, threads: int = 0) -> Any:  # noqa: ANN401 (JAX i
     return jax
 
 
-def _device(jax: Any, wanted: str) -> str:  # noqa: ANN401
+def _device(jax: Any, requested: str) -> str:  # noqa: ANN401
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = jax.default_backend() == "gpu"
-    if wanted == "cuda" and not available:
+    if requested == "cuda" and not available:
         raise RunnerError("JAX sees no GPU here: choose --device cpu")
-    if wanted == "cpu" and available:
+    if requested == "cpu" and available:
         raise RunnerError("JAX was imported before and has a GPU: set JAX_PLATFORMS=cpu to run on the CPU")
     return "cuda" if available else "cpu"
 
@@ -178,7 +178,7 @@ def capture(
         raise RunnerError("steps and warmup must be at least 1: a first step compiles the program")
     jax = _import_jax(device)
     on_gpu = _device(jax, device) == "cuda"
-    known = {
+    run_facts = {
         "level": "MLG" if on_gpu else "ML",
         "serialized": not on_gpu,
         "model": {"name": model, "task": task},
@@ -190,7 +190,7 @@ def capture(
         Path(out),
         steps=steps,
         warmup=warmup,
-        facts=lambda cleaned: {**known, "layers": layers_of(cleaned.operations)},
+        facts=lambda cleaned: {**run_facts, "layers": layers_of(cleaned.operations)},
     )
     with at_the_end as session:
         yield session

@@ -48,7 +48,7 @@ FORMAT = "nvml_samples"
 _HEADER = "xsp nvml samples"
 _USER_ERROR = 2
 _DEFAULT_HZ = 20.0
-_MOST_HZ = 200.0
+_MAX_HZ = 200.0
 _READY = "sampling"
 _END_SECONDS = 10
 
@@ -107,18 +107,18 @@ def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ) -> Iterator[None]:
         start_new_session=True,
     )
     if process.stdout is None or process.stdout.readline().strip() != _READY:
-        said = process.communicate()[1].strip()
-        raise RunnerError(said.removeprefix("nvml: ") or "the sampler ended by itself")
+        messages = process.communicate()[1].strip()
+        raise RunnerError(messages.removeprefix("nvml: ") or "the sampler ended by itself")
     try:
         yield
     finally:
         try:
-            said = process.communicate(timeout=_END_SECONDS)[1]  # its input ends, so it does
+            messages = process.communicate(timeout=_END_SECONDS)[1]  # its input ends, so it does
         except subprocess.TimeoutExpired:
             process.kill()
-            said = process.communicate()[1]
+            messages = process.communicate()[1]
         if process.returncode:
-            print(said.strip() or "nvml: the sampler was ended", file=sys.stderr)
+            print(messages.strip() or "nvml: the sampler was ended", file=sys.stderr)
 
 
 class _Until:
@@ -168,8 +168,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _main(args: argparse.Namespace) -> int:
-    if not 0 < args.hertz <= _MOST_HZ:
-        raise RunnerError(f"--hertz must be between 0 and {_MOST_HZ:g}")
+    if not 0 < args.hertz <= _MAX_HZ:
+        raise RunnerError(f"--hertz must be between 0 and {_MAX_HZ:g}")
     target = program_of(args.program) if args.program else None
     reader = open_reader()
     until = _Until(args)

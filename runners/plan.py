@@ -31,12 +31,12 @@ _BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
 
 def levels_of(text: str) -> list[str]:
     """The levels that a list such as `M,ML,mlg` names, each once; RunnerError where one is none."""
-    known = {name.lower(): name for name in ALL_LEVELS}
-    wanted = [part.strip().lower() for part in text.split(",") if part.strip()]
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
+    names = {name.lower(): name for name in ALL_LEVELS}
+    requested = [part.strip().lower() for part in text.split(",") if part.strip()]
+    unknown = [name for name in requested if name not in names]
+    if unknown or not requested:
         raise RunnerError(f"{', '.join(unknown) or 'nothing'} is no level: choose of {', '.join(ALL_LEVELS)}")
-    return [known[name] for name in dict.fromkeys(wanted)]
+    return [names[name] for name in dict.fromkeys(requested)]
 
 
 def planned(
@@ -80,12 +80,12 @@ def _counted(args: argparse.Namespace, run: PlannedRun) -> list[PlannedRun]:
     if args.device == "cpu":
         raise RunnerError(f"{COUNTERS} needs a GPU: leave it out of --levels on the CPU")
     marked = replace(run, tool="ncu", options={**run.options, "recorder": "none", "annotate": "nvtx", "steps": 1})
-    found = []
+    runs = []
     for group, metrics in tool_runs.counter_groups(args.chip, args.counters).items():
         one = replace(marked, folder=run.folder.with_name(f"{run.folder.name}-{group}"), counters=metrics)
         command = tool_runs.ncu_command(_level_process(args, one), one.folder, metrics)
-        found.append(replace(one, command=command, options={**one.options, "counters": ",".join(metrics)}))
-    return found
+        runs.append(replace(one, command=command, options={**one.options, "counters": ",".join(metrics)}))
+    return runs
 
 
 def as_shell(run: PlannedRun) -> str:

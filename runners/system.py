@@ -27,7 +27,7 @@ from xsp_runners.ncu_command import VARIABLE as NCU_VARIABLE
 from xsp_runners.nsys_command import VARIABLE as NSYS_VARIABLE
 from xsp_runners.run_folder import RunnerError, put_json
 from xsp_runners.system_gpus import gpu_facts
-from xsp_runners.tool import find_tool, said, version_of
+from xsp_runners.tool import find_tool, output_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,22 +99,22 @@ def _cpu() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def _tools() -> dict[str, str]:
     """Versions of NVIDIA's tools, where they are."""
-    found = {}
+    versions = {}
     for name, variable in (("nsys", NSYS_VARIABLE), ("ncu", NCU_VARIABLE)):
         with suppress(RunnerError):
-            version = version_of(said([find_tool(name, variable=variable), "--version"])[1])
+            version = version_of(output_of([find_tool(name, variable=variable), "--version"])[1])
             if version:
-                found[name] = ".".join(map(str, version))
-    return found
+                versions[name] = ".".join(map(str, version))
+    return versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

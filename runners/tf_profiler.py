@@ -169,7 +169,7 @@ def capture(
         raise RunnerError("steps and warmup must be at least 1: a first step traces the graph")
     tf = import_tensorflow(device=device)
     on_gpu = device_of(tf, device) == "cuda"
-    known = {
+    run_facts = {
         "level": "MLG" if on_gpu else "ML",
         "serialized": not on_gpu,
         "model": {"name": model, "task": task},
@@ -182,7 +182,7 @@ def capture(
             Path(out),
             steps=steps,
             warmup=warmup,
-            facts=lambda _: {**known, "layers": layers()},
+            facts=lambda _: {**run_facts, "layers": layers()},
         )
         with at_the_end as session:
             yield session

@@ -51,8 +51,8 @@ class _Names:
 
     def of(self, module: object) -> str:
         kind = type(module).__name__
-        known = self._numbers.setdefault(kind, {})
-        return f"nn.Module: {kind}_{known.setdefault(id(module), len(known))}"
+        numbers = self._numbers.setdefault(kind, {})
+        return f"nn.Module: {kind}_{numbers.setdefault(id(module), len(numbers))}"
 
 
 @contextmanager

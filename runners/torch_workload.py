@@ -71,12 +71,12 @@ def serialise(torch: Any) -> None:  # noqa: ANN401
     os.environ[_BLOCKING] = "1"
 
 
-def device_of(torch: Any, wanted: str) -> str:  # noqa: ANN401
+def device_of(torch: Any, requested: str) -> str:  # noqa: ANN401
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = bool(torch.cuda.is_available())
-    if wanted == "cuda" and not available:
+    if requested == "cuda" and not available:
         raise RunnerError("torch sees no CUDA device here: choose --device cpu")
-    return "cuda" if available and wanted == "auto" else wanted.replace("auto", "cpu")
+    return "cuda" if available and requested == "auto" else requested.replace("auto", "cpu")
 
 
 def zoo_work(
@@ -100,9 +100,9 @@ def zoo_work(
     dtype = getattr(torch, DTYPES[precision])
     built = build(entry)
     model = built.model.to(device=device, dtype=dtype)
-    wanted = tuple(shape or built.shape)
+    input_shape = tuple(shape or built.shape)
     inputs = random_inputs(
-        torch, model, built.input, batch=batch, shape=wanted, device=device, dtype=dtype, training=training
+        torch, model, built.input, batch=batch, shape=input_shape, device=device, dtype=dtype, training=training
     )
     called = torch.compile(model) if execution == "compile" else model
     graph = execution == "cudagraph"
@@ -111,7 +111,7 @@ def zoo_work(
     else:
         step = inference_step(torch, called, inputs)
     source = {"source": built.library, **({"source_version": built.version} if built.version else {})}
-    facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": wanted}
+    facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": input_shape}
     facts |= {"optimizer": "AdamW"} if training else {}
     return Work(entry.name, entry.task, prepared(torch, execution, step, device=device), facts)
 

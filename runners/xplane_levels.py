@@ -143,7 +143,7 @@ def captured(
     cleaned = write_profile(session, out)
     if cleaned is None:
         raise session.missing
-    known: dict[str, object] = {
+    run_facts: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "counters": [],
         "warmup_steps": warmup,
@@ -151,4 +151,4 @@ def captured(
         "step_durations_ns": session.durations_ns,
         "files": _files(session),
     }
-    put_json(out / RUN, {**known, **facts(cleaned)})
+    put_json(out / RUN, {**run_facts, **facts(cleaned)})

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.digests import Digests, files_of, sha256
 from xsp_ingest.files.known_others import refusal
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
-from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_part, read_runs, units
+from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
@@ -78,18 +79,18 @@ def _linked(
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
-    whole = [one for one in found if not isinstance(one[1], Supplement)]
+    whole = [one for one in found if not one[1].is_supplement]
     unusable: list[XspError] = []
-    supplements = [one for one in found if whole and isinstance(one[1], Supplement)]
+    supplements = [one for one in found if whole and one[1].is_supplement]
     part = bool(options.selection)
-    read = read_part if part and not supplements else read_runs  # supplements go by the place of rows among all
+    pushed = part and not supplements  # supplements go by the index of rows among all
     for paths, ingester in units(whole or found):
         path = paths[0]
         say(f"reading {path.name}")
         try:
             with Digests() as digests:
                 digest = digests.of(path)
-                found_runs = read(ingester, paths, options)
+                found_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
                 source = Source(ingester.name, given.named(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
@@ -101,7 +102,6 @@ def _linked(
     if unusable and not raws:
         raise unusable[0]
     for path, ingester in supplements:
-        assert isinstance(ingester, Supplement)  # noqa: S101 (chosen so)
         say(f"reading {path.name}")
         raws = list(ingester.supplement(path, raws))
     if part and supplements:

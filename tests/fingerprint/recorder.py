@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.fingerprint.command import xsp
-from tests.fingerprint.normal import parts, without_paths
+from tests.fingerprint.normal import parts, settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Recorder:
             return outcome.code == "0"
         text = f"exit {outcome.code}\n--- stdout\n{outcome.stdout}\n--- stderr\n{outcome.stderr}"
         self.steps.append(f"{self.unit}/{step}/")
-        self._add(f"{step}/outcome.txt", without_paths(text, self.roots).encode())
+        self._add(f"{step}/outcome.txt", settled(text, self.roots).encode())
         if output is not None and output.exists():
             self._files(step, output)
         return outcome.code == "0"
@@ -62,7 +62,7 @@ class Recorder:
         if self.keep is not None:
             file = self.keep / item
             file.parent.mkdir(parents=True, exist_ok=True)
-            if len(data) > _GZIPPED_BYTES and file.suffix != ".parquet":
+            if len(data) > _GZIPPED_BYTES:
                 file = file.with_name(f"{file.name}.gz")
                 data = gzip.compress(data, 1, mtime=0)
             file.write_bytes(data)

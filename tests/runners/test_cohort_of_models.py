@@ -75,6 +75,5 @@ def test_models_of_a_kind_are_alike(batch: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_index_shows_all_of_them(batch: Path) -> None:
     page = (batch / "index.html").read_text()
-    assert all(f'href="traces/{model}/report.html"' in page for model in _MODELS)
-    assert page.count("<path d=") == len(_MODELS) - 1  # the tree's joins
-    assert page.count('<div class="bar"') == len(_MODELS)
+    assert all(f'"traces/{model}/report.html"' in page for model in _MODELS)
+    assert page.count('{"from":') == len(_MODELS) - 1  # the tree's joins

@@ -220,7 +220,7 @@ def _fake(tmp_path: Path, log: str, status: int = 0) -> str:
 
 
 def test_counters_are_checked_with_the_ncu_that_is_there(tmp_path: Path) -> None:
-    ncu = Ncu.found(_fake(tmp_path, ""))
+    ncu = Ncu.locate(_fake(tmp_path, ""))
     assert ncu.version == (2025, 3, 0)
     assert ncu.chips == {"GA100", "GH100"}
     hopper = architecture_of(device="H100")
@@ -298,7 +298,7 @@ def real_ncu() -> Ncu:
     found = os.environ.get("XSP_NCU") or shutil.which("ncu")
     if found is None:
         pytest.skip("NVIDIA's ncu is not here: put it on PATH or set XSP_NCU")
-    return Ncu.found(found)
+    return Ncu.locate(found)
 
 
 @pytest.mark.nsys

@@ -90,7 +90,7 @@ def test_versions() -> None:
 
 def test_what_nsys_can_is_read_from_its_help(tmp_path: Path) -> None:
     body = f"print({_HELP!r}.replace('\\\\t', '\\t') if '--help' in arguments else 'version 2025.3.1')"
-    found = Nsys.found(write_tool(tmp_path / "nsys", body))
+    found = Nsys.locate(write_tool(tmp_path / "nsys", body))
     assert found.version == (2025, 3, 1)
     assert found.traces == {"cuda", "nvtx", "osrt", "none"}
     assert found.pytorch == {"none", "autograd-nvtx", "functions-trace"}
@@ -99,7 +99,7 @@ def test_what_nsys_can_is_read_from_its_help(tmp_path: Path) -> None:
 
 def test_another_program_is_not_taken_for_nsys(tmp_path: Path) -> None:
     with pytest.raises(RunnerError, match="does not answer as nsys does"):
-        Nsys.found(write_tool(tmp_path / "nsys", "print('hello')"))
+        Nsys.locate(write_tool(tmp_path / "nsys", "print('hello')"))
 
 
 def test_without_nsys_the_sentence_says_what_to_do(
@@ -198,7 +198,7 @@ def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
 def test_the_real_nsys_takes_every_variant(
     tmp_path: Path, *, on_gpu: bool, graph: str, memory: bool, capture: str, os_calls: bool
 ) -> None:
-    nsys, program = Nsys.found(real_nsys()), [shutil.which("true") or "true"]
+    nsys, program = Nsys.locate(real_nsys()), [shutil.which("true") or "true"]
     switches = {"on_gpu": on_gpu, "memory": memory, "os_calls": os_calls}
     command = profile_command(program, tmp_path, nsys=nsys, graph=graph, capture=capture, **switches)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -210,7 +210,7 @@ def test_the_real_nsys_takes_every_variant(
 @pytest.mark.nsys
 def test_the_real_nsys_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     """So that the test above can fail."""
-    command = profile_command(["true"], tmp_path, nsys=Nsys.found(real_nsys()), graph="leaf")
+    command = profile_command(["true"], tmp_path, nsys=Nsys.locate(real_nsys()), graph="leaf")
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode != 0
     assert "Illegal --cuda-graph-trace argument" in done.stdout + done.stderr
@@ -258,7 +258,7 @@ def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profile
 @pytest.mark.nsys
 def test_the_export_command_is_nsys_own(tmp_path: Path) -> None:
     done = subprocess.run(
-        export_command(tmp_path / "none.nsys-rep", nsys=Nsys.found(real_nsys())),
+        export_command(tmp_path / "none.nsys-rep", nsys=Nsys.locate(real_nsys())),
         check=False,
         capture_output=True,
         text=True,

@@ -46,8 +46,8 @@ def test_a_trial_is_the_same_each_time(tmp_path: Path) -> None:
     contents = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        paths, wanted = prepare("jaeger", 7, tmp_path / name)
-        contents.append(([path.read_bytes() for path in paths], wanted))
+        paths, format_name = prepare("jaeger", 7, tmp_path / name)
+        contents.append(([path.read_bytes() for path in paths], format_name))
     assert contents[0] == contents[1]
 
 

@@ -16,7 +16,7 @@ from xsp_model import Level, scratch
 from xsp_model.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import SpanKinds
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["is_backward", "twins", "with_engine"]

@@ -16,7 +16,7 @@ from xsp_model.arrays import lookup, no_refs, true_indices
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from xsp_ingest.link.forest import SpanKinds
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Ints, Positions
 
 __all__ = ["Launches", "correlate"]

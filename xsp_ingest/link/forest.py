@@ -11,14 +11,13 @@ import polars as pl
 from xsp_ingest.link import graphs, steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
-from xsp_ingest.link.distinct_texts import category_indices
 from xsp_ingest.link.nest import Moments, Nesting, nest
 from xsp_ingest.link.recorded_links import with_callers
+from xsp_ingest.link.span_kinds import SpanKinds, span_kinds
 from xsp_ingest.link.threads import Threads
 from xsp_model import Finding, Kind, LedgerKind, Level, scratch
 from xsp_model.arrays import lookup
 from xsp_model.order import total_order
-from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,36 +25,9 @@ if TYPE_CHECKING:
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["Forest", "SpanKinds", "at_spans", "grow", "span_kinds"]
+__all__ = ["Forest", "at_spans", "grow"]
 
-_KINDS = tuple(Kind)
 _ALL = slice(None)
-
-
-@dataclass(frozen=True, slots=True)
-class SpanKinds:
-    """Of which level and kind each span is, as indices among all levels and kinds."""
-
-    level: NDArray[np.int8]
-    kind: NDArray[np.int8]
-
-    def is_level(self, level: Level, some: slice = _ALL) -> Bools:
-        """Which spans are of the level; of some of them only."""
-        mask: Bools = self.level[some] == LEVELS.index(level)
-        return mask
-
-    def is_kind(self, kind: Kind) -> Bools:
-        """Which spans are of the kind."""
-        mask: Bools = self.kind == _KINDS.index(kind)
-        return mask
-
-
-def span_kinds(spans: pl.DataFrame) -> SpanKinds:
-    """Level and kind of raw spans."""
-    return SpanKinds(
-        category_indices(spans["level"], [str(x) for x in LEVELS]),
-        category_indices(spans["kind"], [str(x) for x in _KINDS]),
-    )
 
 
 @dataclass(frozen=True, slots=True)

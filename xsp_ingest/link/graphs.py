@@ -13,7 +13,7 @@ from xsp_model import Kind, Level
 from xsp_model.arrays import no_refs
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import SpanKinds
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Bools, Positions
 
 __all__ = ["captures", "replayed_work"]

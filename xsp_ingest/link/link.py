@@ -145,7 +145,7 @@ def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, overrides: RunO
     """The devices with their peak rates: overridden, from the file, or from the table of devices."""
     used = raw.tables["spans"]["device_id"].drop_nulls().unique()
     devices = peaks.with_used(raw.tables["devices"], used, overrides.device_name)
-    devices, peak_rows = peaks.fill(devices, raw.tables["peaks"], given=overrides.peaks)
+    devices, peak_rows = peaks.fill(devices, raw.tables["peaks"], user_peaks=overrides.peaks)
     for name, rows in (("devices", devices), ("peaks", peak_rows)):
         builder.add(name, rows.with_columns(run_id=pl.lit(run, pl.Int64)))
     if raw.tables["metrics"].height:  # without counters nothing is held against a peak

@@ -12,7 +12,7 @@ from xsp_model import Level
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import SpanKinds
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Positions
 
 __all__ = ["resolved", "with_callers"]

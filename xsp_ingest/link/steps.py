@@ -12,7 +12,7 @@ from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import SpanKinds
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Ints, Positions
 
 __all__ = ["number"]

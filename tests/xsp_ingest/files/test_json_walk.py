@@ -38,10 +38,10 @@ def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return size
 
 
-def _walked(content: str | bytes, folder: Path, wanted: Targets = _TARGETS) -> list[Part]:
+def _walked(content: str | bytes, folder: Path, targets: Targets = _TARGETS) -> list[Part]:
     path = folder / "document.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(walk(path, wanted))
+    return list(walk(path, targets))
 
 
 def _gathered(parts: list[Part]) -> tuple[dict[tuple[int, ...], list[Any]], dict[Any, Any]]:
@@ -84,8 +84,8 @@ def test_it_finds_what_a_whole_parse_finds(
 def test_a_long_list_of_bare_numbers_comes_in_parts(tmp_path: Path) -> None:
     numbers = list(range(10_000_000, 11_500_000))
     parts = _walked(json.dumps([numbers, [[n, 1] for n in range(5)]]), tmp_path, Targets("it", lists={(EACH,): Any}))
-    found = [[entry for part in parts if part.numbers == (n,) for entry in part.content] for n in range(2)]
-    assert found == [numbers, [[n, 1] for n in range(5)]]
+    lists = [[entry for part in parts if part.numbers == (n,) for entry in part.content] for n in range(2)]
+    assert lists == [numbers, [[n, 1] for n in range(5)]]
     assert len(parts) > 3
 
 

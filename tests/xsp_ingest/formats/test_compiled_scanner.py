@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 def _compare(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    found = scanner.scan(path)
-    assert_same(found, scan_plain.scan(path))
-    return found
+    document = scanner.scan(path)
+    assert_same(document, scan_plain.scan(path))
+    return document
 
 
 @pytest.fixture(autouse=True)
@@ -48,11 +48,11 @@ def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_FINISH_BYTES", 0)
 
 
-@pytest.mark.parametrize(("ready", "least"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
+@pytest.mark.parametrize(("ready", "threshold"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
 def test_small_files_do_not_wait_for_the_compiler(
-    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, least: str
+    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, threshold: str
 ) -> None:
-    monkeypatch.setattr(scanner, least, 1 << 20)
+    monkeypatch.setattr(scanner, threshold, 1 << 20)
     monkeypatch.setattr(columns, "readiness", lambda: ready)
     file.write_bytes(SMALL)
     with pytest.raises(CannotScan):
@@ -368,14 +368,14 @@ def _agree(file: Path, data: bytes) -> None:
     """The same document, or both refuse, or the compiled scanner leaves it."""
     file.write_bytes(data)
     try:
-        found = scanner.scan(file)
+        document = scanner.scan(file)
     except CannotScan:
         return
     except XspError:
         with pytest.raises(XspError):
             scan_plain.scan(file)
         return
-    assert_same(found, scan_plain.scan(file))
+    assert_same(document, scan_plain.scan(file))
 
 
 @SETTINGS
@@ -451,9 +451,10 @@ class TestEventsLikeEarlierOnes:
         )
 
     def test_other_words(self, file: Path) -> None:
-        word = b"a category longer than any seam, which takes more of them: " + b"k" * 80
+        category = b"a category longer than any segment, which takes more of them: " + b"k" * 80
         others = [
-            _like(EVENT, b'"kernel"', each) for each in (b'"' + word + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
+            _like(EVENT, b'"kernel"', each)
+            for each in (b'"' + category + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
         ]
         _compare(file, event_list(EVENT, *others, EVENT, *others))
 

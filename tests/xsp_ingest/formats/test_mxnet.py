@@ -92,9 +92,9 @@ def test_shapes_behind_a_name_are_inputs_and_no_part_of_it(tmp_path: Path) -> No
 def test_memory_in_use_is_a_series_of_each_device(tmp_path: Path) -> None:
     names = ("Memory: gpu/3", "Memory: cpu/0", "Memory: cpu pinned/", "batches")
     samples = [{"ph": "C", "name": n, "ts": 5, "args": {n: 7}, "pid": 0, "tid": 0} for n in names]
-    found = _read(tmp_path, *_pair("op", 0, 9), *samples).frame("counters")
+    counters = _read(tmp_path, *_pair("op", 0, 9), *samples).frame("counters")
     rows = (
-        found.with_columns(pl.col(pl.Categorical).cast(pl.String))
+        counters.with_columns(pl.col(pl.Categorical).cast(pl.String))
         .select("counter", "device_id", "value", "unit")
         .rows()
     )
@@ -134,8 +134,8 @@ _ANY = (
 def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list[tuple[int, str, object]]) -> None:
     sample: dict[str, object] = {"ph": "C", "name": "x", "ts": 5, "args": {"x": 7}, "pid": 0, "tid": 0}
     events = [*_pair("op", 0, 9), *_pair("step 1", 0, 20, category="event"), sample]
-    for place, key, value in changes:
-        events[place][key] = value
+    for index, key, value in changes:
+        events[index][key] = value
     try:
         trace = _read(tmp_path, *events)
     except XspError:

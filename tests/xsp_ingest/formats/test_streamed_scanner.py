@@ -35,10 +35,10 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "trace.json"
 
 
-def _scan(path: Path, most_rows: int = 1 << 17) -> Document:
+def _scan(path: Path, max_rows: int = 1 << 17) -> Document:
     """The documents as one."""
     events, details, rows = [], [], 0
-    for document in scanner.documents(path, most_rows):
+    for document in scanner.documents(path, max_rows):
         events.append(document.events.clone())
         details.append(document.details.with_columns(pl.col("event") + rows))
         rows += document.events.height
@@ -48,18 +48,18 @@ def _scan(path: Path, most_rows: int = 1 << 17) -> Document:
 
 def _compare(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    found = _scan(path)
-    assert_same(found, scan_plain.scan(path))
-    return found
+    scanned = _scan(path)
+    assert_same(scanned, scan_plain.scan(path))
+    return scanned
 
 
 def _agree(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     try:
-        found = _scan(path)
+        scanned = _scan(path)
     except CannotScan:
         return
-    assert_same(found, scan_plain.scan(path))
+    assert_same(scanned, scan_plain.scan(path))
 
 
 @pytest.mark.real
@@ -69,11 +69,11 @@ def test_real_files(real_dir: Path) -> None:
     left = []
     for path in files:
         try:
-            found = _scan(path, 20_000)
+            scanned = _scan(path, 20_000)
         except CannotScan:
             left.append(path.name)
             continue
-        assert_same(found, scan_plain.scan(path))
+        assert_same(scanned, scan_plain.scan(path))
     assert not left
 
 
@@ -120,10 +120,10 @@ def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: i
     _compare(file, event_list(*[EVENT, OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
     if size < 20:
         return
-    found = _compare(
+    scanned = _compare(
         file, b'{"traceEvents": ' + event_list(*[EVENT] * 20) + b', "after": ' + event_list(*[b"{}"] * 900) + b"}"
     )
-    assert found.events.height == 20
+    assert scanned.events.height == 20
 
 
 def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

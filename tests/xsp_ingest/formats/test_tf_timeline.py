@@ -217,14 +217,14 @@ def test_what_is_broken_is_refused_in_one_sentence(content: bytes, says: str, tm
 
 
 @settings(max_examples=examples(150))
-@given(place=st.integers(0, 100_000), value=st.binary(min_size=1, max_size=4), cut=st.integers(0, 40))
+@given(offset=st.integers(0, 100_000), value=st.binary(min_size=1, max_size=4), cut=st.integers(0, 40))
 def test_a_changed_timeline_is_refused_in_one_sentence_or_read(
-    place: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path
+    offset: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path
 ) -> None:
-    whole = (fixtures_dir / "tf_timeline" / "gpu_synthetic" / "timeline.json").read_bytes()
-    at = place % len(whole)
+    content = (fixtures_dir / "tf_timeline" / "gpu_synthetic" / "timeline.json").read_bytes()
+    at = offset % len(content)
     path = tmp_path_factory.mktemp("mutated") / "f.json"
-    path.write_bytes((whole[:at] + value + whole[at + len(value) :])[: len(whole) - cut])
+    path.write_bytes((content[:at] + value + content[at + len(value) :])[: len(content) - cut])
     assert "\n" not in _complaint(path)
 
 

@@ -399,8 +399,8 @@ def test_a_cell_that_goes_on_to_the_end_of_its_page_overlaps_none(tmp_path: Path
 def test_no_text_is_copied_where_there_is_no_room_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (s TEXT)", [("x" * 50,)] * 40)
 
-    def narrow(room: Room, first: int, most_rows: int, text_bytes: int) -> Part:
-        return Part(room, first, most_rows, text_bytes // 8)
+    def narrow(room: Room, first: int, max_rows: int, text_bytes: int) -> Part:
+        return Part(room, first, max_rows, text_bytes // 8)
 
     monkeypatch.setattr(reader, "Part", narrow)
     with guarded_memory(), pytest.raises(CannotRead):
@@ -437,9 +437,9 @@ def test_a_cycle_of_pages_ends(tmp_path: Path) -> None:
 
 def test_a_file_cut_off_is_left_to_sqlite(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (a INT)", [(n,) for n in range(3000)], page=512)
-    whole = path.read_bytes()
-    for length in (0, 50, 99, 512, 513, len(whole) - 512, len(whole) - 1):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in (0, 50, 99, 512, 513, len(content) - 512, len(content) - 1):
+        path.write_bytes(content[:length])
         with closing(_open(path)) as connection, pytest.raises((CannotRead, sqlite3.Error)):
             paged(path, connection, "t", {"a": INTEGER}, None)
 
@@ -450,10 +450,10 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, m
         connection.execute("INSERT INTO t VALUES (CAST(x'61ff62' AS TEXT))")
         connection.commit()
     fast = Database(path, table_names(path))
-    found = fast.texts("t", "s").to_list()
+    texts = fast.texts("t", "s").to_list()
     monkeypatch.setattr(reader, "MIN_BYTES", 1 << 30)
     slow = Database(path, table_names(path))
-    assert found == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
+    assert texts == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
 
 

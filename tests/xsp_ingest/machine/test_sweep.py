@@ -67,18 +67,18 @@ def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, t
     _copying()(np.arange(7))
     (kept,) = tmp_path.iterdir()
     monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
-    (found,) = _copying()(_START)
-    assert found.tolist() == _START.tolist()
+    (copied,) = _copying()(_START)
+    assert copied.tolist() == _START.tolist()
     kept.write_bytes(kept.read_bytes()[:-1])  # damaged: not to be loaded
-    (found,) = _copying()(_START)
-    assert found.tolist() == _START.tolist()
+    (copied,) = _copying()(_START)
+    assert copied.tolist() == _START.tolist()
 
 
 def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
-    (found,) = _copying().compiled([_START], (np.zeros_like(_START),))
-    assert found.tolist() == _START.tolist()
+    (copied,) = _copying().compiled([_START], (np.zeros_like(_START),))
+    assert copied.tolist() == _START.tolist()
 
 
 def test_code_that_needs_numba_to_run_is_refused() -> None:
@@ -139,9 +139,9 @@ def _guarded_and_compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_guarded_and_compiled")
 def test_a_climb_ends_where_a_parent_is_beyond_the_spans() -> None:
     parent = np.array([-1, 1 << 30, 0], dtype=np.int32)
-    wanted = np.array([True, False, False])
-    assert climb.innermost(parent, wanted).tolist() == [0, -1, 0]
-    assert climb.outermost(parent, wanted).tolist() == [0, -1, 0]
+    mask = np.array([True, False, False])
+    assert climb.innermost(parent, mask).tolist() == [0, -1, 0]
+    assert climb.outermost(parent, mask).tolist() == [0, -1, 0]
 
 
 @pytest.mark.usefixtures("_guarded_and_compiled")

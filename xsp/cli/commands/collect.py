@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import typer
 
-__all__ = ["PASSED_ON", "collect", "with_both_dashes"]
-
-PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-"""How the command leaves every option, --help among them, to the runner."""
+__all__ = ["collect"]
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
-
-
-def with_both_dashes(arguments: Sequence[str]) -> list[str]:
-    """The command line so that the `--` before a script's own arguments reaches the runner: click takes the first."""
-    at = list(arguments).index("--") if arguments[:1] == ["collect"] and "--" in arguments else len(arguments)
-    return [*arguments[:at], *arguments[at : at + 1], *arguments[at:]]
 
 
 def collect(context: typer.Context) -> None:

@@ -28,9 +28,9 @@ def placed(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
         pl.col("end").max().alias("last"),
         pl.col("threadId").mode().min().alias("launched_on"),
     )
-    known = operators.join(extent, on="row", how="left", maintain_order="left")
-    threads = _translation(known)
-    known = known.join(threads, on=["processId", "threadId"], how="left", maintain_order="left").with_columns(
+    extended = operators.join(extent, on="row", how="left", maintain_order="left")
+    threads = _translation(extended)
+    extended = extended.join(threads, on=["processId", "threadId"], how="left", maintain_order="left").with_columns(
         pl.coalesce("start", "first").alias("start"),
         pl.coalesce("end", "last").alias("end"),
         pl.coalesce("is_thread", "threadId", "launched_on").alias("threadId"),
@@ -38,7 +38,7 @@ def placed(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     ids = _keyed(records, "EXTERNAL_CORRELATION")
     unnamed = ids.join(operators, on=_KEY, how="anti", nulls_equal=True)["externalId"].n_unique()
     detail = "external ids that no operator of the dump has"
-    return known, [Finding(LedgerKind.UNNAMED_EXTERNAL_ID, detail, unnamed)]
+    return extended, [Finding(LedgerKind.UNNAMED_EXTERNAL_ID, detail, unnamed)]
 
 
 def _translation(operators: pl.DataFrame) -> pl.DataFrame:
@@ -66,10 +66,8 @@ def issued(records: Records, work: pl.DataFrame) -> pl.DataFrame:
         .unique(["processId", "correlationId"], keep="last", maintain_order=True)
         .select(pl.col("processId").alias("process_id"), pl.col("correlationId").alias("correlation_id"), "operator")
     )
-    found = work.drop("issued_by_row").join(
-        ties, on=["process_id", "correlation_id"], how="left", maintain_order="left"
-    )
-    return found.rename({"operator": "issued_by_row"}).select(work.columns)
+    tied = work.drop("issued_by_row").join(ties, on=["process_id", "correlation_id"], how="left", maintain_order="left")
+    return tied.rename({"operator": "issued_by_row"}).select(work.columns)
 
 
 def _launches(records: Records) -> pl.DataFrame:

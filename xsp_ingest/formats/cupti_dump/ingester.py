@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_ingest.formats.cupti_dump.header import IS_DUMP, facts_of
 from xsp_ingest.formats.cupti_dump.parquet import is_parquet_dump
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_model import Finding, LedgerKind, XspError
@@ -16,7 +17,8 @@ from xsp_model import Finding, LedgerKind, XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.cupti.records import Records
 
 __all__ = ["CUPTI_DUMP"]
@@ -25,15 +27,15 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
-class _CuptiDump:
+class _CuptiDump(Ingester):
     name: str = "cupti_dump"
     title: str = "CUPTI activity records as JSON lines (plain or gzip) or Parquet; our own format, version 1"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A first line, or a Parquet file's metadata, that names the format."""
         if probe.head.startswith(_PARQUET_MAGIC):
-            return is_parquet_dump(probe.path)
-        return bool(IS_DUMP.match(probe.text))
+            return Match.exact_if(is_parquet_dump(probe.path))
+        return Match.exact_if(IS_DUMP.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""

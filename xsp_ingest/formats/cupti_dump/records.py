@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["read_dump"]
 
 _PARQUET_MAGIC = b"PAR1"
-_MOST_BAD_LINES = 1_000
+_MAX_BAD_LINES = 1_000
 _SCHEMA = dict(TYPES)
 
 
@@ -72,8 +72,8 @@ def _frames(block: bytes, bad: list[int], path: Path) -> Iterator[pl.DataFrame]:
         if not block.endswith(b"\n"):
             raise cut_off(path, "its last line is no whole record") from None
         bad.append(1)
-        if len(bad) > _MOST_BAD_LINES:
-            raise XspError(f"more than {_MOST_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
+        if len(bad) > _MAX_BAD_LINES:
+            raise XspError(f"more than {_MAX_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
 
 
 def _gather(records: Records, frames: Iterable[pl.DataFrame], path: Path) -> None:
@@ -112,5 +112,5 @@ def _check_end(records: Records, bad: Sequence[int]) -> None:
 
 def _note_dropped(records: Records, count: object) -> None:
     detail = "records that CUPTI dropped: its buffers were full"
-    known = count if isinstance(count, int) and count > 0 else 0
-    records.findings.append(Finding(LedgerKind.DROPPED_RECORDS, detail, known))
+    dropped = count if isinstance(count, int) and count > 0 else 0
+    records.findings.append(Finding(LedgerKind.DROPPED_RECORDS, detail, dropped))

@@ -78,8 +78,8 @@ def read_nodes(path: Path) -> Nodes:
         elif part.location == ("nodes",):
             frames.append(pl.DataFrame([_row(node) for node in part.content], schema=_CALLS, orient="row"))
     calls = pl.concat(frames)
-    known = calls.drop_nulls("node").unique("node", keep="last", maintain_order=True)
-    callers = known.select(parent="node", caller="record_function_id")
+    numbered = calls.drop_nulls("node").unique("node", keep="last", maintain_order=True)
+    callers = numbered.select(parent="node", caller="record_function_id")
     joined = calls.drop_nulls("record_function_id").join(callers, on="parent", how="left", maintain_order="left")
     table = joined.select("record_function_id", "name", "caller", "input_shapes", "input_dtypes")
     return Nodes(table.unique("record_function_id", keep="none", maintain_order=True), process_id)
@@ -94,8 +94,8 @@ def _row(node: _Node) -> tuple[object, ...]:
     if isinstance(node.inputs, dict):
         nested = _nested(node.inputs)
         shapes, types = nested.shapes, nested.types
-    words = [_plain_type(each) for each in types]
-    return integer(node.id), parent, called, node.name, _plain_shapes(shapes, words), json.dumps(words)
+    plain_types = [_plain_type(each) for each in types]
+    return integer(node.id), parent, called, node.name, _plain_shapes(shapes, plain_types), json.dumps(plain_types)
 
 
 def _nested(inputs: dict[str, Any]) -> _Values:
@@ -108,9 +108,9 @@ def _record_function(node: _Node) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
 
 
-def _plain_type(said: object) -> str:
-    """In the words of torch.profiler: `float` for `Tensor(float)`, TensorList, ScalarList, Scalar, or nothing."""
-    text = said if isinstance(said, str) else ""
+def _plain_type(written: object) -> str:
+    """In the terms of torch.profiler: `float` for `Tensor(float)`, TensorList, ScalarList, Scalar, or nothing."""
+    text = written if isinstance(written, str) else ""
     if match := _TENSOR.fullmatch(text):
         return match[1]
     if text.startswith("GenericList["):
@@ -118,7 +118,7 @@ def _plain_type(said: object) -> str:
     return "Scalar" if text in _SCALARS else ""
 
 
-def _plain_shapes(shapes: Sequence[Any], words: Sequence[str]) -> str:
+def _plain_shapes(shapes: Sequence[Any], types: Sequence[str]) -> str:
     """Of tensors and lists of tensors; of anything else an empty one, as torch.profiler has it."""
     none = {"Scalar", "ScalarList", ""}
-    return json.dumps([[] if word in none else shape for shape, word in zip(shapes, words, strict=False)])
+    return json.dumps([[] if type_ in none else shape for shape, type_ in zip(shapes, types, strict=False)])

@@ -28,7 +28,7 @@ def read_database(path: Path, options: Options) -> RawTrace:
     """The database's rows; XspError where it is damaged, or holds no record with a start."""
     records = read_records(path)
     parts = [activities.activities(records), activities.waits(records), host.calls(records)]
-    marked, ranges, found = host.markers(records, options)
+    marked, ranges, marker_findings = host.markers(records, options)
     spans = pl.concat([*(spans for spans, _ in parts), marked])
     if spans.is_empty():
         raise XspError(
@@ -43,7 +43,7 @@ def read_database(path: Path, options: Options) -> RawTrace:
         "ranges": ranges,
         "devices": devices(records),
     }
-    findings = (*records.findings, *(f for _, part in parts for f in part), *found, _overhead(records))
+    findings = (*records.findings, *(f for _, part in parts for f in part), *marker_findings, _overhead(records))
     first = spans["start_ns"].min()
     since_1970 = isinstance(first, int) and first > _SINCE_1970_NS
     facts = RunFacts(profiler="nvprof", epoch_ns=0 if since_1970 else None)

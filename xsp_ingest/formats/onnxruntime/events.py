@@ -151,5 +151,5 @@ def _stream(value: object) -> int | None:
 
 def _size(value: object) -> int | None:
     """Copies have -1 in place of a grid and a block."""
-    found = integer(value)
-    return found if found is not None and found >= 0 else None
+    size = integer(value)
+    return size if size is not None and size >= 0 else None

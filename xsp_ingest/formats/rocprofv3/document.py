@@ -146,7 +146,7 @@ def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, 
             process.markers = _texts(part.content)
 
 
-def _texts(said: list[_Text] | dict[str, Any]) -> dict[str, str]:
-    if isinstance(said, list):
-        return {str(text.key): text.value for text in said}
-    return {key: str(value) for key, value in said.items()}
+def _texts(texts: list[_Text] | dict[str, Any]) -> dict[str, str]:
+    if isinstance(texts, list):
+        return {str(text.key): text.value for text in texts}
+    return {key: str(value) for key, value in texts.items()}

@@ -57,7 +57,7 @@ def _row(event: TraceEvent) -> tuple[object, ...]:
     name = text(event.name) or ""
     snapshot = args.get("snapshot")
     described = snapshot.get("tensor_description") if isinstance(snapshot, dict) else None
-    inputs = [found for n in range(len(args)) if (found := text(args.get(f"input{n}"))) is not None]
+    inputs = [tensor for n in range(len(args)) if (tensor := text(args.get(f"input{n}"))) is not None]
     return (
         text(event.ph),
         text(event.cat),

@@ -15,7 +15,7 @@ from xsp_ingest.formats.xplane.plane import empty_plane
 from xsp_ingest.formats.xplane.steps import step_rows
 from xsp_ingest.formats.xplane.threads import on_their_threads
 from xsp_ingest.formats.xplane.wide import tables, wide
-from xsp_ingest.link.range_rules import level_of_range
+from xsp_ingest.link.range_rules import ANNOTATIONS, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
@@ -114,14 +114,10 @@ def _ranges(events: pl.DataFrame, options: Options, steps: pl.DataFrame) -> pl.D
     left = ranges.join(
         steps.select(pl.col("name").cast(pl.String), *taken[:-1]), on=taken, how="anti", maintain_order="left"
     )
-    level = level_of_range(
-        pl.col("name").cast(pl.String),
-        is_library=pl.lit(value=False),
-        model_ranges=(),
-        layer_ranges=options.layer_ranges,
-        other_ranges=("",),
-    )
-    return wide(left.select(taken), Level.APPLICATION, Kind.RANGE).with_columns(level=level.cast(pl.Categorical))
+    level = classify(left.select(pl.col("name").cast(pl.String)), ANNOTATIONS, layer_ranges=options.layer_ranges)[
+        "level"
+    ]
+    return wide(left.select(taken), Level.APPLICATION, Kind.RANGE).with_columns(level)
 
 
 def _framework_rows(events: pl.DataFrame) -> pl.DataFrame:

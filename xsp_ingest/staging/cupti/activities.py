@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["activities", "copies", "kernels", "waits"]
 
 # CUPTI's codes of memory are one above those of Nsight's exports; its other codes are the same.
-_MEMORY = {code + 1: word for code, word in MEMORY_KINDS.items()}
+_MEMORY = {code + 1: label for code, label in MEMORY_KINDS.items()}
 _UNKNOWN = "Unknown"
 _NO_STREAM = 0xFFFFFFFF
 _SIZES = {f"{what}{axis}": f"{what}_{axis.lower()}" for what in ("grid", "block") for axis in "XYZ"}
@@ -32,7 +32,7 @@ def activities(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     kernel = records.of("CONCURRENT_KERNEL", "KERNEL")
     name = demangle_column(kernel["name"]).fill_null("[unnamed kernel]").alias("name")
     copy = records.of("MEMCPY", "MEMCPY2")
-    copied = pl.format("[CUDA memcpy {}]", _word("copyKind", COPY_KINDS)).alias("name")
+    copied = pl.format("[CUDA memcpy {}]", _label("copyKind", COPY_KINDS)).alias("name")
     graph = records.of("GRAPH_TRACE")
     replay = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
     parts = [
@@ -46,11 +46,11 @@ def activities(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
             records,
         ),
     ]
-    return pl.concat([spans for spans, _ in parts]), [finding for _, found in parts for finding in found]
+    return pl.concat([spans for spans, _ in parts]), [finding for _, findings in parts for finding in findings]
 
 
 def _spans(rows: pl.DataFrame, kind: Kind, what: str, records: Records) -> tuple[pl.DataFrame, list[Finding]]:
-    rows, found = timed(rows, what, device=True, zeros_unknown=True)
+    rows, findings = timed(rows, what, device=True, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.KERNEL)).alias("level"),
@@ -64,7 +64,7 @@ def _spans(rows: pl.DataFrame, kind: Kind, what: str, records: Records) -> tuple
         pl.col("streamId").alias("stream_id"),
         pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId")).alias("correlation_id"),
     )
-    return frame_of("spans", spans), found
+    return frame_of("spans", spans), findings
 
 
 def kernels(records: Records) -> pl.DataFrame:
@@ -90,22 +90,22 @@ def copies(records: Records) -> pl.DataFrame:
     copied = records.of("MEMCPY", "MEMCPY2").select(
         "row",
         "bytes",
-        _word("copyKind", COPY_KINDS).alias("copy_kind"),
-        _word("srcKind", _MEMORY).alias("source_kind"),
-        _word("dstKind", _MEMORY).alias("destination_kind"),
+        _label("copyKind", COPY_KINDS).alias("copy_kind"),
+        _label("srcKind", _MEMORY).alias("source_kind"),
+        _label("dstKind", _MEMORY).alias("destination_kind"),
     )
-    filled = records.of("MEMSET").select("row", "bytes", _word("memoryKind", _MEMORY).alias("destination_kind"))
+    filled = records.of("MEMSET").select("row", "bytes", _label("memoryKind", _MEMORY).alias("destination_kind"))
     return pl.concat([frame_of("copies", copied), frame_of("copies", filled)])
 
 
 def waits(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     """Waits as the device reports them; their calls are among the runtime's."""
-    rows, found = timed(records.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
+    rows, findings = timed(records.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),
         pl.lit(str(Kind.SYNC)).alias("kind"),
-        _word("type", SYNC_KINDS).alias("name"),
+        _label("type", SYNC_KINDS).alias("name"),
         "start_ns",
         "duration_ns",
         records.process.alias("process_id"),
@@ -113,8 +113,8 @@ def waits(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
         pl.when(pl.col("streamId") != _NO_STREAM).then(pl.col("streamId")).alias("stream_id"),
         pl.col("correlationId").alias("correlation_id"),
     )
-    return frame_of("spans", spans), found
+    return frame_of("spans", spans), findings
 
 
-def _word(column: str, words: Mapping[int, str]) -> pl.Expr:
-    return pl.col(column).replace_strict(words, default=_UNKNOWN, return_dtype=pl.String)
+def _label(column: str, labels: Mapping[int, str]) -> pl.Expr:
+    return pl.col(column).replace_strict(labels, default=_UNKNOWN, return_dtype=pl.String)

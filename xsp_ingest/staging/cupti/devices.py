@@ -16,24 +16,24 @@ __all__ = ["devices"]
 
 _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _HZ_PER_KHZ = 1_000
-_MOST = 1 << 40  # kHz, kB/s: beyond, a value is none
+_MAX = 1 << 40  # kHz, kB/s: beyond, a value is none
 
 
 def devices(records: Records) -> pl.DataFrame:
     """One row a device; CUPTI gives its clock in kHz and its bandwidth in kB/s."""
     rows = records.of("DEVICE").drop_nulls("id").unique("id", keep="first", maintain_order=True)
     capability = pl.format("{}.{}", "computeCapabilityMajor", "computeCapabilityMinor")
-    known = rows.with_columns(
+    rated = rows.with_columns(
         pl.when(pl.col("computeCapabilityMajor") > 0).then(capability).alias("capability"),
-        *(pl.when(pl.col(n).is_between(1, _MOST)).then(pl.col(n)) for n in ("coreClockRate", "globalMemoryBandwidth")),
+        *(pl.when(pl.col(n).is_between(1, _MAX)).then(pl.col(n)) for n in ("coreClockRate", "globalMemoryBandwidth")),
     )
-    lanes = pl.Series("lanes", [fp32_lanes(each) for each in known["capability"].to_list()], dtype=pl.Int64)
+    lanes = pl.Series("lanes", [fp32_lanes(each) for each in rated["capability"].to_list()], dtype=pl.Int64)
     clock = pl.col("coreClockRate") * _HZ_PER_KHZ
     flop_per_s = (pl.col("numMultiprocessors") * pl.col("lanes") * _FLOP_PER_LANE).cast(pl.Float64) * clock
     text = pl.format("derived at {} MHz; bandwidth from the driver", pl.col("coreClockRate") // _HZ_PER_KHZ)
     return frame_of(
         "devices",
-        known.with_columns(lanes).select(
+        rated.with_columns(lanes).select(
             pl.col("id").alias("device_id"),
             "name",
             pl.col("numMultiprocessors").alias("multiprocessor_count"),

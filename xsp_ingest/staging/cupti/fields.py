@@ -67,4 +67,4 @@ TYPES: Mapping[str, pl.DataType] = {
         for field in dict.fromkeys(field for fields in KINDS.values() for field in fields)
     },
 }
-"""Every field that is read, with its type: whole numbers, and texts."""
+"""Every field that is read, with its type: integers, and texts."""

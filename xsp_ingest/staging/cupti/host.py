@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import is_backward, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
@@ -34,8 +35,8 @@ def calls(records: Records) -> Host:
     parts = []
     findings: list[Finding] = []
     for kind in ("RUNTIME", "DRIVER"):
-        rows, found = timed(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
-        findings += found
+        rows, odd = timed(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
+        findings += odd
         unnamed = pl.format("[" + kind.lower() + " call {}]", pl.col("cbid").cast(pl.String).fill_null("?"))
         spans = rows.select(
             "row",
@@ -60,14 +61,14 @@ def _common(records: Records) -> list[pl.Expr]:
 
 def operators(records: Records, rows: pl.DataFrame) -> Host:
     """Spans of the framework: operators, and where the writer says so layers, steps or library calls."""
-    rows, found = timed(rows, "framework operators", device=False, zeros_unknown=True)
-    said = pl.col("level").fill_null("operator")
-    unknown = rows.filter(~said.is_in(list(_LEVELS))).height
-    found.append(
+    rows, findings = timed(rows, "framework operators", device=False, zeros_unknown=True)
+    level_name = pl.col("level").fill_null("operator")
+    unknown = rows.filter(~level_name.is_in(list(_LEVELS))).height
+    findings.append(
         Finding(LedgerKind.UNKNOWN_LEVEL, "framework operators of no known level; taken for operators", unknown)
     )
     level, kind = (
-        said.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
+        level_name.replace_strict({name: str(pair[n]) for name, pair in _LEVELS.items()}, default=str(default))
         for n, default in enumerate((Level.OPERATOR, Kind.OPERATOR))
     )
     spans = rows.select(
@@ -77,7 +78,7 @@ def operators(records: Records, rows: pl.DataFrame) -> Host:
         pl.col("name").fill_null("[unnamed operator]"),
         *_common(records),
     )
-    return frame_of("spans", spans), found
+    return frame_of("spans", spans), findings
 
 
 def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -87,7 +88,7 @@ def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
         rows.filter(pl.col("level").fill_null("operator") == "operator").select(
             "row",
             pl.col("sequenceNumber").alias("sequence_number"),
-            pl.when(nvtx_range_rules.is_backward(pl.col("name"))).then(1).alias("forward_thread_id"),
+            pl.when(is_backward(pl.col("name"))).then(1).alias("forward_thread_id"),
             pl.col("externalId").alias("external_id"),
             pl.col("inputShapes").alias("input_shapes"),
             pl.col("inputTypes").alias("input_dtypes"),
@@ -103,14 +104,19 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     ended = rows.filter((flags & _ENDS) > 0).unique(["processId", "id"], keep="first", maintain_order=True)
     ended = ended.select("processId", "id", pl.col("timestamp").alias("end"), pl.col("threadId").alias("end_thread"))
     pairs = begun.join(ended, on=["processId", "id"], how="left", maintain_order="left")
-    pairs, found = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
+    pairs, findings = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
-    found.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
-    named = nvtx_range_rules.plain_name(pl.col("name").fill_null("")).alias("plain")
+    findings.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
+    named = plain_name(pl.col("name").fill_null("")).alias("plain")
     numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
     pairs = pairs.with_columns(named).with_columns(numbered)
     pairs = pairs.hstack(
-        nvtx_range_rules.classify(pairs.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
+        classify(
+            pairs.select(pl.col("plain").alias("name"), "domain", "numbered"),
+            NVTX,
+            model_ranges=options.model_ranges,
+            layer_ranges=options.layer_ranges,
+        )
     )
     spans = pairs.select(
         "row",
@@ -123,4 +129,4 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     facts = pairs.select(
         "row", pl.col("id").alias("range_id"), pl.col("name").alias("text"), "domain", elsewhere.alias("end_thread_id")
     )
-    return frame_of("spans", spans), frame_of("ranges", facts), found
+    return frame_of("spans", spans), frame_of("ranges", facts), findings

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.ncu.csv.records import Log, is_header, records
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NcuCsv", "read_text"]
@@ -25,18 +27,18 @@ _DENIED = "ERR_NVGPUCTRPERM"
 
 
 @dataclass(frozen=True, slots=True)
-class NcuCsv:
+class NcuCsv(Ingester):
     """The ingester of `ncu --csv` output."""
 
     name: str = "ncu_csv"
     title: str = "Nsight Compute CSV: `ncu --csv`, details, raw or summary page, with or without the log around it"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """Whether a header of kernels and counters stands in the head, or the log of a profiler that failed."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
-            return False
+            return Match.NONE
         lines = decoded(probe.text).split("\n")
-        return any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR=="))
+        return Match.exact_if(any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR==")))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
         """The file's kernels and counters; XspError where it holds none, or its numbers are ambiguous."""
@@ -59,7 +61,7 @@ def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     if not collected.kernels["name"]:
         raise _nothing(log, path)
     raw = shape(collected, path, profiler)
-    return raw if not log.broken else _with_broken(raw, log.broken)
+    return raw if not log.unclosed else _with_broken(raw, log.unclosed)
 
 
 def _nothing(log: Log, path: Path) -> XspError:

@@ -40,8 +40,8 @@ class _Column:
     texts: pl.Series
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it counts whole things, in units of one."""
+    def is_integer(self) -> bool:
+        """Whether it counts things, in units of one."""
         plain = self.unit.multiply == self.unit.divide == 1
         return plain and self.unit.name in _COUNTED and self.counter.endswith(_WHOLE_ENDS)
 
@@ -49,26 +49,26 @@ class _Column:
 def measured(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]:
     """Every counter's values, and what could not be read as a number; XspError where numbers are ambiguous."""
     columns = [_column(label, unit, *where) for (label, unit), where in collected.values.items()]
-    evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_whole)}
+    evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_integer)}
     sign = decimal_sign(evidence, path)
     height = len(collected.kernels["name"])
     wide: dict[str, Floats] = {}
     units: dict[str, str] = {}
-    lost, words = 0, 0
+    lost, texts = 0, 0
     # What is written last stays: a counter by its own name over its label, and the first section that has it.
     columns.reverse()
     for column in sorted(columns, key=lambda c: not c.is_label):
         values = column.texts.to_frame("text").select(to_floats(pl.col("text"), sign)).to_series()
-        none, word = _without_number(column.texts.filter(values.is_null()))
-        lost, words = lost + none, words + word
-        known = values.is_not_null().to_numpy()
-        if known.any():
+        none, text = _without_number(column.texts.filter(values.is_null()))
+        lost, texts = lost + none, texts + text
+        has_value = values.is_not_null().to_numpy()
+        if has_value.any():
             into = wide.setdefault(column.counter, np.full(height, np.nan))
             scaled = values.to_numpy() * column.unit.multiply / column.unit.divide
-            into[np.asarray(column.kernels)[known][::-1]] = scaled[known][::-1]
+            into[np.asarray(column.kernels)[has_value][::-1]] = scaled[has_value][::-1]
             units[column.counter] = column.unit.name
     frame = pl.DataFrame({"row": range(height), **wide}, schema_overrides={"row": pl.Int64})
-    return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(lost, words)
+    return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(lost, texts)
 
 
 def _column(label: str, text: str, kernels: list[int], texts: list[str]) -> _Column:
@@ -84,16 +84,16 @@ def _without_number(texts: pl.Series) -> tuple[int, int]:
     return none, int((bare != "").sum()) - none
 
 
-def _findings(lost: int, words: int) -> list[Finding]:
+def _findings(lost: int, texts: int) -> list[Finding]:
     detail = "values that the profiler could not collect (n/a or nan); they are unknown"
     return [
         Finding(LedgerKind.COUNTER_UNAVAILABLE, detail, lost),
-        Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, "values that are words, no numbers", words),
+        Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, "values that are words, no numbers", texts),
     ]
 
 
 def device_names(collected: Collected) -> dict[str | None, str]:
     """What each device calls itself, by the number that the kernels give it."""
     device = collected.kernels["device"]
-    found = [zip(*where, strict=True) for (label, _), where in collected.values.items() if label == _DEVICE_NAME]
-    return {device[kernel]: text for pairs in found for kernel, text in pairs}
+    pairs_of = [zip(*where, strict=True) for (label, _), where in collected.values.items() if label == _DEVICE_NAME]
+    return {device[kernel]: text for pairs in pairs_of for kernel, text in pairs}

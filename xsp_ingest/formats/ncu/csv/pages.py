@@ -39,7 +39,7 @@ _NOT_COUNTERS = {name for names in _FACTS.values() for name in names} | {
     "GPU",
 }
 _WITH_UNIT = re.compile(r"(.+?)\s*\[([^\]]*)\]\Z")
-_WHOLE = re.compile(r"\d+\Z")
+_INTEGER = re.compile(r"\d+\Z")
 _VALUES = ("Metric Value", "Average")
 
 
@@ -52,14 +52,14 @@ class Collected:
     cut_off: int = 0  # records with fewer cells than they need
     is_cut_off: bool = False  # the last one is such
     annotations: int = 0  # columns of NVTX state
-    _known: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     _devices: set[str | None] = field(default_factory=set)
 
     def add_kernel(self, facts: Mapping[str, str | None], table: int, key: tuple[object, ...] | None = None) -> int:
         """The number of the kernel, which is new unless its key was met before."""
         number = len(self.kernels["name"])
-        if key is not None and self._known.setdefault(key, number) != number:
-            return self._known[key]
+        if key is not None and self._numbers.setdefault(key, number) != number:
+            return self._numbers[key]
         for name in _FACTS:
             self.kernels[name].append(facts.get(name))
         self.kernels["table"].append(str(table))
@@ -71,11 +71,11 @@ class Collected:
         kernels.append(kernel)
         texts.append(text)
 
-    def is_whole(self, *, whole: bool) -> bool:
+    def is_complete(self, *, complete: bool) -> bool:
         """Notes whether the record that was met has all its cells."""
-        self.cut_off += not whole
-        self.is_cut_off = not whole
-        return whole
+        self.cut_off += not complete
+        self.is_cut_off = not complete
+        return complete
 
     def is_new_device(self, device: str | None) -> bool:
         """Whether this is the first kernel on the device: its attributes are the same for all others."""
@@ -104,17 +104,17 @@ class _Layout:
         self.table = header.number
         self.columns = header.columns
         at = {name: n for n, name in reversed(list(enumerate(header.columns)))}
-        places = {fact: next((at[n] for n in names if n in at), None) for fact, names in _FACTS.items()}
-        self.places = {fact: place for fact, place in places.items() if place is not None}
+        index_of = {fact: next((at[n] for n in names if n in at), None) for fact, names in _FACTS.items()}
+        self.index_of = {fact: index for fact, index in index_of.items() if index is not None}
         self.at = at
 
     def facts(self, cells: Sequence[str]) -> dict[str, str | None]:
-        return {fact: cells[at] if at < len(cells) else None for fact, at in self.places.items()}
+        return {fact: cells[at] if at < len(cells) else None for fact, at in self.index_of.items()}
 
     def is_row(self, facts: Mapping[str, str | None]) -> bool:
         """Whether it is a kernel's row: what a program printed meanwhile has no number and name there."""
-        number = facts.get("id") if "id" in self.places else facts.get("process")
-        return bool(number and _WHOLE.match(number.strip()) and facts.get("name"))
+        number = facts.get("id") if "id" in self.index_of else facts.get("process")
+        return bool(number and _INTEGER.match(number.strip()) and facts.get("name"))
 
 
 class _Details(_Layout):
@@ -129,9 +129,9 @@ class _Details(_Layout):
         facts = self.facts(cells)
         if self.value is None or not self.is_row(facts):
             return
-        if not out.is_whole(whole=len(cells) > self.value):
+        if not out.is_complete(complete=len(cells) > self.value):
             return
-        key = ("id", "process") if "id" in self.places else ("process", "name", "grid", "block", "device")
+        key = ("id", "process") if "id" in self.index_of else ("process", "name", "grid", "block", "device")
         kernel = out.add_kernel(facts, self.table, (self.table, *(facts.get(name) for name in key)))
         if cells[self.name]:  # else a rule's row
             out.add(kernel, cells[self.name], "" if self.unit is None else cells[self.unit], cells[self.value])
@@ -145,8 +145,8 @@ class _Raw(_Layout):
         self.units: Sequence[str] | None = None
         self.counters: list[tuple[int, str, str]] = []
         for n, column in enumerate(header.columns):
-            found = _WITH_UNIT.match(column)
-            name, unit = (found[1], found[2]) if found else (column, "")
+            match = _WITH_UNIT.match(column)
+            name, unit = (match[1], match[2]) if match else (column, "")
             if name and name not in _NOT_COUNTERS and not _is_annotation(name):
                 self.counters.append((n, name, unit))
         self.annotations = sum(map(_is_annotation, header.columns))
@@ -160,7 +160,7 @@ class _Raw(_Layout):
         if not self.is_row(facts):
             return
         out.annotations = max(out.annotations, self.annotations)
-        if not out.is_whole(whole=len(cells) >= len(self.columns)):
+        if not out.is_complete(complete=len(cells) >= len(self.columns)):
             return
         kernel = out.add_kernel(facts, self.table)
         attributes = out.is_new_device(facts.get("device"))

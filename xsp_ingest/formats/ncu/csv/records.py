@@ -39,7 +39,7 @@ class Log:
     """What was met besides records, counted while reading."""
 
     complaints: list[str] = field(default_factory=list)  # lines of the profiler's that say ERROR or WARNING
-    broken: int = 0  # records that no quote closes
+    unclosed: int = 0  # records that no quote closes
     is_cut_off: bool = False  # the last one is such
 
 
@@ -51,11 +51,11 @@ def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]
         if pending and not _starts_anew(line, header):
             pending += line
         else:
-            log.broken += _is_lost(pending, header)
+            log.unclosed += _is_lost(pending, header)
             pending = line
         if pending.count('"') % 2:
             if len(pending) > MAX_LINE_CHARACTERS:
-                log.broken += _is_lost(pending, header)
+                log.unclosed += _is_lost(pending, header)
                 pending = ""
             continue
         text, pending = pending, ""
@@ -64,7 +64,7 @@ def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]
         elif header is not None and _RECORD.match(text) and not _LOG_LINE.match(text):
             log.is_cut_off = text.endswith(header.separator)  # without even a line's end
             cells = _cells(text, header.separator)
-            log.broken += not cells
+            log.unclosed += not cells
             yield header, cells
         elif _LOG_LINE.match(text) and ("ERROR" in text or "WARNING" in text):
             log.complaints.append(text.strip())

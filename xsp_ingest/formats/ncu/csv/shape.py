@@ -31,14 +31,14 @@ _NO_TIME = (
 
 def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
     """One run: the kernels in the order of their launches, with all counters that could be read."""
-    found, findings = measured(collected, path)
-    kernels = _ordered(collected).join(found.wide, on="row", how="left", maintain_order="left")
+    counted, findings = measured(collected, path)
+    kernels = _ordered(collected).join(counted.wide, on="row", how="left", maintain_order="left")
     kernels = kernels.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
-    wide = kernels.select("row", *(c for c in found.wide.columns if c != "row" and not _is_launch(c)))
+    wide = kernels.select("row", *(c for c in counted.wide.columns if c != "row" and not _is_launch(c)))
     table = ncu_table(wide.columns)
-    counters = Measured(_counted(wide, kernels), {**found.units, "invocations": "1"}, found.tool)
+    counters = Measured(_counted(wide, kernels), {**counted.units, "invocations": "1"}, counted.tool)
     names = pl.DataFrame(
-        {"device_id": [_whole(d) for d in device_names(collected)], "name": list(device_names(collected).values())},
+        {"device_id": [_integer(d) for d in device_names(collected)], "name": list(device_names(collected).values())},
         schema={"device_id": pl.Int64, "name": pl.String},
     )
     tables = {
@@ -49,7 +49,7 @@ def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
         "peaks": _peaks(kernels),
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    findings += [*doubts(kernels, found.wide.columns), *_left_out(collected, kernels.height)]
+    findings += [*doubts(kernels, counted.wide.columns), *_left_out(collected, kernels.height)]
     return RawTrace(tables, RunFacts(profiler=profiler), tuple(findings))
 
 
@@ -65,14 +65,14 @@ def _ordered(collected: Collected) -> pl.DataFrame:
         for what in ("grid", "block")
         for n, axis in enumerate("xyz")
     ]
-    whole = {"process": "process_id", "context": "context_id", "stream": "stream_id", "device": "device_id"}
+    integers = {"process": "process_id", "context": "context_id", "stream": "stream_id", "device": "device_id"}
     return (
         facts.with_row_index("row")
         .select(
             pl.col("row").cast(pl.Int64),
             "name",
             pl.col("capability").alias("compute_capability"),
-            *(pl.col(old).str.strip_chars().cast(pl.Int64, strict=False).alias(new) for old, new in whole.items()),
+            *(pl.col(old).str.strip_chars().cast(pl.Int64, strict=False).alias(new) for old, new in integers.items()),
             *(
                 pl.col(n).str.strip_chars().cast(pl.Int64, strict=False).alias(n)
                 for n in ("id", "table", "invocations")
@@ -83,7 +83,7 @@ def _ordered(collected: Collected) -> pl.DataFrame:
     )
 
 
-def _whole(text: str | None) -> int | None:
+def _integer(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\s*\d{1,18}\s*", text) else None
 
 
@@ -93,8 +93,8 @@ def _is_launch(counter: str) -> bool:
 
 def _counted(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     """With `invocations` as a counter where rows are means of several executions."""
-    known = kernels["invocations"]
-    return wide if known.is_null().all() else wide.with_columns(known.cast(pl.Float64).alias("invocations"))
+    executions = kernels["invocations"]
+    return wide if executions.is_null().all() else wide.with_columns(executions.cast(pl.Float64).alias("invocations"))
 
 
 def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -114,9 +114,9 @@ def _launch_columns(kernels: pl.DataFrame) -> list[pl.Expr]:
     """How each was launched: from its own columns, else from the counters that say so."""
     out = []
     for column, counter in LAUNCH.items():
-        known = [pl.col(name) for name in (column, counter) if name in kernels.columns]
-        if known:
-            out.append(pl.coalesce(e.cast(pl.Int64, strict=False) for e in known).alias(column))
+        sources = [pl.col(name) for name in (column, counter) if name in kernels.columns]
+        if sources:
+            out.append(pl.coalesce(e.cast(pl.Int64, strict=False) for e in sources).alias(column))
     held = [pl.col(LAUNCH[c]) for c in ("static_shared_bytes", "dynamic_shared_bytes") if LAUNCH[c] in kernels.columns]
     if len(held) == 2:  # noqa: PLR2004 (both)
         out.append((held[0] + held[1]).cast(pl.Int64, strict=False).alias("shared_bytes"))

@@ -42,11 +42,11 @@ def raw_page(path: Path) -> str:
 
 
 def _command(path: Path) -> str | None:
-    wanted = os.environ.get(COMMAND_VARIABLE)
-    found = shutil.which(wanted or "ncu")
-    if wanted and found is None:
-        raise XspError(f"{COMMAND_VARIABLE} names {wanted!r}, which is no program", path=path)
-    return found
+    named = os.environ.get(COMMAND_VARIABLE)
+    program = shutil.which(named or "ncu")
+    if named and program is None:
+        raise XspError(f"{COMMAND_VARIABLE} names {named!r}, which is no program", path=path)
+    return program
 
 
 def _printed(command: str, path: Path) -> str:
@@ -67,9 +67,9 @@ def _printed(command: str, path: Path) -> str:
         raise XspError(f"ncu could not be run ({error.strerror})", path=path) from error
     text = done.stdout.decode("utf-8", errors="replace")
     if done.returncode or "Kernel Name" not in text:
-        words = " ".join((done.stderr.decode("utf-8", errors="replace") + text).split())[:200] or "it said nothing"
+        message = " ".join((done.stderr.decode("utf-8", errors="replace") + text).split())[:200] or "it said nothing"
         raise XspError(
-            f"ncu could not read the report: {words}",
+            f"ncu could not read the report: {message}",
             path=path,
             advice="A report needs an ncu at least as new as the one that wrote it",
         )

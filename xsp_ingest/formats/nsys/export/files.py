@@ -41,8 +41,8 @@ class ParquetFile:
         """These columns, in order of row."""
         with _damage(self.path):
             _check_rows(pq.read_metadata(self.path).num_rows, self.path.stat().st_size, self.path)
-            found = pq.ParquetFile(self.path).read(list(columns))
-            return _sound(found.select(list(columns)))
+            table = pq.ParquetFile(self.path).read(list(columns))
+            return _sound(table.select(list(columns)))
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class ArrowFile:
 
     def load(self, columns: Sequence[str]) -> pa.Table:
         """These columns, in order of row."""
-        wanted = ipc.IpcReadOptions(included_fields=[self.names.index(name) for name in columns])
+        options = ipc.IpcReadOptions(included_fields=[self.names.index(name) for name in columns])
         batches: list[pa.RecordBatch] = []
         rows, size = 0, self.path.stat().st_size
         with _damage(self.path), pa.memory_map(str(self.path)) as file:
             file.seek(self.offset)
-            reader = ipc.open_stream(file, options=wanted)
+            reader = ipc.open_stream(file, options=options)
             for batch in reader:
                 rows += batch.num_rows
                 _check_rows(rows, size, self.path)
@@ -79,19 +79,19 @@ class ArrowFile:
 
 def streams_of(path: Path) -> Mapping[str, ArrowFile]:
     """The tables of a file that holds one Arrow stream after another, each named in its schema."""
-    found: dict[str, ArrowFile] = {}
+    streams: dict[str, ArrowFile] = {}
     size = path.stat().st_size
     with _damage(path), pa.memory_map(str(path)) as file:
         while (offset := file.tell()) < size:
-            # No column is wanted, only where the stream ends.
+            # No column is needed, only where the stream ends.
             reader = ipc.open_stream(file, options=ipc.IpcReadOptions(included_fields=[0]))
             name = (reader.schema.metadata or {}).get(_TABLE_NAME, b"").decode(errors="replace")
             for _ in reader:
                 pass
-            found[name] = ArrowFile(path, offset)
+            streams[name] = ArrowFile(path, offset)
             if file.tell() <= offset:
                 break
-    return found
+    return streams
 
 
 def _sound(table: pa.Table) -> pa.Table:

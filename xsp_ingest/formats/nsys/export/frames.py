@@ -1,4 +1,4 @@
-"""Nsight's tables held as Arrow, each loaded by its columns when it is asked for."""
+"""Nsight's tables held as Arrow, each loaded by its columns when it is needed."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Frames:
     def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
         """Integer columns of a table with its rowid; those that it lacks are null, a missing table is empty."""
         rows = self._rows(table, columns, where)
-        known = (_whole(rows[c]) if c in rows.columns else pl.lit(None, dtype=pl.Int64).alias(c) for c in columns)
-        return with_sane_times(rows.select("rowid", *known))
+        selected = (_integers(rows[c]) if c in rows.columns else pl.lit(None, dtype=pl.Int64).alias(c) for c in columns)
+        return with_sane_times(rows.select("rowid", *selected))
 
     def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
@@ -92,33 +92,33 @@ class Frames:
             return pl.DataFrame(schema={"rowid": pl.Int64})
         stored = self.stored[table]
         extra = (_NUMBERED, *((where.column,) if where else ()))
-        wanted = [name for name in stored.names if name in {*columns, *extra}]
-        # The first column stands for the number of rows where none is wanted.
-        rows = _frame(stored.load(wanted or stored.names[:1]))
+        names = [name for name in stored.names if name in {*columns, *extra}]
+        # The first column stands for the number of rows where none is selected.
+        rows = _frame(stored.load(names or stored.names[:1]))
         rows = _numbered(rows)
         if where is not None:
-            inside = _whole(rows[where.column]).is_in(where.values) if where.column in rows.columns else False
+            inside = _integers(rows[where.column]).is_in(where.values) if where.column in rows.columns else False
             rows = rows.filter(inside)
         return rows.select("rowid", *(c for c in rows.columns if c in columns and c != "rowid"))
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
     """As polars, column by column under names of our own, as names and metadata are the file's."""
-    return pl.DataFrame([_series(name, table.column(place)) for place, name in enumerate(table.column_names)])
+    return pl.DataFrame([_series(name, table.column(index)) for index, name in enumerate(table.column_names)])
 
 
 def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
-    found = pl.from_arrow(column)
-    return found.rename(name) if isinstance(found, pl.Series) else pl.Series(name, [None] * len(column))
+    values = pl.from_arrow(column)
+    return values.rename(name) if isinstance(values, pl.Series) else pl.Series(name, [None] * len(column))
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     if _NUMBERED in rows.columns and rows[_NUMBERED].null_count() == 0:
-        return rows.with_columns(_whole(rows[_NUMBERED]).alias("rowid")).sort("rowid", maintain_order=True)
+        return rows.with_columns(_integers(rows[_NUMBERED]).alias("rowid")).sort("rowid", maintain_order=True)
     return rows.with_row_index("rowid", offset=1).with_columns(pl.col("rowid").cast(pl.Int64))
 
 
-def _whole(values: pl.Series) -> pl.Series:
+def _integers(values: pl.Series) -> pl.Series:
     """As SQLite would hold them: unsigned numbers beyond 2^63 as negative ones, what is no number as null."""
     if values.dtype == pl.UInt64:
         return values.reinterpret(signed=True)

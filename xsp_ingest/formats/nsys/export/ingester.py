@@ -9,15 +9,17 @@ from xsp_ingest.formats.nsys.export.files import ArrowFile, ParquetFile, streams
 from xsp_ingest.formats.nsys.export.frames import Frames
 from xsp_ingest.formats.nsys.export.json_lines import Collected, is_json_lines, read_json_lines
 from xsp_ingest.formats.nsys.tables.facts import META_TABLES
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.nsys.export.frames import Stored
     from xsp_ingest.formats.nsys.tables.interface import Tables
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NsysExport"]
@@ -27,17 +29,17 @@ _NAMED = b"table_name"
 
 
 @dataclass(frozen=True, slots=True)
-class NsysExport:
+class NsysExport(Ingester):
     """The ingester of `nsys export --type parquetdir | arrowdir | arrow | json | jsonlines`."""
 
     name: str = "nsys_export"
     title: str = "Nsight Systems Parquet, Arrow and JSON-lines exports (nsys 2023.4 seen)"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """Whether the file is an Arrow stream that names Nsight's tables, or Nsight's events line by line."""
         if probe.head.startswith(_STREAM_START):
-            return _NAMED in probe.head and b"StringIds" in probe.head
-        return is_json_lines(probe.text)
+            return Match.exact_if(_NAMED in probe.head and b"StringIds" in probe.head)
+        return Match.exact_if(is_json_lines(probe.text))
 
     def sniff_folder(self, folder: Path) -> bool:
         """Whether the folder holds Nsight's table of export data as Parquet or Arrow."""

@@ -24,7 +24,7 @@ __all__ = ["Collected", "is_json_lines", "read_json_lines"]
 _STRINGS = re.compile(rb'^\s*\{"data":\["\[Unknown\]"')
 _EVENT = re.compile(rb'^\s*\{"Type":\d+,"\w+Event\w*":\{', re.MULTILINE)
 _STRING = re.compile(rb'^\s*\{"type":"String","id":"\d+"', re.MULTILINE)
-_MOST_BITS = 63
+_MAX_BITS = 63
 
 
 @dataclass
@@ -60,9 +60,9 @@ def _column(cells: list[int | str | None]) -> pa.Array:
 
 def _signed(cell: int | str | None) -> int | None:
     """As SQLite has it: unsigned numbers beyond 2^63 are negative, and what 64 bits cannot hold is unknown."""
-    if not isinstance(cell, int) or not -(1 << _MOST_BITS) <= cell < 1 << (_MOST_BITS + 1):
+    if not isinstance(cell, int) or not -(1 << _MAX_BITS) <= cell < 1 << (_MAX_BITS + 1):
         return None
-    return cell - (1 << (_MOST_BITS + 1)) if cell >> _MOST_BITS > 0 else cell
+    return cell - (1 << (_MAX_BITS + 1)) if cell >> _MAX_BITS > 0 else cell
 
 
 @dataclass
@@ -82,8 +82,8 @@ def read_json_lines(path: Path) -> Collected:
     tables: dict[str, Rows] = {}
     export = Collected(path, tables, path.stat().st_size)
     decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    whole = (line for piece in lines(path) for line in piece.split(b"\n"))
-    for number, line in enumerate(whole, 1):
+    all_lines = (line for piece in lines(path) for line in piece.split(b"\n"))
+    for number, line in enumerate(all_lines, 1):
         if not line.strip():
             continue
         try:
@@ -118,13 +118,13 @@ def _take(line: Mapping[str, msgspec.Raw], tables: dict[str, Rows], left_out: Co
 
 
 def _strings(data: msgspec.Raw, tables: dict[str, Rows]) -> None:
-    """The list of interned strings; a string's place is its id. The list of threads is not needed."""
-    found = msgspec.json.decode(data, type=list[str | dict[str, msgspec.Raw]])
-    texts = [text for text in found if isinstance(text, str)]
-    if len(texts) < len(found):
+    """The list of interned strings; a string's index is its id. The list of threads is not needed."""
+    entries = msgspec.json.decode(data, type=list[str | dict[str, msgspec.Raw]])
+    texts = [text for text in entries if isinstance(text, str)]
+    if len(texts) < len(entries):
         return
-    for place, text in enumerate(texts):
-        tables.setdefault("StringIds", Rows()).add({"id": place, "value": text})
+    for string_id, text in enumerate(texts):
+        tables.setdefault("StringIds", Rows()).add({"id": string_id, "value": text})
 
 
 def _text(raw: msgspec.Raw) -> str:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.nsys.report import tool
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["NsysReport"]
@@ -25,15 +27,15 @@ _VERSION = re.compile(rb"Report (\d+)@(\d+)@(\d+)@")
 
 
 @dataclass(frozen=True, slots=True)
-class NsysReport:
+class NsysReport(Ingester):
     """The ingester of Nsight Systems' report files."""
 
     name: str = "nsys_report"
     title: str = "Nsight Systems report (.nsys-rep, .qdrep) through your own nsys (2023.4 seen)"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """Whether the file begins as a report, or as the stream that one is made from."""
-        return probe.head.startswith(_REPORT) or _is_stream(probe.head)
+        return Match.exact_if(probe.head.startswith(_REPORT) or _is_stream(probe.head))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The report's rows; XspError where there is no nsys, or none that can export the report."""

@@ -31,12 +31,12 @@ _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
 def find(extra: Mapping[str, str]) -> str | None:
     """The nsys that was named with --nsys or $XSP_NSYS, else the one on PATH; XspError where the named one is not."""
-    for said, where in (("--nsys", extra.get(NSYS)), (f"${_ENVIRONMENT}", os.environ.get(_ENVIRONMENT))):
+    for source, where in (("--nsys", extra.get(NSYS)), (f"${_ENVIRONMENT}", os.environ.get(_ENVIRONMENT))):
         if where:
-            found = shutil.which(where)
-            if found is None:
-                raise XspError(f"{said} names no program", path=where, advice="Give the path of the nsys executable")
-            return found
+            program = shutil.which(where)
+            if program is None:
+                raise XspError(f"{source} names no program", path=where, advice="Give the path of the nsys executable")
+            return program
     return shutil.which("nsys")
 
 
@@ -54,8 +54,8 @@ def version_of(nsys: str) -> tuple[int, ...] | None:
         done = _run([nsys, "--version"], _VERSION_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(done.stdout)
-    return tuple(int(part) for part in found.groups()) if found else None
+    match = _VERSION.search(done.stdout)
+    return tuple(int(part) for part in match.groups()) if match else None
 
 
 def export(nsys: str, report: Path, folder: Path, extra: Mapping[str, str]) -> Path:
@@ -93,5 +93,5 @@ def _run(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProces
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    said = " ".join(f"{done.stderr}\n{done.stdout}".split())
-    return said[-_SAID_CHARACTERS:] or f"it ended with code {done.returncode} and said nothing"
+    message = " ".join(f"{done.stderr}\n{done.stdout}".split())
+    return message[-_SAID_CHARACTERS:] or f"it ended with code {done.returncode} and said nothing"

@@ -1,4 +1,4 @@
-"""Cells as numbers: times to whole nanoseconds and sizes to whole bytes, in whatever unit nsys was told to print."""
+"""Cells as integers: times in nanoseconds and sizes in bytes, in whatever unit nsys printed them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.stats_csv.sections import Section
 
-__all__ = ["texts", "whole"]
+__all__ = ["integers", "texts"]
 
 _FACTORS = {
     "": 1, "ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9,
@@ -19,7 +19,7 @@ _FACTORS = {
 _LARGEST = 1 << 62  # differences of such times fit into 64 bits
 
 
-def whole(section: Section, heading: str) -> pl.Series:
+def integers(section: Section, heading: str) -> pl.Series:
     """A column of numbers in ns, bytes or as they are; null where the cell is empty or no number."""
     cells = section.columns.get(heading)
     if cells is None:

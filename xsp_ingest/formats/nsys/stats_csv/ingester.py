@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from xsp_ingest.formats.nsys.stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
 from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section, known_in, report_of, sections
 from xsp_ingest.formats.nsys.tables.rows import join
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.nsys.tables.rows import Part
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.ingester import Options
 
 __all__ = ["NsysStatsCsv"]
 
@@ -27,17 +29,17 @@ _ADVICE = "Give the .nsys-rep file or its SQLite export; or a report of single e
 
 
 @dataclass(frozen=True, slots=True)
-class NsysStatsCsv:
+class NsysStatsCsv(Ingester):
     """The ingester of `nsys stats --format csv` and of the Parquet files of `nsys recipe`."""
 
     name: str = "nsys_stats_csv"
     title: str = "Nsight Systems stats CSV and recipe Parquet: reports of single events (nsys 2023.4 seen)"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """Whether the file has the headings of a report, of single events or of sums."""
         if probe.head.startswith(PARQUET):
-            return _is_recipe(probe.path)
-        return b"\0" not in probe.text and known_in(probe.text)
+            return Match.exact_if(_is_recipe(probe.path))
+        return Match.exact_if(b"\0" not in probe.text and known_in(probe.text))
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
         """Files that nsys wrote of one report are one run: `NAME_cuda_gpu_trace.csv`, `NAME_cuda_api_trace.csv`."""
@@ -49,8 +51,11 @@ class NsysStatsCsv:
             groups.setdefault((path.parent, stem), []).append(path)
         return list(groups.values())
 
-    def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The run of these files; XspError where they hold sums only, or one cannot be used."""
+        return [self._read_together(paths, options)]
+
+    def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
         found: dict[Report, Section] = {}
         for path in paths:
             for section in sections(path):
@@ -65,7 +70,7 @@ class NsysStatsCsv:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The run of a file by itself."""
-        return self.read_together([path], options)
+        return self._read_together([path], options)
 
 
 def _is_recipe(path: Path) -> bool:

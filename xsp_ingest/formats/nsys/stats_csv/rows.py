@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.stats_csv.cells import texts, whole
+from xsp_ingest.formats.nsys.stats_csv.cells import integers, texts
 from xsp_ingest.formats.nsys.tables.rows import Part
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import operator_details, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ def _placed(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding
     """The rows that have a start, numbered; the others are counted."""
     lost = frame["start_ns"].null_count()
     kept = frame.filter(pl.col("start_ns").is_not_null()).with_row_index("row")
-    found = Finding(LedgerKind.MISSING_TIME, f"Rows of {what} without a start, left out", lost)
-    return kept.with_columns(pl.col("row").cast(pl.Int64)), (found,) if lost else ()
+    finding = Finding(LedgerKind.MISSING_TIME, f"Rows of {what} without a start, left out", lost)
+    return kept.with_columns(pl.col("row").cast(pl.Int64)), (finding,) if lost else ()
 
 
 def _correlation(section: Section, heading: str) -> pl.Series:
-    ids = whole(section, heading)
+    ids = integers(section, heading)
     return pl.select(pl.when(ids != 0).then(ids)).to_series()
 
 
@@ -61,10 +62,10 @@ def api_calls(section: Section) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "name": texts(section, "Name"),
-            "start_ns": whole(section, "Start"),
-            "duration_ns": whole(section, "Duration"),
-            "process_id": whole(section, "Pid"),
-            "thread_id": whole(section, "Tid"),
+            "start_ns": integers(section, "Start"),
+            "duration_ns": integers(section, "Duration"),
+            "process_id": integers(section, "Pid"),
+            "thread_id": integers(section, "Tid"),
             "correlation_id": _correlation(section, "CorrID"),
         }
     )
@@ -76,18 +77,18 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
     frame = pl.DataFrame(
         {
             "name": texts(section, "Name"),
-            "start_ns": whole(section, "Start"),
-            "duration_ns": whole(section, "Duration"),
+            "start_ns": integers(section, "Start"),
+            "duration_ns": integers(section, "Duration"),
             "correlation_id": _correlation(section, "CorrId"),
-            "context_id": whole(section, "Ctx"),
-            "stream_id": whole(section, "Strm"),
+            "context_id": integers(section, "Ctx"),
+            "stream_id": integers(section, "Strm"),
             "device_id": device.str.extract(r"\((\d+)\)\s*$").cast(pl.Int64, strict=False),
-            **{f"grid_{axis}": whole(section, f"Grd{axis.upper()}") for axis in _AXES},
-            **{f"block_{axis}": whole(section, f"Blk{axis.upper()}") for axis in _AXES},
-            "registers_per_thread": whole(section, "Reg/Trd"),
-            "static_shared_bytes": whole(section, "StcSMem"),
-            "dynamic_shared_bytes": whole(section, "DymSMem"),
-            "bytes": whole(section, "Bytes"),
+            **{f"grid_{axis}": integers(section, f"Grd{axis.upper()}") for axis in _AXES},
+            **{f"block_{axis}": integers(section, f"Blk{axis.upper()}") for axis in _AXES},
+            "registers_per_thread": integers(section, "Reg/Trd"),
+            "static_shared_bytes": integers(section, "StcSMem"),
+            "dynamic_shared_bytes": integers(section, "DymSMem"),
+            "bytes": integers(section, "Bytes"),
             "source_kind": texts(section, "SrcMemKd"),
             "destination_kind": texts(section, "DstMemKd"),
         }
@@ -112,13 +113,13 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
 
 
 def _unclear(count: int) -> tuple[Finding, ...]:
-    found = Finding(
+    finding = Finding(
         LedgerKind.UNCLEAR_PROCESS,
         "Device work whose correlation id several processes have: cuda_gpu_trace does not say which launched it",
         count,
         advice="Give the SQLite export of the report",
     )
-    return (found,) if count else ()
+    return (finding,) if count else ()
 
 
 def _kernels(frame: pl.DataFrame) -> pl.DataFrame:
@@ -153,14 +154,14 @@ def executions(section: Section) -> Iterator[Part]:
     both = pl.DataFrame(
         {
             "call": texts(section, "API Function"),
-            "call_start_ns": whole(section, "API Start"),
-            "call_ns": whole(section, "API Dur"),
+            "call_start_ns": integers(section, "API Start"),
+            "call_ns": integers(section, "API Dur"),
             "name": texts(section, "Kernel Name"),
-            "start_ns": whole(section, "Kernel Start"),
-            "duration_ns": whole(section, "Kernel Dur"),
-            "process_id": whole(section, "PID"),
-            "thread_id": whole(section, "TID"),
-            "device_id": whole(section, "DevId"),
+            "start_ns": integers(section, "Kernel Start"),
+            "duration_ns": integers(section, "Kernel Dur"),
+            "process_id": integers(section, "PID"),
+            "thread_id": integers(section, "TID"),
+            "device_id": integers(section, "DevId"),
             **_extents(section, "GridXYZ", "grid"),
             **_extents(section, "BlockXYZ", "block"),
         }
@@ -178,10 +179,10 @@ def executions(section: Section) -> Iterator[Part]:
 
 
 def _extents(section: Section, heading: str, what: str) -> dict[str, pl.Series]:
-    found = pl.Series(heading, texts(section, heading), dtype=pl.String).str.extract_all(r"\d+")
+    numbers = pl.Series(heading, texts(section, heading), dtype=pl.String).str.extract_all(r"\d+")
     return {
-        f"{what}_{axis}": found.list.get(place, null_on_oob=True).cast(pl.Int64, strict=False)
-        for place, axis in enumerate(_AXES)
+        f"{what}_{axis}": numbers.list.get(index, null_on_oob=True).cast(pl.Int64, strict=False)
+        for index, axis in enumerate(_AXES)
     }
 
 
@@ -190,22 +191,22 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     frame = pl.DataFrame(
         {
             "text": texts(section, "Name"),
-            "start_ns": whole(section, start),
-            "duration_ns": whole(section, duration),
-            "process_id": whole(section, "PID"),
-            "thread_id": whole(section, "TID"),
-            "range_id": whole(section, "RangeId"),
+            "start_ns": integers(section, start),
+            "duration_ns": integers(section, duration),
+            "process_id": integers(section, "PID"),
+            "thread_id": integers(section, "TID"),
+            "range_id": integers(section, "RangeId"),
             "style": texts(section, "Style"),
         }
     )
     frame, findings = _placed(frame, section.report)
     frame = frame.with_columns(
-        nvtx_range_rules.plain_name(pl.col("text")).alias("name"),
+        plain_name(pl.col("text")).alias("name"),
         pl.lit(None, dtype=pl.String).alias("domain"),
         pl.col("style").replace("", "PushPop"),
     )
     frame = frame.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
-    frame = frame.hstack(nvtx_range_rules.classify(frame, options))
+    frame = frame.hstack(classify(frame, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     name = pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]"))
     spans = frame.with_columns(name.alias("name")).select(
         "row", "level", "kind", "name", "start_ns", _duration(), "process_id", "thread_id"
@@ -214,6 +215,6 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
     tables = {
         "spans": spans,
         "ranges": frame.select("row", "range_id", "text", "domain", "style"),
-        "operators": operators.select("row", *nvtx_range_rules.operator_details(pl.col("text"))),
+        "operators": operators.select("row", *operator_details(pl.col("text"))),
     }
     return Part(tables, findings)

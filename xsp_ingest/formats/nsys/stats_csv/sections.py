@@ -26,7 +26,7 @@ _MARK = "\ufeff"
 _BLANKS = b" \r\n"
 _ENDS = (b"\n", b"\r")
 _CUT = b"cut"  # stands for a last line without its end
-_MOST_BYTES = 1 << 20  # of a row
+_MAX_BYTES = 1 << 20  # of a row
 
 
 class Report(StrEnum):
@@ -76,10 +76,10 @@ class Section:
 def report_of(headings: Sequence[str]) -> Report | None:
     """The report with these headings; None where it is none of nsys'."""
     names = {_split(heading)[0] for heading in headings}
-    for report, wanted in _HEADINGS.items():
-        if wanted <= names:
+    for report, columns in _HEADINGS.items():
+        if columns <= names:
             return report
-    return Report.SUM if any(wanted <= names for wanted in _SUMS) else None
+    return Report.SUM if any(columns <= names for columns in _SUMS) else None
 
 
 def known_in(head: bytes) -> bool:
@@ -129,7 +129,7 @@ def _records(path: Path) -> Iterator[bytes]:
         for line in piece.splitlines(keepends=True):
             held += line
             # A quote that never closes must not hold the rest of the file.
-            if held.count(b'"') % 2 == 0 or len(held) > _MOST_BYTES:
+            if held.count(b'"') % 2 == 0 or len(held) > _MAX_BYTES:
                 yield held
                 held = b"" if held.endswith(_ENDS) else _CUT
     if held:

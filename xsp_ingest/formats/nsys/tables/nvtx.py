@@ -10,7 +10,8 @@ from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
 from xsp_ingest.formats.nsys.tables.rows import Part, label
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import is_backward, operator_details, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_model import Finding, LedgerKind, Level
 
@@ -30,10 +31,10 @@ _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass
 def nvtx_ranges(database: Tables, options: Options) -> Part:
     """All ranges of the file, nothing where it has none."""
     ranges, findings = recorded(database)
-    ranges = ranges.with_columns(nvtx_range_rules.plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
+    ranges = ranges.with_columns(plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
         (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
     )
-    ranges = ranges.hstack(nvtx_range_rules.classify(ranges, options))
+    ranges = ranges.hstack(classify(ranges, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     tables = {"spans": _spans(ranges), "ranges": described(ranges), "operators": _operators(ranges)}
     return Part(tables, (*findings, *_marks(database)))
 
@@ -104,10 +105,8 @@ def described(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _operators(ranges: pl.DataFrame) -> pl.DataFrame:
     operators = ranges.filter(pl.col("level").cast(pl.String) == Level.OPERATOR)
-    backward = pl.when(nvtx_range_rules.is_backward(pl.col("name"))).then(pl.lit(_BACKWARD_THREAD))
-    return operators.select(
-        "row", *nvtx_range_rules.operator_details(pl.col("text")), backward.alias("forward_thread_id")
-    )
+    backward = pl.when(is_backward(pl.col("name"))).then(pl.lit(_BACKWARD_THREAD))
+    return operators.select("row", *operator_details(pl.col("text")), backward.alias("forward_thread_id"))
 
 
 def _marks(database: Tables) -> tuple[Finding, ...]:

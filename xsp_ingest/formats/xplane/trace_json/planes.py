@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["MOST_EVENTS", "Found", "read_planes"]
+__all__ = ["MAX_EVENTS", "PlaneFile", "read_planes"]
 
-MOST_EVENTS = 1_000_000
+MAX_EVENTS = 1_000_000
 """How many events the profiler puts in one file at most."""
 _NS_PER_US = 1000
-_MOST_AT_ONCE = 1 << 14
+_MAX_AT_ONCE = 1 << 14
 _ALWAYS = ("line", "metadata_id", "start_ns", "duration_ns")
 _COLUMNS = (*_ALWAYS, *NUMBERS, *AMOUNTS, *TEXTS)
 _TYPES = {
@@ -31,7 +31,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PlaneFile:
     """The planes of a file, how many events it holds, and what was odd about their list."""
 
     planes: Sequence[Plane]
@@ -66,7 +66,7 @@ class _Collected:
         row |= {key: _stat(key, value) for key, value in args.items() if key in READ}
         for column, values in self.columns.items():
             values.append(row.get(column))
-        if len(self.columns["line"]) >= _MOST_AT_ONCE:
+        if len(self.columns["line"]) >= _MAX_AT_ONCE:
             self.pack()
 
     def pack(self) -> None:
@@ -85,10 +85,10 @@ def _stat(name: str, value: object) -> object:
     return float(number) if name in AMOUNTS and number is not None else number
 
 
-def read_planes(path: Path) -> Found:
+def read_planes(path: Path) -> PlaneFile:
     """The planes that the file's processes were; XspError where it is no JSON or cut off."""
     seen = Entries()
-    found: dict[int, _Collected] = {}
+    collected: dict[int, _Collected] = {}
     count = 0
     for some in entries(path, TraceEvent, seen, key=b"traceEvents"):
         for event in some:
@@ -96,7 +96,7 @@ def read_planes(path: Path) -> Found:
             if process is None:
                 seen.foreign += event.ph is not None  # the list ends in an empty object
                 continue
-            plane = found.setdefault(process, _Collected())
+            plane = collected.setdefault(process, _Collected())
             if event.ph == "M":
                 _name(plane, event)
             elif event.ph == "X":
@@ -106,7 +106,7 @@ def read_planes(path: Path) -> Found:
                     seen.foreign += 1
                 else:
                     plane.add(event, start_ns)
-    return Found([_plane(each) for each in found.values() if each.name], count, seen)
+    return PlaneFile([_plane(each) for each in collected.values() if each.name], count, seen)
 
 
 def _name(plane: _Collected, event: TraceEvent) -> None:

@@ -1,20 +1,35 @@
-"""What a report's page is made of: plain data, one function a kind of block; the page's script draws each."""
+"""What a page is made of: plain data, one function a kind of block; the page's script draws each."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from xsp_analyze.render.figure import in_scale
 from xsp_analyze.render.shown import clean, heading, unknown_columns
 from xsp_analyze.render.units import duration, scales_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Column, Result
     from xsp_analyze.pages.report.time_tree import TimeTree
 
-__all__ = ["Block", "Section", "bars", "facts", "findings", "icicle", "missing", "section", "shares", "table", "text"]
+__all__ = [
+    "Block",
+    "Section",
+    "address",
+    "bars",
+    "entries",
+    "facts",
+    "findings",
+    "icicle",
+    "missing",
+    "section",
+    "shares",
+    "table",
+    "text",
+]
 
 Block = dict[str, Any]
 Section = dict[str, Any]
@@ -54,6 +69,27 @@ def findings(rows: Sequence[dict[str, Any]]) -> Block:
     return {"type": "findings", "items": list(rows)}
 
 
+def entries(items: Sequence[tuple[str, str | None, str]], *, most: int, more: str, summary: str | None = None) -> Block:
+    """Names, each with a file beside the page that it leads to and a text; `most` of them, and where to find more.
+
+    With `summary` they are folded away under it.
+    """
+    rest = len(items) - most
+    return {
+        "type": "list",
+        "items": [
+            {"name": clean(name), "link": address(path), "text": clean(text)} for name, path, text in items[:most]
+        ],
+        "more": f"... and {rest:,} more; {more}" if rest > 0 else None,
+        "summary": summary,
+    }
+
+
+def address(path: str | None) -> str | None:
+    """The path of a file beside the page or below it, as a link."""
+    return quote(path) if path else None
+
+
 def icicle(tree: TimeTree) -> Block:
     """A tree of time to click into; names are stored once."""
     names = {name: i for i, name in enumerate(dict.fromkeys(tree.name))}
@@ -82,11 +118,13 @@ def table(
     tree: bool = False,
     name: str = "",
     left_out: str | None = None,
+    links: Mapping[str, Sequence[str | None]] | None = None,
 ) -> Block:
     """The result's table: sortable by every column and searchable; `bar` is the column drawn as a bar in its cells.
 
     Columns in which nothing is known are named instead of shown. With `tree`, column `depth` indents the first.
-    `name` is what links into the page call it, `left_out` a sentence on rows that are not here.
+    `name` is what links into the page call it, `left_out` a sentence on rows that are not here, `links` for a column
+    the file beside the page that each of its rows leads to.
     """
     unknown = {c.name for c in unknown_columns(result)}
     shown = [c for c in result.columns if c.name not in unknown and c.name not in leave_out]
@@ -95,7 +133,7 @@ def table(
         "name": result.analysis.title,
         "link": name,
         "left_out": left_out,
-        "columns": _columns(shown, result),
+        "columns": _columns(shown, result, links or {}),
         "values": [_values(c, result) for c in shown],
         "sort": sort,
         "bar": bar,
@@ -103,7 +141,9 @@ def table(
     }
 
 
-def _columns(shown: Sequence[Column], result: Result) -> list[dict[str, Any]]:
+def _columns(
+    shown: Sequence[Column], result: Result, links: Mapping[str, Sequence[str | None]]
+) -> list[dict[str, Any]]:
     """What the page needs to draw each column; those of a unit are shown in one scale."""
     types = result.table.schema
     numbers = [c for c in shown if types[c.name].is_numeric()]
@@ -112,9 +152,10 @@ def _columns(shown: Sequence[Column], result: Result) -> list[dict[str, Any]]:
         c.name: {"grouped": str(c.role) == "measure", **in_scale(c, s)} for c, s in zip(numbers, scales, strict=True)
     }
     return [
-        {"key": c.name, "heading": heading(c), "doc": c.doc, "number": c.name in drawn, **drawn.get(c.name, {})}
+        {"key": c.name, "heading": heading(c), "doc": c.doc, "number": c.name in drawn, **drawn.get(c.name, {}),
+         **({"links": list(map(address, links[c.name]))} if c.name in links else {})}
         for c in shown
-    ]
+    ]  # fmt: skip
 
 
 def _values(column: Column, result: Result) -> list[object] | dict[str, object]:
