@@ -14,7 +14,7 @@ from tests.helpers.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase
 from xsp_ingest.registry import INGESTERS
 
 _REPO = Path(__file__).resolve().parents[1]
-_DOCUMENTS = [*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"]
+_DOCUMENTS = sorted([*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"])
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 _MADE = re.compile(r"docs/(analyses|api|formats|project)/[\w.-]+\.md$")  # pages of the site, held to by tests/docs
 _NEEDS_A_TOOL = {"ncu_report", "nsys_report"}  # only NVIDIA's programs read them: everywhere the refusal is tested

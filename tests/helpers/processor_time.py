@@ -58,7 +58,7 @@ class ProcessorTimes:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Lists the slowest tests, where asked for, and says which tier outgrew its budget."""
-        if self._rows:
+        if self._rows and self._test_s:
             terminalreporter.section(f"the {self._rows} tests with most processor time")
             for test, took_s in sorted(self._test_s.items(), key=lambda item: -item[1])[: self._rows]:
                 terminalreporter.write_line(f"{took_s:8.1f} s  {test}")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import pytest
 from xsp.cli.main import main
 
 pytestmark = pytest.mark.torch
-pytest.importorskip("torch")
 
 _REPO = Path(__file__).parents[2]
 _IMAGE = "3x64x64"
@@ -41,6 +41,8 @@ def _captured(folder: Path, model: str) -> None:
 @pytest.fixture(name="batch", scope="module")
 def fixture_batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `xsp batch` writes of all models."""
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
     folder = tmp_path_factory.mktemp("cohort")
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda model: _captured(folder / "in", model), _MODELS))
