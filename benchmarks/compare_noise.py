@@ -2,7 +2,7 @@
 
 On made captures the noise is known: it counts comparisons of equal captures that show anything significant, and how
 often a planted regression is first, significant and within its interval. With --real, folders of runs of the same work
-(`python -m runners.torch_levels --level MLG ... --out r01`, several times) are compared with one another instead.
+(`python -m xsp_runners.torch_levels --level MLG ... --out r01`, several times) are compared with one another instead.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze import contract
 from xsp_analyze.frames import coverage
 from xsp_analyze.needs import advice_on
 from xsp_model import XspError
@@ -29,6 +28,7 @@ __all__ = [
     "TIME_NS",
     "Analysis",
     "Column",
+    "ContractError",
     "FigureSpec",
     "Result",
     "Role",
@@ -44,6 +44,10 @@ class Role(StrEnum):
     KEY = "key"
     LABEL = "label"
     MEASURE = "measure"
+
+
+class ContractError(AssertionError):
+    """An analysis answered otherwise than it declares: a bug of ours, whatever the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,7 @@ def run(wanted: Analysis, view: StepFrames) -> Result:
         raise XspError(f"{wanted.id} ({wanted.title}) needs {what}, which this trace does not hold", advice=advice)
     table = wanted.function(view).collect()
     table = table.select(c.name for c in wanted.columns if c.name in table.columns)
-    contract.check(wanted, table, averaged=wanted.by_step and view.averaged)
+    _check(wanted, table, averaged=wanted.by_step and view.averaged)
     columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
 
     def about() -> StepFrames:
@@ -235,3 +239,28 @@ def run(wanted: Analysis, view: StepFrames) -> Result:
         return coverage.provenance(about(), on_layers=wanted.about_layers)
 
     return Result(wanted, table, columns, ledger, provenance)
+
+
+def _check(analysis: Analysis, table: pl.DataFrame, *, averaged: bool) -> None:
+    """ContractError where the table, which has declared columns alone, is not what the analysis declares."""
+    missing = [c.name for c in analysis.columns if not c.optional and c.name not in table.columns]
+    if missing:
+        raise ContractError(f"{analysis.id} answers without {', '.join(missing)}")
+    present = [c for c in analysis.columns if c.name in table.columns]
+    for column in present:
+        _check_values(analysis, column, table[column.name], averaged=averaged)
+    _check_keys(analysis, present, table)
+
+
+def _check_values(analysis: Analysis, column: Column, values: pl.Series, *, averaged: bool) -> None:
+    if not column.admits(values.dtype, averaged=averaged):
+        declared = column.type_of(averaged=averaged)
+        raise ContractError(f"{analysis.id}.{column.name} is {values.dtype}, declared is {declared}")
+    if values.dtype.is_float() and values.is_nan().any():
+        raise ContractError(f"{analysis.id}.{column.name} holds NaN; what is unknown is null")
+
+
+def _check_keys(analysis: Analysis, present: Sequence[Column], table: pl.DataFrame) -> None:
+    names = analysis.key_of(present)
+    if names and table.select(names).is_duplicated().any():
+        raise ContractError(f"{analysis.id} has several rows of one {', '.join(names)}")

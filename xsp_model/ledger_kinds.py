@@ -189,8 +189,10 @@ class LedgerKind(StrEnum):
     MEMORY_IN_USE_BEFORE = (
         "memory_in_use_before",
         _INFO,
-        ("Kinds of memory of a device of which more was released than allocated in the capture: what "
-        "was in use before it is counted only as far as it was released"),
+        (
+            "Kinds of memory of a device of which more was released than allocated in the capture: what "
+            "was in use before it is counted only as far as it was released"
+        ),
     )
     MISSING_DURATION = "missing_duration", _WARNING, "layers without a time that can be used were left out"
     MISSING_END = "missing_end", _WARNING, "events without an end; kept, their duration is unknown"
@@ -381,8 +383,10 @@ class LedgerKind(StrEnum):
         "steps_inferred",
         _INFO,
         "the program marked no steps; repeated work was taken for steps",
-        ("Mark steps with jax.profiler.StepTraceAnnotation or "
-        "tf.profiler.experimental.Trace(step_num=...), or name the range of a step with --model-range"),
+        (
+            "Mark steps with jax.profiler.StepTraceAnnotation or "
+            "tf.profiler.experimental.Trace(step_num=...), or name the range of a step with --model-range"
+        ),
     )
     SUMMARY_LEFT_OUT = "summary_left_out", _WARNING, "tables of sums beside the single events were not read"
     TENSOR_COUNTS_PARTIAL = (

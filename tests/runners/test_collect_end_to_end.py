@@ -136,7 +136,7 @@ def test_the_folder_alone_works_where_there_is_no_xsp(tmp_path: Path) -> None:
         "import sys, runpy; import importlib.util as u; from importlib.abc import MetaPathFinder\n"
         "class No(MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0].startswith('xsp'): raise ImportError(name)\n"
+        "        if name.startswith('xsp') and not name.startswith('xsp_runners.'): raise ImportError(name)\n"
         "sys.meta_path.insert(0, No()); sys.argv = sys.argv[1:]\n"
         "sys.path[0] = ''; runpy.run_path(sys.argv[0], run_name='__main__')"
     )

@@ -10,8 +10,7 @@ import pytest
 from tests.helpers.fixture_cases import BROKEN, SOUND, FixtureCase, trace_of
 from tests.helpers.hand import paper_trace
 from xsp_analyze.catalog import ANALYSES
-from xsp_analyze.contract import ContractError
-from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, Role, analysis, run
+from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, ContractError, Role, analysis, run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.needs import AnyOf, is_need, words_of_need
 from xsp_model import XspError

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from xsp.api.open_trace import OpenTrace
     from xsp_analyze.compare.comparison import Comparison
+    from xsp_model import Trace
 
 __all__ = ["ComparedTraces", "compared"]
 
@@ -81,15 +81,17 @@ class ComparedTraces:
         parts = [html.paragraph(line) for line in sentences(self.comparison)]
         for one in sections(self.comparison, _MOST_ROWS):
             parts.append(html.heading(one.title))
-            if one.headings:
-                parts.append(html.table(one.headings, one.rows, one.is_number))
-            below = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.below)
-            parts += [html.paragraph(line, dim=True) for line in below]
+            parts.append(html.table(one))
+            notes = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.notes)
+            parts += [html.paragraph(line, dim=True) for line in notes]
         return "".join(parts)
 
 
-def compared(before: OpenTrace, after: OpenTrace, *, steps: str | None, per_input: bool) -> ComparedTraces:
+def compared(
+    before: Trace, after: Trace, *, names: tuple[str, str], steps: str | None, per_input: bool
+) -> ComparedTraces:
     """See `OpenTrace.compare`."""
-    views = [[StepFrames.of(one.trace, steps=steps)] for one in (before, after)]
-    names = (before.name, after.name) if before.name != after.name else ("before", "after")
+    views = [[StepFrames.of(one, steps=steps)] for one in (before, after)]
+    if names[0] == names[1]:
+        names = ("before", "after")
     return ComparedTraces(comparison.compare(*views, names=names, per_input=per_input))

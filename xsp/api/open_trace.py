@@ -110,7 +110,8 @@ class OpenTrace:
         """
         from xsp.api.comparing import compared  # noqa: PLC0415 (only where two are compared)
 
-        return compared(self, after, steps=steps, per_input=per_input)
+        names = (self.name, after.name)
+        return compared(self.trace, after.trace, names=names, steps=steps, per_input=per_input)
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""

@@ -60,7 +60,6 @@ def _is_batch(found: Several) -> bool:
 
 def printed(found: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
-    from xsp_analyze.compare import several  # noqa: PLC0415
     from xsp_analyze.pages.compare import json_text, text  # noqa: PLC0415
 
     if output_format == Formats.MD:
@@ -68,7 +67,9 @@ def printed(found: Several, output_format: str, rows: int | None) -> bytes:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     one = found.compared[0]
     if output_format == Formats.JSON:
-        content = several.render_json(found) if _is_batch(found) else json_text.render(one.comparison, one.outcomes)
+        content = (
+            json_text.render_several(found) if _is_batch(found) else json_text.render(one.comparison, one.outcomes)
+        )
     elif _is_batch(found):
         content = text.terminal_of_several(found, width=width)
     else:

@@ -72,9 +72,9 @@ def model_information(view: StepFrames) -> pl.LazyFrame:
 def _intervals(view: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
     """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
     ends = [bootstrap_interval(np.asarray([durations])) for durations in rows["durations"].to_list()]
-    known = [(float(low[0]), float(high[0])) if view.averaged else (None, None) for low, high in ends]
+    intervals = [(float(low[0]), float(high[0])) if view.averaged else (None, None) for low, high in ends]
     return [
-        pl.Series(name, [pair[at] for pair in known], dtype=pl.Float64).fill_nan(None)
+        pl.Series(name, [pair[at] for pair in intervals], dtype=pl.Float64).fill_nan(None)
         for at, name in enumerate(("low_ns", "high_ns"))
     ]
 

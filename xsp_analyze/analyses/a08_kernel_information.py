@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_information", "listed", "listed_order"]
 
-_WORDS = ("layer_name", "layer_type", "kernel_name", "kind", "phase", "attribution")
+_LABELS = ("layer_name", "layer_type", "kernel_name", "kind", "phase", "attribution")
 _ORDER = (
     "layer_index",
     "layer_name",
@@ -88,8 +88,8 @@ def listed_order(view: StepFrames) -> Ints:
 
 def listed(view: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
     """These rows of `view.executions` as this analysis lists them; `number`: their places in the list."""
-    found = view.executions[rows]
-    wanted = found.with_columns(
-        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(view.trace, found)
+    executions = view.executions[rows]
+    shown = executions.with_columns(
+        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(view.trace, executions)
     )
-    return derived(wanted.lazy(), view.of_trace.ideal_intensity).with_columns(pl.col(_WORDS).cast(pl.String))
+    return derived(shown.lazy(), view.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))

@@ -39,11 +39,11 @@ __all__ = ["ledger"]
 )
 def ledger(view: StepFrames) -> pl.LazyFrame:
     """One row a place that device time went to, in the order of attribution, then one a finding."""
-    rows, places = _merged(ledger_of(view)), [str(a) for a in ATTRIBUTIONS]
+    rows, attributions = _merged(ledger_of(view)), [str(a) for a in ATTRIBUTIONS]
     if view.by:
-        findings = rows.filter(~pl.col("kind").is_in(places))
+        findings = rows.filter(~pl.col("kind").is_in(attributions))
         rows = pl.concat([attribution(view, view.by), findings], how="diagonal_relaxed")
-    is_place = pl.col("kind").is_in(places)
+    is_place = pl.col("kind").is_in(attributions)
     total = pl.col("duration_ns").filter(is_place).sum()
     if view.by:
         total = total.over(view.by)

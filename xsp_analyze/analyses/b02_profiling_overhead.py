@@ -105,7 +105,7 @@ def _host_latency(view: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
     hosted = view.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
     serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()))
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
-    known = per_step.filter(pl.col("step").is_not_null())
-    return mean_over_steps(known, view.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
+    in_steps = per_step.filter(pl.col("step").is_not_null())
+    return mean_over_steps(in_steps, view.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
         pl.col("layer_name", "layer_type").cast(pl.String)
     )

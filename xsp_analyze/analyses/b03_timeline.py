@@ -62,12 +62,12 @@ def timeline(view: StepFrames) -> pl.LazyFrame:
     device = ["run_id", "device_id"]
     if view.averaged:
         parts = _parts(view, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
-        found = view.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
+        rows = view.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
     else:
-        found = _parts(view, [*view.by, *device])
+        rows = _parts(view, [*view.by, *device])
     window = pl.col("window_ns")
     return (
-        found.lazy()
+        rows.lazy()
         .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
         .with_columns(pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"))
         .sort(*view.by, *device, nulls_last=True)

@@ -58,11 +58,11 @@ def launch(view: StepFrames) -> pl.LazyFrame:
 
     Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
     """
-    found = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
-    found = found.with_columns(pl.col(_KEYS).cast(pl.String))
+    sums = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    sums = sums.with_columns(pl.col(_KEYS).cast(pl.String))
     means = (_ratio(column, "launched") for column in ("call_ns", "latency_ns", "queued_ns"))
     return (
-        found.lazy()
+        sums.lazy()
         .with_columns(
             *means,
             _ratio("waiting", "launched").alias("queue_length"),
@@ -78,20 +78,20 @@ def _sums(view: StepFrames) -> pl.DataFrame:
     Whole numbers are added before they are shared out: sums of fractions differ with the order in which cores add.
     """
     keys = (*view.by, *_KEYS, "work_count")
-    found = _rows(view).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
-    return found.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
+    sums = _rows(view).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    return sums.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
 
 
 def _rows(view: StepFrames) -> pl.DataFrame:
     """One row an activity of the steps chosen: its keys, what it adds to each sum, and its share of a step."""
-    known = pl.col("call_start_ns").is_not_null()
-    late = known & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
+    has_call = pl.col("call_start_ns").is_not_null()
+    late = has_call & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
     queued = pl.min_horizontal("start_ns", "previous_end_ns") - pl.col("call_end_ns")
     gap = (pl.col("start_ns") - pl.col("previous_end_ns")).clip(lower_bound=0)
     sums = {
         "count": pl.lit(1, pl.Int64),
-        "launched": known,
-        "followers": known & pl.col("previous_end_ns").is_not_null(),
+        "launched": has_call,
+        "followers": has_call & pl.col("previous_end_ns").is_not_null(),
         "call_ns": pl.col("call_end_ns") - pl.col("call_start_ns"),
         "latency_ns": pl.col("start_ns") - pl.col("call_start_ns"),
         "queued_ns": pl.when(pl.col("previous_end_ns").is_not_null()).then(queued.clip(lower_bound=0)),
@@ -101,11 +101,11 @@ def _rows(view: StepFrames) -> pl.DataFrame:
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
     every = view.of_trace.all_activities
-    found = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
+    rows = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
     work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
     if work.height < every.height:
-        found = found[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
-    return work.hstack(found.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")
+        rows = rows[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
+    return work.hstack(rows.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")
 
 
 def _ratio(column: str, count: str) -> pl.Expr:

@@ -110,11 +110,11 @@ def _calls(view: StepFrames) -> pl.DataFrame:
     children = inside.group_by("span_id").agg(pl.col("duration_ns").sum().alias("children_ns"))
     one = pl.lit(1, pl.Int64).alias("count")
     own = (pl.col("duration_ns") - pl.col("children_ns").fill_null(0)).alias("self_host_ns")
-    found = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
+    nested = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
         one, own, pl.col("duration_ns").alias("host_ns")
     )
-    kernels_run = Roles.of(found, view.of_trace.roles.kernels)
-    return Roles.of(found, view.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
+    kernels_run = Roles.of(nested, view.of_trace.roles.kernels)
+    return Roles.of(nested, view.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
 
 
 def _enclosing_parents(view: StepFrames, calls: pl.DataFrame) -> Ints:

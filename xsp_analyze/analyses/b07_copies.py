@@ -55,17 +55,17 @@ _NS_PER_S = 1e9
 )
 def copies(view: StepFrames) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
-    known = pl.col("bytes").is_not_null()
-    found = _moved(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(
+    has_bytes = pl.col("bytes").is_not_null()
+    sums = _moved(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(
         pl.col("work_count").sum().alias("count"),
-        pl.col("work_count").filter(known).sum().alias("known_count"),
-        pl.when(known.any()).then((pl.col("bytes") * pl.col("work_count")).sum()).alias("bytes"),
+        pl.col("work_count").filter(has_bytes).sum().alias("known_count"),
+        pl.when(has_bytes.any()).then((pl.col("bytes") * pl.col("work_count")).sum()).alias("bytes"),
         pl.col("work_ns").sum().alias("duration_ns"),
-        pl.col("work_ns").filter(known).sum().alias("known_ns"),
+        pl.col("work_ns").filter(has_bytes).sum().alias("known_ns"),
     )  # fmt: skip
     rate = pl.when(pl.col("known_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("known_ns"))
     return (
-        found.lazy()
+        sums.lazy()
         .with_columns(rate.alias("byte_per_s"), _peak(view).alias("peak_byte_per_s"))
         .with_columns((pl.col("byte_per_s") / pl.col("peak_byte_per_s")).alias("peak_share"))
         .sort(*view.by, -pl.col("duration_ns"), *_KEYS, nulls_last=True)

@@ -75,10 +75,10 @@ def memory(view: StepFrames) -> pl.LazyFrame:
 def _running_at(view: StepFrames, series: pl.DataFrame) -> pl.DataFrame:
     """For each row the layer call that had begun last, of those that ran on the host at its peak."""
     calls = view.of_trace.every_layer_call
-    found = []
+    running = []
     for run, time in series.select("run_id", "peak_time_ns").iter_rows():
         inside = calls.filter(pl.col("run_id") == run, pl.col("start_ns") <= time, pl.col("end_ns") > time)
         last = inside.sort("start_ns", "span_id").tail(1).select(_CALL).rows()
-        found.append(last[0] if last else (None,) * len(_CALL))
+        running.append(last[0] if last else (None,) * len(_CALL))
     kinds = {"layer_index": pl.Int64, "layer_name": pl.String, "layer_type": pl.String, "step": pl.Int64}
-    return pl.DataFrame(found, schema=kinds, orient="row").select(pl.all().name.prefix("peak_"))
+    return pl.DataFrame(running, schema=kinds, orient="row").select(pl.all().name.prefix("peak_"))

@@ -61,9 +61,9 @@ def critical_path(view: StepFrames) -> pl.LazyFrame:
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
     parts = [part for run in view.of_trace.roles.kernels for part in _of_run(view, run)]
-    found = pl.concat([pl.DataFrame(schema=_ROW), *parts])
+    links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
-        found.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
+        links.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
         .sort("run_id", -pl.col("duration_ns"), *_KEYS[1:], nulls_last=True)
         .lazy()
     )
@@ -91,13 +91,13 @@ def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: In
     pieces = pl.DataFrame([of[c].gather(at) for c in described]).with_columns(
         pl.Series("link", links), pl.Series("duration_ns", duration_ns)
     )
-    found = pieces.group_by("link", *described, maintain_order=True).agg(
+    sums = pieces.group_by("link", *described, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("piece_count"), pl.col("duration_ns").sum()
     )
-    words = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(found["link"])
+    labels = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(sums["link"])
     missing = [pl.lit(None, pl.String).alias("kind")] if "kind" not in described else []
     texts = pl.col(c for c in described if c != "layer_index").cast(pl.String)
-    return found.with_columns(pl.lit(run, pl.Int64).alias("run_id"), words, texts, *missing).select(*_ROW)
+    return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
 
 
 def _work(view: StepFrames, run: int) -> pl.DataFrame:
@@ -105,8 +105,8 @@ def _work(view: StepFrames, run: int) -> pl.DataFrame:
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     of_run = pl.col("run_id") == run
     in_step = pl.col("step").is_not_null() if (view.of_trace.all_steps["run_id"] == run).any() else pl.lit(value=True)
-    wanted = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
-    work = view.of_trace.all_activities.lazy().filter(of_run & in_step).select(wanted).collect()
+    columns = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
+    work = view.of_trace.all_activities.lazy().filter(of_run & in_step).select(columns).collect()
     return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
 
 

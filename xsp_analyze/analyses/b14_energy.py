@@ -82,8 +82,10 @@ def _of_model(view: StepFrames, series: Mapping[tuple[int, int | None], Energy])
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
     if view.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
-        whole = view.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
-        times = whole.with_columns(pl.lit(None, pl.Int64).alias("step"))
+        extents = (
+            view.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
+        )
+        times = extents.with_columns(pl.lit(None, pl.Int64).alias("step"))
     else:
         times = view.steps.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")
@@ -117,15 +119,15 @@ def _lists(groups: pl.DataFrame) -> list[dict[str, pl.Series]]:
 
 def _used(intervals: pl.DataFrame, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """The intervals of sampled devices with energy_j, covered_ns and time_ns."""
-    found = []
-    for (run, device), known in series.items():
+    parts = []
+    for (run, device), samples in series.items():
         rows = intervals.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
         start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        found.append(
+        parts.append(
             rows.with_columns(
-                pl.Series("energy_j", known.between(start, end), pl.Float64),
-                pl.Series("covered_ns", known.covered(start, end), pl.Int64),
+                pl.Series("energy_j", samples.between(start, end), pl.Float64),
+                pl.Series("covered_ns", samples.covered(start, end), pl.Int64),
                 (pl.col("end_ns") - pl.col("start_ns")).alias("time_ns"),
             )
         )
-    return pl.concat(found)
+    return pl.concat(parts)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "Mix", "group_of", "operator_mix"]
 
-_WORDS = {
+_PATTERNS = {
     "communication": r"nccl|rccl|c10d|all_?reduce|all_?gather|all_?to_?all|broadcast_$|ppermute|psum",
     "convolution": r"conv",
     "loss": r"loss|cross_?entropy|nll|log_?softmax",
@@ -43,7 +43,7 @@ _WORDS = {
     "elementwise": r"add|sub|mul|div|pow|sqrt|exp|log|neg|abs|clamp|where|select|(^|_)(eq|ne|lt|gt)|bias|cast|"
     r"m(ax|in)imum",
 }
-GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((n, re.compile(p, re.IGNORECASE)) for n, p in _WORDS.items())
+GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((n, re.compile(p, re.IGNORECASE)) for n, p in _PATTERNS.items())
 """Groups of operators by a word in their names, the first that fits, as Fathom groups those of TensorFlow."""
 
 _PREFIX = re.compile(r"^(autograd::engine::evaluate_function: |aten::|prim::|cudnn::|torch::|onnx::|tf\.|.*\bnn\.)+")
@@ -66,10 +66,10 @@ class Mix:
     @property
     def groups(self) -> dict[str, float]:
         """Shares of the groups, in the order of GROUPS."""
-        found = dict.fromkeys([name for name, _ in GROUPS] + [_OTHER], 0.0)
+        shares = dict.fromkeys([name for name, _ in GROUPS] + [_OTHER], 0.0)
         for name, share in self.shares.items():
-            found[group_of(name)] += share
-        return {name: share for name, share in found.items() if share}
+            shares[group_of(name)] += share
+        return {name: share for name, share in shares.items() if share}
 
 
 def group_of(operator: str) -> str:
@@ -97,8 +97,8 @@ def operator_mix(view: StepFrames) -> Mix:
         return _shares(_per_step(view, own), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
-    whole, part = (int(view.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
-    return _shares(_per_step(view, inside), "device time of operators", part / whole if whole else None)
+    total, part = (int(view.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
+    return _shares(_per_step(view, inside), "device time of operators", part / total if total else None)
 
 
 def _per_step(view: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:

@@ -73,8 +73,8 @@ def _windows(view: StepFrames) -> pl.DataFrame:
         .agg(ends)
         .collect()
     )
-    whole = view.trace.scan("spans").group_by("run_id").agg(ends).collect()
-    rest = worked.select("run_id").join(whole, on="run_id").join(steps, on="run_id", how="anti")
+    extents = view.trace.scan("spans").group_by("run_id").agg(ends).collect()
+    rest = worked.select("run_id").join(extents, on="run_id").join(steps, on="run_id", how="anti")
     return pl.concat([steps.join(worked, on="run_id", how="semi"), rest]).sort("run_id")
 
 

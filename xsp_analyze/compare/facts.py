@@ -66,7 +66,7 @@ class Difference:
     sort: Sort
 
 
-_ASKED: tuple[tuple[str, str, Sort], ...] = (
+_COMPARED: tuple[tuple[str, str, Sort], ...] = (
     ("model", "model", Sort.WORK),
     ("batch_size", "batch size", Sort.WORK),
     ("device", "device", Sort.SYSTEM),
@@ -94,47 +94,47 @@ def facts(views: Sequence[StepFrames]) -> Facts:
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
     has_layers = not view.of_trace.layer_calls.is_empty()
     return Facts(
-        model=_words(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(view),
+        model=_joined(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(view),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
-        framework=_words(list(dict.fromkeys(name for name, _ in frameworks))),
-        framework_version=_words([version for _, version in frameworks if version]),
+        framework=_joined(list(dict.fromkeys(name for name, _ in frameworks))),
+        framework_version=_joined([version for _, version in frameworks if version]),
         device=_device(view, used),
         device_count=len(used) or None,
         precision=_precision(view),
-        ranks=_most(runs["world_size"]),
+        ranks=_largest(runs["world_size"]),
         steps=min(v.steps["step"].n_unique() for v in views),
         captures=len(views),
         levels=", ".join(view.trace.levels),
-        layer_source=_words(sources),
-        layer_basis=_words(view.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(view.of_trace.roles.layers)))["basis"].unique()
+        layer_source=_joined(sources),
+        layer_basis=_joined(view.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(view.of_trace.roles.layers)))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
-        format=_words(runs["format"].drop_nulls().unique().sort().to_list()),
+        format=_joined(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
 
 
 def differences(before: Facts, after: Facts, *, per_input: bool = False) -> list[Difference]:
     """What is known of both sides and not the same, what matters most first."""
-    found = []
-    for name, words, sort in _ASKED:
+    differing = []
+    for name, label, sort in _COMPARED:
         one, two = getattr(before, name), getattr(after, name)
         if one is None or two is None or _folded(one) == _folded(two):
             continue
         kind = Sort.SYSTEM if name == "batch_size" and per_input else sort
-        found.append(Difference(words, str(one), str(two), kind))
-    return found
+        differing.append(Difference(label, str(one), str(two), kind))
+    return differing
 
 
 def _folded(value: object) -> object:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _words(values: Sequence[object]) -> str | None:
+def _joined(values: Sequence[object]) -> str | None:
     return " and ".join(map(str, values)) or None
 
 
-def _most(column: pl.Series) -> int | None:
-    known = column.drop_nulls().to_list()
-    return max(known) if known else None
+def _largest(column: pl.Series) -> int | None:
+    values = column.drop_nulls().to_list()
+    return max(values) if values else None
 
 
 def _device(view: StepFrames, used: set[int]) -> str | None:
@@ -144,13 +144,13 @@ def _device(view: StepFrames, used: set[int]) -> str | None:
     """
     described = view.trace.frame("runs")["device_name"].drop_nulls().unique().sort().to_list()
     if described:
-        return _words(described)
+        return _joined(described)
     devices = view.trace.frame("devices")
     named = devices.filter(pl.col("device_id").is_in(list(used)))["name"].drop_nulls().unique().sort().to_list()
     if not named and used:  # the profiler may number devices of a node otherwise than those of the process
         named = devices["name"].drop_nulls().unique().to_list()
         named = named if len(named) == 1 else []
-    return _words(named)
+    return _joined(named)
 
 
 def _outermost(view: StepFrames) -> str | None:
@@ -164,9 +164,9 @@ def _precision(view: StepFrames) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
     for dtypes, ns in view.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
-        for word in (dtypes or "").strip("[]").split(","):
-            known = _PRECISIONS.get(word.strip(' "').casefold().removeprefix("c10::"))
-            if known:
-                time[known] += ns or 0
+        for dtype in (dtypes or "").strip("[]").split(","):
+            precision = _PRECISIONS.get(dtype.strip(' "').casefold().removeprefix("c10::"))
+            if precision:
+                time[precision] += ns or 0
                 break
     return max(sorted(time), key=lambda p: time[p]) if time else None

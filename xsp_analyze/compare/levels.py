@@ -45,11 +45,11 @@ class Measured:
 def model(view: StepFrames) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
     durations = [d for d in view.run_latencies["durations"].to_list() if d] if view.averaged else []
-    least = min(map(len, durations), default=0)
-    steps = np.mean([d[:least] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
+    min_steps = min(map(len, durations), default=0)
+    steps = np.mean([d[:min_steps] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
     mean = view.model_latency["latency_ns"].to_list()
-    known = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
-    return Measured(pl.DataFrame({"key": ["latency"]}), known, np.ones(1), steps)
+    means = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
+    return Measured(pl.DataFrame({"key": ["latency"]}), means, np.ones(1), steps)
 
 
 def layers(view: StepFrames) -> Measured:
@@ -118,11 +118,11 @@ def _operator_calls(view: StepFrames) -> pl.DataFrame:
     spans = view.trace.scan("spans").select(columns).collect()
     is_operator = (spans["kind"] == str(Kind.OPERATOR)) & (spans["level"] == str(Level.OPERATOR))
     parent = spans["parent_id"].fill_null(-1).to_numpy()
-    wanted = is_operator.to_numpy()
-    around = innermost(parent, wanted)
+    mask = is_operator.to_numpy()
+    around = innermost(parent, mask)
     duration = spans["duration_ns"].fill_null(0).to_numpy().astype(np.int64)
     outer = np.where(parent >= 0, around[parent], -1)
-    inner = wanted & (outer >= 0)
+    inner = mask & (outer >= 0)
     own = duration.copy()
     np.subtract.at(own, outer[inner], duration[inner])
     out = spans.with_columns(
@@ -133,9 +133,9 @@ def _operator_calls(view: StepFrames) -> pl.DataFrame:
 
 def _key(rows: pl.DataFrame) -> pl.Series:
     """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
-    found = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
-    keys = [f"{kind} {normalised(name)}" for name, kind in found.iter_rows()]
-    named = found.with_columns(pl.Series("key", keys, dtype=pl.String))
+    distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
+    keys = [f"{kind} {normalised(name)}" for name, kind in distinct.iter_rows()]
+    named = distinct.with_columns(pl.Series("key", keys, dtype=pl.String))
     both = rows.select(pl.col("kernel_name", "kind").cast(pl.String))
     return both.join(named, on=["kernel_name", "kind"], how="left", maintain_order="left")["key"]
 
@@ -160,14 +160,14 @@ def _step_values(view: StepFrames, keys: pl.Series, per_step: pl.DataFrame, runs
     steps = Roles.of(view.steps, runs).sort("run_id", "step")
     numbered = steps.with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
     height = int(numbered.group_by("run_id").len()["len"].min() or 0)  # type: ignore[arg-type]
-    places = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")
+    positions_of = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")
     rows = pl.DataFrame({"key": keys}).with_row_index("row")
-    found = (
-        per_step.join(places, on=["run_id", "step"], how="inner")
+    values = (
+        per_step.join(positions_of, on=["run_id", "step"], how="inner")
         .join(rows, on="key", how="inner", nulls_equal=True)
         .group_by("row", "nth")
         .agg(pl.col("ns").sum())
     )
     out = np.zeros((len(keys), height))
-    out[found["row"].to_numpy(), found["nth"].to_numpy()] = found["ns"].to_numpy()
+    out[values["row"].to_numpy(), values["nth"].to_numpy()] = values["ns"].to_numpy()
     return out

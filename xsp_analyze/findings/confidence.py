@@ -140,9 +140,9 @@ def few_steps(facts: Facts) -> Iterator[Found]:
         if facts.latency_ns:
             yield Found("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
-    most = max((len(d) for d in facts.view.run_latencies["durations"].to_list()), default=0)
-    if 0 < most < least.FEW_STEPS:
-        yield Found(f"Numbers are from {count(most)} step{'s' if most > 1 else ''}.", (), None, "A01")
+    step_count = max((len(d) for d in facts.view.run_latencies["durations"].to_list()), default=0)
+    if 0 < step_count < least.FEW_STEPS:
+        yield Found(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 
 
 @rule(

@@ -61,14 +61,14 @@ class Facts:
 
     def table(self, identity: str) -> pl.DataFrame | None:
         """The analysis's table; None where the trace cannot answer it."""
-        found = self._of(identity)
-        return None if isinstance(found, str) or found.table.is_empty() else found.table
+        result = self._of(identity)
+        return None if isinstance(result, str) or result.table.is_empty() else result.table
 
     @cached_property
     def latency_ns(self) -> float:
         """Latency of the model; 0 where it is unknown."""
-        known = self.view.model_latency["latency_ns"].drop_nulls()
-        return float(known[0]) if len(known) else 0.0
+        latencies = self.view.model_latency["latency_ns"].drop_nulls()
+        return float(latencies[0]) if len(latencies) else 0.0
 
     @cached_property
     def work(self) -> pl.DataFrame:
@@ -201,11 +201,11 @@ class Facts:
         for run_id, (first, last) in self.gaps.items():
             rows = calls.filter(pl.col("run_id") == run_id)
             ends = np.sort(rows["start_ns"].to_numpy() + rows["duration_ns"].to_numpy())
-            place = np.searchsorted(ends, first)  # the first call that ends within or after each gap
-            found = np.flatnonzero(place < len(ends))
-            end = ends[place[found]]
-            inside = end < last[found]
-            total += int((last[found][inside] - end[inside]).sum())
+            index = np.searchsorted(ends, first)  # the first call that ends within or after each gap
+            with_call = np.flatnonzero(index < len(ends))
+            end = ends[index[with_call]]
+            inside = end < last[with_call]
+            total += int((last[with_call][inside] - end[inside]).sum())
         return total / self.step_count
 
     def share(self, time_ns: float) -> float:

@@ -31,8 +31,8 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
     """
     view = StepFrames.of(trace)
     runs = trace.frame("runs")
-    stated = runs["rank"].drop_nulls()
-    number = rank if rank is not None else (int(stated[0]) if stated.len() else 0)
+    recorded = runs["rank"].drop_nulls()
+    number = rank if rank is not None else (int(recorded[0]) if recorded.len() else 0)
     frames = {"steps": _steps(view), "kernels": _kernels(view), "collectives": _collectives(view)}
     for name, frame in frames.items():
         frame.select(pl.lit(number, pl.Int64).alias("rank"), pl.all()).write_parquet(folder / f"{name}.parquet")
@@ -41,7 +41,7 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
     return {
         **facts,
         "rank": number,
-        "stated_rank": int(stated[0]) if stated.len() else None,
+        "stated_rank": int(recorded[0]) if recorded.len() else None,
         "world_size": runs["world_size"].max(),
         "source": source,
         "step_count": frames["steps"].height,
@@ -56,17 +56,17 @@ def _steps(view: StepFrames) -> pl.DataFrame:
     but the duration is null.
     """
     keys = ["run_id", "device_id", "step"]
-    whole = view.of_trace.all_steps.is_empty()
+    has_no_steps = view.of_trace.all_steps.is_empty()
     work = (
         view.of_trace.all_activities.with_columns(pl.lit(None, pl.Int64).alias("step"))
-        if whole
+        if has_no_steps
         else view.of_trace.all_activities
     )
     parts = breakdown(work, keys) if not work.is_empty() else pl.DataFrame(schema=_part_schema(keys))
     times = parts.group_by("step").agg(pl.col(MEASURES).sum())
     steps = (
         view.run_latencies.select(pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns"))
-        if whole
+        if has_no_steps
         else view.steps.select("step", "duration_ns")
     )
     slowest = steps.group_by("step").agg(pl.col("duration_ns").max().cast(pl.Int64))

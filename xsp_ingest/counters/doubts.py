@@ -25,7 +25,7 @@ _TENSOR_WORK = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": 0.001,
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 0.001,
 }
-_LETTERS = {"f": "flop_count_sp", "h": "flop_count_hp", "d": "flop_count_dp"}
+_METRIC_OF_PRECISION = {"f": "flop_count_sp", "h": "flop_count_hp", "d": "flop_count_dp"}
 
 
 def doubts(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
@@ -39,8 +39,8 @@ def doubts(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding
 
 
 def _half_collected(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
-    for letter, metric in _LETTERS.items():
-        names = list(flop_terms(letter))
+    for precision, metric in _METRIC_OF_PRECISION.items():
+        names = list(flop_terms(precision))
         missing = [name for name in names if name not in counters]
         if missing and len(missing) < len(names):
             detail = f"{metric} is unknown, as {' and '.join(missing)} was not collected beside the others"

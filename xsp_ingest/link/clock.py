@@ -38,9 +38,9 @@ def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
     if any(epoch is None for epoch in epochs):
         findings = [Finding(LedgerKind.NO_EPOCH, count=len(raws) if len(raws) > 1 else 0)]
         return [Zero(s, None if e is None else e + s) for s, e in zip(starts, epochs, strict=True)], findings
-    known = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
-    first = min(s + e for s, e in known)
-    return [Zero(first - e, first) for _, e in known], _apart(raws, [e for _, e in known])
+    dated = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
+    first = min(s + e for s, e in dated)
+    return [Zero(first - e, first) for _, e in dated], _apart(raws, [e for _, e in dated])
 
 
 def _date(epoch_ns: int | None, start_ns: int) -> int | None:

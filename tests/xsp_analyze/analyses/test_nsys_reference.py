@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.analyses.test_nsys_answers import differences, parse
+from tests.helpers.nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames

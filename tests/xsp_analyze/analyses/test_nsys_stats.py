@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.nsys_answers import differences, parse
 from tests.helpers.synth_nsys import NsightFile
-from tests.xsp_analyze.analyses.test_nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert

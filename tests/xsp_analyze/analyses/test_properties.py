@@ -9,6 +9,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
@@ -88,7 +89,7 @@ def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
     return {a.id: run(a, view).table for a in wanted}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(_STEP, min_size=1, max_size=6), st.lists(st.integers(0, 500), max_size=2))
 def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
     trace = build(steps, orphans)
@@ -115,7 +116,7 @@ def _of_modules(view: StepFrames) -> float:
     return total(coverage.ledger(view).filter(pl.col("kind") == "layer")["duration_ns"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(_STEP, min_size=1, max_size=4),
     st.sampled_from(["all", "mean", "each"]),
@@ -132,7 +133,7 @@ def test_order_of_rows_and_origin_of_time_do_not_matter(
         assert _near(table, moved[wanted]), wanted
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(_STEP.filter(bool), st.integers(1, 5))
 def test_a_mean_of_equal_steps_is_each_of_them(step: list[Work], count: int) -> None:
     trace = build([step] * count, [])

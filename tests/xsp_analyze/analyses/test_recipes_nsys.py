@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from tests.helpers.nsys_answers import differences
 from tests.helpers.nsys_tool import analyze, recipe, run_rule
 from tests.helpers.synth_nsys import NsightFile
-from tests.xsp_analyze.analyses.test_nsys_answers import differences
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
 from xsp_analyze.frames.step_frames import StepFrames

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.helpers.cohort_members import member
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
-from xsp_analyze.cohort.cohort import Member, gathered
-from xsp_analyze.cohort.facts import Facts, Speed, facts_of, from_json
+from xsp_analyze.cohort.cohort import gathered
+from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.mix import Mix, group_of, operator_mix
 from xsp_analyze.cohort.price import read_prices
@@ -36,15 +37,6 @@ def _trace(kineto: KinetoTrace, tmp_path: Path) -> Trace:
     path = tmp_path / "t.json"
     path.write_bytes(kineto.to_bytes())
     return convert([path], Options())
-
-
-def _member(model: str, system: str = "gpu", name: str = "", **more: object) -> Member:
-    """A trace of the model; `more` are its facts: batch and latency_ns among them."""
-    batch, latency = more.pop("batch", 1), more.pop("latency_ns", 10 * _MS)
-    rate = batch * 1e9 / latency if batch else None  # type: ignore[operator]
-    speed = Speed(batch, latency, None, None, rate, int(more.pop("steps", 3)))  # type: ignore[arg-type,call-overload]
-    facts = Facts(model, system, "pytorch 2", ["torch_profiler"], ["model"], 1, 9, [speed])
-    return Member(name or f"{model}-{system}-{batch}", replace(facts, **more))  # type: ignore[arg-type]
 
 
 # Utilisation
@@ -168,7 +160,7 @@ def test_memory_is_the_devices_where_one_worked(tmp_path: Path) -> None:
 def test_batch_sizes_of_a_model_are_one_row_at_the_optimal_one() -> None:
     # 100, 180, 185 inputs/s at 1, 2, 4: doubling 2 gains 2.8 %, so 2 is optimal
     times = {1: 10 * _MS, 2: 2 / 180 * 1e9, 4: 4 / 185 * 1e9}
-    systems = gathered([_member("m", batch=b, latency_ns=t, gpu_share=b / 10) for b, t in times.items()])
+    systems = gathered([member("m", batch=b, latency_ns=t, gpu_share=b / 10) for b, t in times.items()])
     row = tables.models(systems).table.row(0, named=True)
     assert len(systems) == 1
     assert (row["batch_sizes"], row["optimal_batch"], row["batch_size"]) == ("1, 2, 4", 2, 2)
@@ -179,29 +171,29 @@ def test_batch_sizes_of_a_model_are_one_row_at_the_optimal_one() -> None:
 
 
 def test_rows_do_not_depend_on_the_order_of_traces() -> None:
-    members = [_member("a"), _member("a", batch=2), _member("b"), _member("a", "cpu"), _member("c", batch=None)]
+    members = [member("a"), member("a", batch=2), member("b"), member("a", "cpu"), member("c", batch=None)]
     expected = tables.models(gathered(members)).table
     assert all(tables.models(gathered(order)).table.equals(expected) for order in permutations(members))
 
 
 def test_traces_without_a_batch_size_are_rows_of_their_own() -> None:
-    members = [_member("a", name="x", batch=None), _member("a", name="y", batch=None)]
+    members = [member("a", name="x", batch=None), member("a", name="y", batch=None)]
     assert [s.member.name for s in gathered(members)] == ["x", "y"]
 
 
 def test_one_model_on_two_systems_is_compared() -> None:
-    systems = gathered([_member("a", "h100"), _member("a", "a100", latency_ns=25 * _MS), _member("b", "h100")])
+    systems = gathered([member("a", "h100"), member("a", "a100", latency_ns=25 * _MS), member("b", "h100")])
     rows = tables.across(systems).table.select("model", "system", "speedup").rows()
     assert rows == [("a", "h100", pytest.approx(2.5)), ("a", "a100", pytest.approx(1.0))]
 
 
 def test_throughput_is_not_held_against_steps() -> None:
-    systems = gathered([_member("a", "h100"), _member("a", "a100", batch=None)])
+    systems = gathered([member("a", "h100"), member("a", "a100", batch=None)])
     assert tables.across(systems).table["speedup"].to_list() == [1.0, None]
 
 
 def test_first_by_each_measure_names_the_first_only() -> None:
-    systems = gathered([_member(f"m{n}", latency_ns=(n + 1) * _MS, convolution_share=float(n == 3)) for n in range(7)])
+    systems = gathered([member(f"m{n}", latency_ns=(n + 1) * _MS, convolution_share=float(n == 3)) for n in range(7)])
     top = tables.top(systems).table
     latency = top.filter(top["measure"] == "latency_ns")
     assert latency["model"].to_list() == ["m0", "m1", "m2", "m3", "m4"]
@@ -212,7 +204,7 @@ def test_cost_is_price_over_throughput(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text('currency = "USD"\n[per_hour]\n"gpu" = 3.6\n"big gpu" = 36\n')
     prices = read_prices(path)
-    systems = gathered([_member("a", "one GPU"), _member("b", "one Big GPU"), _member("c", "cpu")])
+    systems = gathered([member("a", "one GPU"), member("b", "one Big GPU"), member("c", "cpu")])
     # 100 inputs/s: 1000 inputs take 10 s; 3.6 an hour is 0.01 for 10 s
     found = tables.models(systems, prices).table["cost_per_1k_inputs"].to_list()
     assert found == [pytest.approx(0.01), pytest.approx(0.1), None]
@@ -231,7 +223,7 @@ def test_prices_that_are_none_are_a_sentence(text: str, tmp_path: Path) -> None:
 
 def test_similarity_is_the_cosine_of_shares() -> None:
     mixes = ({"conv": 1.0}, {"conv": 0.6, "mm": 0.8}, {"mm": 1.0})
-    systems = gathered([_member(f"m{n}", mix=Mix("host", m, None)) for n, m in enumerate(mixes)])
+    systems = gathered([member(f"m{n}", mix=Mix("host", m, None)) for n, m in enumerate(mixes)])
     rows = tables.similarity(systems).table.select("model", "other_model", "similarity_share").rows()
     assert rows == [
         ("m1", "m2", pytest.approx(0.8)),
@@ -268,7 +260,7 @@ def test_nothing_has_no_similarity() -> None:
 
 def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
     mix = Mix("host", {"conv2d": 1.0}, None)
-    systems = gathered([_member(f"m{n}", mix=mix) for n in range(2_500)])
+    systems = gathered([member(f"m{n}", mix=mix) for n in range(2_500)])
     page = render(systems, title="large")
     assert "The first 2,000 of 2,500 rows" in page
     assert len(page) < 3_000_000
@@ -280,10 +272,10 @@ def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
 
 def test_names_are_text_and_links_are_kept() -> None:
     evil = '<img src=x onerror="alert(1)">'
-    member = replace(_member(evil, mix=Mix("host", {"conv": 1.0}, None)), report="traces/a b#1/report.html")
-    page = render(gathered([member, _member("b", mix=Mix("host", {"mm": 1.0}, None))]), title=evil)
+    named_badly = replace(member(evil, mix=Mix("host", {"conv": 1.0}, None)), report="traces/a b#1/report.html")
+    page = render(gathered([named_badly, member("b", mix=Mix("host", {"mm": 1.0}, None))]), title=evil)
     assert "<img" not in page
-    assert 'href="traces/a%20b%231/report.html"' in page
+    assert '"traces/a%20b%231/report.html"' in page
     assert "Which models are alike" in page
 
 

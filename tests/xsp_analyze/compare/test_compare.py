@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.captures import Noise, Work, capture, view
+from tests.helpers.examples import examples
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.kernel_changes import ChangeKind
 from xsp_analyze.frames.step_frames import StepFrames
@@ -34,7 +35,7 @@ def _row(found: Comparison, level: str, name: str) -> Row:
     return next(row for row in found.level(level) if row.name == name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(3, 14),
@@ -57,6 +58,7 @@ def test_a_planted_regression_comes_first_with_its_layer_and_kernel(
     assert found.waterfall.parts[0].name == f"Linear_{slow}"
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_planted_ratio_as_often_as_they_say() -> None:
     held = 0
     for seed in range(40):
@@ -89,7 +91,7 @@ def test_a_trace_compared_with_itself_differs_in_nothing() -> None:
     assert (found.layer_match, found.kernel_match, found.changes) == (1.0, 1.0, [])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(1, 6),

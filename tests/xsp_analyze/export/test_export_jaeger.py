@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.make.jaeger import leveled
+from tests.helpers.examples import examples
 from tests.helpers.exported import small, words, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from tests.helpers.run_sets import merged, write_run
@@ -84,7 +85,7 @@ _events = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_events)
 def test_any_trace_comes_back_however_its_spans_overlap(events: Sequence[tuple[str, str, int, int, int]]) -> None:
     kineto = KinetoTrace()

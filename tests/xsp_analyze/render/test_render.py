@@ -28,7 +28,8 @@ _LONG = "void at::native::elementwise_kernel<(int)128, at::native::AddFunctor<fl
 def _result(
     table: pl.DataFrame, columns: list[Column], *, findings: tuple[Finding, ...] = (), identity: str = "A10"
 ) -> Result:
-    analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame())
+    summed = ("count", "duration_ns", "model_share")
+    analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame(), additive=summed)
     return Result(
         analysis, table, columns, lambda: to_frame(findings), lambda: {"sources": ["a.json"], "basis": "device_span_ns"}
     )

@@ -13,8 +13,9 @@ import pytest
 
 from tests.helpers.nsys_tool import nsys
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_stats_csv import NSYS_STATS_CSV
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.nsys.stats_csv import NSYS_STATS_CSV
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -206,9 +207,9 @@ def test_what_nsys_prints_of_a_real_file_is_what_the_file_says(real_dir: Path, t
     command = [nsys(), "stats", *reports, "--format", "csv", "--output", "-", database]
     done = subprocess.run(command, check=True, capture_output=True)
     printed, exported = _trace(done.stdout, tmp_path, "printed.csv"), convert([tmp_path / "real.sqlite"], Options())
-    wanted = pl.col("kind").cast(pl.String).is_in(["kernel", "memcpy", "memset", "call"])
+    compared = pl.col("kind").cast(pl.String).is_in(["kernel", "memcpy", "memset", "call"])
     columns = ["start_ns", "duration_ns", "process_id", "thread_id", "device_id", "stream_id", "correlation_id"]
-    both = [t.frame("spans").filter(wanted).select(columns).sort(columns) for t in (printed, exported)]
+    both = [t.frame("spans").filter(compared).select(columns).sort(columns) for t in (printed, exported)]
     assert both[0].equals(both[1])
     assert both[0].height == 4639
 

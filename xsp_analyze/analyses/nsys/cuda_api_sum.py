@@ -19,8 +19,8 @@ __all__ = ["cuda_api_sum"]
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows; calls are told apart by the name as recorded, of which less is printed."""
-    found = summary(call_times(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
-    return found.with_columns(printed_api_name())
+    rows = summary(call_times(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
+    return rows.with_columns(printed_api_name())
 
 
 @analysis(

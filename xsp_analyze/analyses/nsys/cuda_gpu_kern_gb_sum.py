@@ -22,9 +22,9 @@ _WIDTH = 4
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
-    found = summary(kernels(trace), ["name", *_SIZES])
+    rows = summary(kernels(trace), ["name", *_SIZES])
     return (
-        found.with_columns(_extents("grid"), _extents("block"))
+        rows.with_columns(_extents("grid"), _extents("block"))
         .sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
         .drop(_SIZES)
     )

@@ -20,7 +20,7 @@ __all__ = ["cuda_gpu_mem_size_sum"]
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
     size = pl.col("bytes")
-    found = (
+    rows = (
         copies(trace)
         .group_by("operation")
         .agg(
@@ -33,7 +33,7 @@ def table(trace: Trace) -> pl.LazyFrame:
             deviation(size).alias("std_bytes"),
         )
     )
-    return found.sort(-pl.col("total_bytes"), "operation")
+    return rows.sort(-pl.col("total_bytes"), "operation")
 
 
 def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:

@@ -43,11 +43,11 @@ def table(trace: Trace) -> pl.LazyFrame:
         pl.col("duration_ns").alias("kernel"),
     )
     spreads = [each for prefix, _, _ in _PARTS for each in spread(prefix.removesuffix("_"), prefix)]
-    found = rows.group_by("run_id", *_KEYS).agg(
+    sums = rows.group_by("run_id", *_KEYS).agg(
         pl.len().cast(pl.Int64).alias("count"), pl.col("queue").count().cast(pl.Int64).alias("queue_count"), *spreads
     )
     # nsys sorts by the mean as it rounds it.
-    return found.sort("run_id", *_KEYS).sort(-pl.col("total_mean_ns").round(1), maintain_order=True)
+    return sums.sort("run_id", *_KEYS).sort(-pl.col("total_mean_ns").round(1), maintain_order=True)
 
 
 @analysis(
@@ -61,7 +61,11 @@ def table(trace: Trace) -> pl.LazyFrame:
         integer("device_id", "The device.", "DevId", role=Role.KEY),
         integer("count", "Launches.", "Count"),
         integer("queue_count", "Launches after whose call the kernel started.", "QCount"),
-        *(column for prefix, letter, what in _PARTS for column in spread_columns(what, heading=letter, prefix=prefix)),
+        *(
+            column
+            for prefix, initial, what in _PARTS
+            for column in spread_columns(what, heading=initial, prefix=prefix)
+        ),
         name_column("api_name", "The call that launched.", "API Name"),
         name_column("name", "Name of the kernel.", "Kernel Name"),
     ),

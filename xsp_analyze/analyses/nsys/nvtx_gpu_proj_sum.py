@@ -24,7 +24,7 @@ _COLUMNS = (*_KEYS, *_TIMES, "operation_count", "depth", "child_count")
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
     rows = projected(trace, _COLUMNS).lazy().filter(pl.col("range_name").is_not_null())
-    found = (
+    sums = (
         rows.with_columns((pl.col("projected_end_ns") - pl.col("projected_start_ns")).alias("projected"))
         .group_by(_KEYS)
         .agg(
@@ -38,7 +38,7 @@ def table(trace: Trace) -> pl.LazyFrame:
             pl.col("child_count").mean().alias("mean_children"),
         )
     )
-    return found.sort(-pl.col("projected_ns"), *_KEYS)
+    return sums.sort(-pl.col("projected_ns"), *_KEYS)
 
 
 def _mean(name: str, doc: str, header: str) -> Column:

@@ -20,10 +20,10 @@ __all__ = ["cuda_gpu_kern_pace"]
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The recipe's rows, for every kernel."""
-    found = kernels(trace).sort("run_id", "start_ns", "span_id").select(
+    rows = kernels(trace).sort("run_id", "start_ns", "span_id").select(
         "run_id", short_name("name"), "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     )  # fmt: skip
-    return pace(trace, found)
+    return pace(trace, rows)
 
 
 @analysis(

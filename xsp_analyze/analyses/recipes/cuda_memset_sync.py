@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.analyses.nsys.sources import copies
 from xsp_analyze.analyses.nsys.statistics import name_column
-from xsp_analyze.analyses.recipes.sync_calls import PLACE, asked_for, timing
+from xsp_analyze.analyses.recipes.sync_calls import LOCATION, asked_for, timing
 from xsp_analyze.core import Role, analysis
 from xsp_model import Kind
 
@@ -37,7 +37,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=(
         *timing("fill"),
         name_column("destination_kind", "Memory filled: Pinned or Managed.", "Memory Kind", role=Role.LABEL),
-        *PLACE,
+        *LOCATION,
     ),
     by_step=False,
 )

@@ -29,8 +29,8 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     gaps = ends.join(starts, on=[*GPU, "number"], nulls_equal=True).with_columns(
         (pl.col("next_ns") - pl.col("start_ns")).alias("duration_ns")
     )
-    found = gaps.filter(pl.col("duration_ns") > longer_than_ns)
-    return found.sort(-pl.col("duration_ns"), "start_ns", *GPU).with_row_index("row_number", offset=1)
+    long_gaps = gaps.filter(pl.col("duration_ns") > longer_than_ns)
+    return long_gaps.sort(-pl.col("duration_ns"), "start_ns", *GPU).with_row_index("row_number", offset=1)
 
 
 @analysis(

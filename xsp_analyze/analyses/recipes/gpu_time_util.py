@@ -36,8 +36,8 @@ def table(trace: Trace) -> pl.LazyFrame:
     """The rule's rows."""
     groups = operations(trace).sort(*GPU, "start_ns").collect().partition_by(GPU, maintain_order=True)
     rows = [row for group in groups for row in _low(group)]
-    found = pl.DataFrame(rows, schema=_SCHEMA, orient="row").lazy()
-    ordered = found.sort(pl.col("share").round(_DECIMALS), "duration_ns", "start_ns", *GPU)
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").lazy()
+    ordered = frame.sort(pl.col("share").round(_DECIMALS), "duration_ns", "start_ns", *GPU)
     return ordered.with_row_index("row_number", offset=1).with_columns(pl.col("row_number").cast(pl.Int64))
 
 

@@ -24,8 +24,8 @@ _KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The recipe's rows."""
-    found = project(trace, closed_ranges(trace).filter(collective_range()), _KINDS)
-    timed = found.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
+    rows = project(trace, closed_ranges(trace).filter(collective_range()), _KINDS)
+    timed = rows.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return described(timed.filter(pl.col("duration_ns") > 0), "text")
 
 

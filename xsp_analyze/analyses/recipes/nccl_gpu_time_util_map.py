@@ -31,8 +31,8 @@ def table(trace: Trace) -> pl.LazyFrame:
 
     A run without such ranges tells by the kernels' names.
     """
-    found = project(trace, closed_ranges(trace).filter(collective_range()), (Kind.KERNEL,)).collect()
-    marked = found.select("run_id", "start_ns", "end_ns", pl.lit(value=True).alias("projected")).unique()
+    projected = project(trace, closed_ranges(trace).filter(collective_range()), (Kind.KERNEL,)).collect()
+    marked = projected.select("run_id", "start_ns", "end_ns", pl.lit(value=True).alias("projected")).unique()
     captures = sessions(trace)
     parts = [_of_device(rows, marked, captures[rows["run_id"][0]]) for rows in stamped_kernels(trace)]
     return with_file(trace, pl.concat(parts).lazy()).sort(*GPU, "bin_start_ns")

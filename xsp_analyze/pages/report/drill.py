@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.core import Result
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
 from xsp_analyze.render.units import share
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.core import Column
+    from xsp_analyze.pages.blocks import Block
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block
 
 __all__ = ["drill"]
 

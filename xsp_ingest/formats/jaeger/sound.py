@@ -55,15 +55,15 @@ def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Fin
     ]
 
 
-def _missing(word: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
+def _missing(field: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
     work = sum(span.operationName in DEVICE_WORK for span in lost)
     return [
         Finding(
-            LedgerKind(f"missing_{word}"), f"device activities without a {word} were left out", work, Severity.ERROR
+            LedgerKind(f"missing_{field}"), f"device activities without a {field} were left out", work, Severity.ERROR
         ),
         Finding(
-            LedgerKind(f"missing_{word}"),
-            f"host spans without a {word} were left out",
+            LedgerKind(f"missing_{field}"),
+            f"host spans without a {field} were left out",
             len(lost) - work,
             severity=Severity.WARNING,
         ),

@@ -33,10 +33,10 @@ def findings(outcome: Outcome, queries: Queries | None, worked_out: Mapping[str,
 
 
 def _validity(outcome: Outcome) -> Iterator[Finding]:
-    broken = sorted(rule for rule, kept in outcome.rules.items() if not kept)
+    violated = sorted(rule for rule, kept in outcome.rules.items() if not kept)
     advice = outcome.reason.strip() or "LoadGen's own summary says what to change"
-    if outcome.valid is False or broken:
-        for rule in broken or ["not said which"]:
+    if outcome.valid is False or violated:
+        for rule in violated or ["not said which"]:
             detail = f"by LoadGen's rules the test is invalid: {rule}"
             if outcome.valid:
                 detail = f"the test is valid, though one of LoadGen's rules was not kept: {rule}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.mxnet.events import load
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
@@ -83,7 +83,7 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         {"lane": list(profile.lanes), "device": list(profile.lanes.values())},
         schema={"lane": pl.Int64, "device": pl.String},
     )
-    found = spans.with_row_index("row").with_columns(
+    classified = spans.with_row_index("row").with_columns(
         pl.col("row").cast(pl.Int64),
         category.is_in(_OPERATORS).alias("is_operator"),
         category.is_in(_CALLS).alias("is_call"),
@@ -92,8 +92,10 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         pl.lit(None, pl.String).alias("domain"),
         pl.lit(value=False).alias("numbered"),
     )
-    found = found.hstack(nvtx_range_rules.classify(found, options))
-    found = found.join(names, on="lane", how="left", maintain_order="left")
+    classified = classified.hstack(
+        classify(classified, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    )
+    classified = classified.join(names, on="lane", how="left", maintain_order="left")
     gpu = pl.col("device").str.extract(r"^gpu/(\d{1,9})$").cast(pl.Int64)
     level = (
         pl.when("is_operator")
@@ -109,7 +111,7 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         .then(pl.lit(str(Kind.CALL)))
         .otherwise(pl.col("kind").cast(pl.String))
     )
-    return found.with_columns(
+    return classified.with_columns(
         level.alias("level"),
         kind.alias("kind"),
         pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed]")).alias("name"),
@@ -130,9 +132,9 @@ def _operator_facts(operators: pl.DataFrame) -> pl.DataFrame:
     return frame_of("operators", facts)
 
 
-def _range_facts(found: pl.DataFrame) -> pl.DataFrame:
+def _range_facts(ranges: pl.DataFrame) -> pl.DataFrame:
     """Tasks, events and frames of the user's."""
-    facts = found.select("row", pl.col("row").alias("range_id"), "text", pl.col("cat").alias("domain"))
+    facts = ranges.select("row", pl.col("row").alias("range_id"), "text", pl.col("cat").alias("domain"))
     return frame_of("ranges", facts.with_columns(pl.lit("Annotation").alias("style")))
 
 

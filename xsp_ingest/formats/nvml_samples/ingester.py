@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nvml_samples.samples import read_samples
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
 
 __all__ = ["NVML_SAMPLES"]
 
@@ -24,15 +26,16 @@ _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,256}?"format"\s*:\s*"xsp n
 
 
 @dataclass(frozen=True, slots=True)
-class _NvmlSamples:
+class _NvmlSamples(Ingester):
     name: str = "nvml_samples"
     title: str = (
         "samples of power, clocks, temperature, memory, utilisation by the runner nvml (JSON lines), beside other files"
     )
+    is_supplement: bool = True
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """JSON lines whose first one says the format."""
-        return bool(_HEAD.match(probe.text))
+        return Match.exact_if(_HEAD.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The samples alone, as a run without spans."""

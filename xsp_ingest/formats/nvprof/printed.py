@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu_csv.records import open_text
+from xsp_ingest.files.text import open_text
 from xsp_ingest.formats.nvprof.lines import Work, add_summary, add_trace
 from xsp_ingest.formats.nvprof.table import Printed, rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_printed"]
 
-_MOST_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 20
 _AGAIN = "Copy or print it again: nvprof --print-gpu-trace --csv --log-file FILE PROGRAM"
 
 
@@ -29,7 +29,7 @@ def read_printed(path: Path) -> RawTrace:
     rounded = 0
     try:
         with open_text(path) as file:
-            pieces = iter(partial(file.readline, _MOST_CHARACTERS), "")  # no line, however long, is held whole
+            pieces = iter(partial(file.readline, _MAX_CHARACTERS), "")  # no line, however long, is held whole
             for header, row, process in rows(pieces, seen):
                 if header.is_trace:
                     rounded += not header.is_csv
@@ -49,7 +49,7 @@ def read_printed(path: Path) -> RawTrace:
 
 def _findings(work: Work, seen: Printed, rounded: int) -> list[Finding]:
     return [
-        Finding(LedgerKind.BAD_LINE, "rows of the tables with too few or too many values", seen.broken),
+        Finding(LedgerKind.BAD_LINE, "rows of the tables with too few or too many values", seen.bad_rows),
         Finding(LedgerKind.MISSING_TIME, "rows without a start or a duration were left out", work.untimed),
         Finding(LedgerKind.NEGATIVE_DURATION, "rows with a negative duration were taken as 0 ns long", work.negative),
         Finding(

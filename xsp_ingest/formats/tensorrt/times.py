@@ -67,11 +67,11 @@ def read_times(path: Path) -> RawTrace:
     that is free; the host's call that enqueued it stands on the odd number behind.
     """
     seen = Entries()
-    found: list[_Inference] = []
+    inferences: list[_Inference] = []
     counts = {"missing": 0, "negative": 0, "absurd": 0}
     for batch in entries(path, _Times, seen):
-        found += [inference for entry in batch if (inference := _inference(entry, counts)) is not None]
-    if not found:
+        inferences += [inference for entry in batch if (inference := _inference(entry, counts)) is not None]
+    if not inferences:
         raise XspError("no inference of the file has times", path=path, advice="Export the times again")
     findings = (
         Finding(LedgerKind.MISSING_START, "inferences without times on the GPU were left out", counts["missing"]),
@@ -89,7 +89,7 @@ def read_times(path: Path) -> RawTrace:
         Finding(LedgerKind.NOT_AN_EVENT, "entries that are no inferences", seen.foreign, Severity.INFO),
     )
     facts = RunFacts(profiler="TensorRT trtexec --exportTimes", framework="tensorrt")
-    spans = _spans(sorted(found, key=lambda inference: (inference.start_ns, inference.end_ns)))
+    spans = _spans(sorted(inferences, key=lambda inference: (inference.start_ns, inference.end_ns)))
     tables = {name: frame_of(name) for name in RAW_TABLES} | {"spans": spans}
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 

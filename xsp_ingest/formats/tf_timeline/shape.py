@@ -76,8 +76,8 @@ def _device_work(placed: pl.DataFrame) -> pl.DataFrame:
     copies = placed.filter(pl.col("role") == lane.COPIES)
     streams = placed.filter(pl.col("role") == lane.STREAM)
     numbered = streams["device_id"].drop_nulls().unique().implode()
-    whole = placed.filter(pl.col("role") == lane.STREAMS, ~pl.col("device_id").is_in(numbered))
-    ran = pl.concat([streams, whole])
+    unnumbered = placed.filter(pl.col("role") == lane.STREAMS, ~pl.col("device_id").is_in(numbered))
+    ran = pl.concat([streams, unnumbered])
     beside = copies.join(ran, on=same, how="anti", maintain_order="left", nulls_equal=True)
     is_copy = pl.concat([ran, beside]).join(copies.select(same).unique(), on=same, how="semi", nulls_equal=True)["row"]
     label = pl.concat_str("name", "node", separator=" ", ignore_nulls=True)

@@ -12,7 +12,7 @@ from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
-from xsp_ingest.formats.torch_profiler.scan_source import whole
+from xsp_ingest.formats.torch_profiler.scan_source import read_all
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -55,14 +55,14 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
 
 def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
     """Start, name and counters of each range; read from the text, as the scanners keep known arguments only."""
-    text = whole(path).decode("utf-8", errors="replace")
+    text = read_all(path).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder()
-    found = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
-    if not found:  # written by another program, with its keys in another order
+    events = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
+    if not events:  # written by another program, with its keys in another order
         document = json.loads(text)
         entries = document["traceEvents"] if isinstance(document, dict) else document
-        found = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
-    for event in found:
+        events = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
+    for event in events:
         args = event.get("args")
         yield float(event.get("ts") or 0), str(event.get("name", "")), args if isinstance(args, dict) else {}
 
@@ -105,7 +105,7 @@ def _number(value: object) -> float | None:
 
 
 def _renamed(names: list[str], targets: pl.DataFrame) -> int:
-    """How many ranges have a name that is not the kernel's in the same place."""
+    """How many ranges have a name that is not the kernel's in the same position."""
     return sum(
         name not in {_UNNAMED, "", kernel} for name, kernel in zip(names, targets["name"].cast(pl.String), strict=True)
     )

@@ -37,7 +37,7 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
 
 
 def _used(events: pl.DataFrame) -> pl.DataFrame:
-    """Complete events of the used categories, in the columns that are used; `row` is their place in the file."""
+    """Complete events of the used categories, in the columns that are used; `row` is their index in the file."""
     return (
         events.drop("flow_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
@@ -52,10 +52,10 @@ def _left_out(events: pl.DataFrame) -> list[Finding]:
         ~pl.col("cat").is_in((*_USED, *cat.PROFILER_RANGE)) | pl.col("cat").is_null(),
     )
     counts = others.group_by(pl.col("cat").cast(pl.String)).len().sort("cat", nulls_last=True)
-    known = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
+    reasons = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
     return [
-        Finding(LedgerKind.EVENTS_LEFT_OUT, known[name], count)
-        if name in known
+        Finding(LedgerKind.EVENTS_LEFT_OUT, reasons[name], count)
+        if name in reasons
         else Finding(LedgerKind.UNKNOWN_CATEGORY, f"events of the unknown category {name!r} were not read", count)
         for name, count in counts.iter_rows()
     ]
@@ -81,7 +81,7 @@ def _not_events(document: Document) -> list[Finding]:
 def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     on_device = pl.col("cat").is_in(list(cat.DEVICE))
     findings = []
-    for column, word in (("ts_ns", "start"), ("dur_ns", "duration")):
+    for column, field in (("ts_ns", "start"), ("dur_ns", "duration")):
         missing = events.clear()
         if events[column].has_nulls():  # to pass all of them through a filter would copy them
             missing = events.filter(pl.col(column).is_null())
@@ -89,11 +89,14 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
         work = missing.filter(on_device).height
         findings += [
             Finding(
-                LedgerKind(f"missing_{word}"), f"device activities without a {word} were left out", work, Severity.ERROR
+                LedgerKind(f"missing_{field}"),
+                f"device activities without a {field} were left out",
+                work,
+                Severity.ERROR,
             ),
             Finding(
-                LedgerKind(f"missing_{word}"),
-                f"host events without a {word} were left out",
+                LedgerKind(f"missing_{field}"),
+                f"host events without a {field} were left out",
                 missing.height - work,
                 severity=Severity.WARNING,
             ),

@@ -49,9 +49,9 @@ _LEFT_OUT = {
 def device_planes(planes: Iterable[Plane]) -> list[tuple[int, Plane]]:
     """The planes of GPUs with the devices' numbers."""
     return [
-        (int(found), plane)
+        (int(number), plane)
         for plane in planes
-        if (found := plane.name.removeprefix("/device:GPU:")) != plane.name and found.isascii() and found.isdigit()
+        if (number := plane.name.removeprefix("/device:GPU:")) != plane.name and number.isascii() and number.isdigit()
     ]
 
 
