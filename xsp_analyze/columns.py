@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_analyze.core import Column, Role
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role
 
 __all__ = [
     "ALLOCATED",
@@ -26,21 +26,25 @@ __all__ = [
     "NON_KERNEL",
     "PRECISION",
     "ROOF_COLUMNS",
+    "RUN",
     "STEP",
     "TYPE_KEY",
 ]
 
-STEP = Column("step", pl.Int64(), "Number of the step, where each is answered for itself.", role=Role.KEY)
+STEP = Column(
+    "step", pl.Int64(), "Number of the step, where each is answered for itself.", role=Role.KEY, optional=True
+)
+RUN = Column("run_id", pl.Int64(), "The run (rank); there where a trace holds several.", role=Role.KEY, optional=True)
 LAYER_INDEX = Column("layer_index", pl.Int64(), "The layer, in order of first own operator.", role=Role.KEY)
 LAYER_NAME = Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL)
 LAYER_TYPE = Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL)
 EXECUTION = Column("execution", pl.Int64(), "Number of the row, from 0.", role=Role.KEY)
 KERNEL_NAME = Column("kernel_name", pl.String(), "Name of the kernel, copy or fill.", role=Role.KEY)
 KIND = Column("kind", pl.String(), "kernel, memcpy, memset or graph (a whole replay).", role=Role.KEY)
-COUNT = Column("count", pl.Float64(), "How often it ran; in a mean step, per step on average.")
+COUNT = Column("count", AMOUNT, "How often it ran; in a mean step, per step on average.")
 DURATION = Column(
     "duration_ns",
-    pl.Float64(),
+    TIME_NS,
     "Sum of the durations of the device work; each kernel is averaged over steps first where steps are averaged.",
     "ns",
 )
@@ -48,29 +52,29 @@ MODEL_SHARE = Column("model_share", pl.Float64(), "Its time over model latency (
 BATCH_SIZE = Column("batch_size", pl.Int64(), "Inputs per step; null: unknown.", role=Role.KEY)
 LAYER_LATENCY = Column(
     "layer_latency_ns",
-    pl.Float64(),
+    TIME_NS,
     "Time of the layer's calls outside the layers inside it: on the host in a serialised run, else on the device.",
     "ns",
 )
 LATENCY = Column(
     "latency_ns",
-    pl.Float64(),
+    TIME_NS,
     "Time outside the layers inside it: on the host in a serialised run, else on the device (see the provenance).",
     "ns",
 )
 ALLOCATED = Column(
     "allocated_bytes",
-    pl.Float64(),
+    AMOUNT,
     "Memory allocated in its calls outside the layers inside it; null: not recorded.",
     "byte",
 )
 TYPE_KEY = Column("layer_type", pl.String(), "What kind of layer.", role=Role.KEY)
-KERNELS = Column("kernel_count", pl.Float64(), "Device activities; in a mean step, per step on average.")
+KERNELS = Column("kernel_count", AMOUNT, "Device activities; in a mean step, per step on average.")
 KERNEL_DURATION = Column(
-    "kernel_duration_ns", pl.Float64(), "Sum of the durations of its device work, backward work included.", "ns"
+    "kernel_duration_ns", TIME_NS, "Sum of the durations of its device work, backward work included.", "ns"
 )
 NON_KERNEL = Column(
-    "non_kernel_ns", pl.Float64(), "Latency less kernel duration, as it is: negative where kernels outlast it.", "ns"
+    "non_kernel_ns", TIME_NS, "Latency less kernel duration, as it is: negative where kernels outlast it.", "ns"
 )
 
 COUNTER_COLUMNS = (

@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from xsp_analyze.frames import coverage
 from xsp_analyze.needs import advice_on
 from xsp_model import XspError
@@ -15,13 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
     from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.needs import Need
 
-__all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run"]
+__all__ = [
+    "AMOUNT",
+    "LATENCY_NS",
+    "TIME_NS",
+    "Analysis",
+    "Column",
+    "ContractError",
+    "FigureSpec",
+    "Result",
+    "Role",
+    "SummedType",
+    "analysis",
+    "run",
+]
 
 
 class Role(StrEnum):
@@ -32,17 +46,52 @@ class Role(StrEnum):
     MEASURE = "measure"
 
 
+class ContractError(AssertionError):
+    """An analysis answered otherwise than it declares: a bug of ours, whatever the trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummedType:
+    """The type of what is summed over steps or averaged: exact Int64 over whole steps, Float64 in a mean step."""
+
+    over_runs: bool = False  # whether it is also the mean over runs, Float64 where there are several
+
+    def of(self, *, averaged: bool) -> pl.DataType:
+        """The one or the other."""
+        return pl.Float64() if averaged else pl.Int64()
+
+
+TIME_NS = SummedType()
+"""The type of times in ns."""
+
+LATENCY_NS = SummedType(over_runs=True)
+"""The type of the latency of a model, of which runs side by side have a mean."""
+
+AMOUNT = SummedType()
+"""The type of counts and bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a result; `header` is what another tool's CSV calls it, where we speak for that tool."""
 
     name: str
-    dtype: pl.DataType
+    dtype: pl.DataType | SummedType
     doc: str
     unit: str = ""
     role: Role = Role.MEASURE
     header: str | None = None
     decimals: int | None = None  # for `header` tables only: how the other tool rounds
+    optional: bool = False  # whether a table may lack it: a key that would be the same in all rows
+
+    def type_of(self, *, averaged: bool) -> pl.DataType:
+        """What the values are, over whole steps or in a mean step."""
+        return self.dtype.of(averaged=averaged) if isinstance(self.dtype, SummedType) else self.dtype
+
+    def admits(self, dtype: pl.DataType, *, averaged: bool) -> bool:
+        """Whether values may be of the type."""
+        is_mean = isinstance(self.dtype, SummedType) and self.dtype.over_runs
+        return dtype == self.type_of(averaged=averaged) or (is_mean and dtype == pl.Float64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +120,10 @@ class Analysis:
     columns: Sequence[Column]
     function: Callable[[StepFrames], pl.LazyFrame]
     figure: FigureSpec | None = None
+    key: Sequence[str] | None = None  # what tells rows apart, where it is not the columns in the role of keys
+    additive: Sequence[str] = ()  # columns whose values no two rows count twice: no means, peaks, or what nests
+    section: str = ""  # the section of the report that shows its rows; empty: the one of all analyses
+    about_layers: bool = False  # whether what the ledger has on tables over layers concerns it
     by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
     read: str = ""  # how to read its figure and table, in one sentence; empty: the columns say all
     reads: Mapping[str, Sequence[str]] | None = None
@@ -84,6 +137,12 @@ class Analysis:
         """What one row is and in which order rows come."""
         return (self.function.__doc__ or "").strip()
 
+    def key_of(self, present: Sequence[Column]) -> Sequence[str]:
+        """Which of the columns that a table has tell its rows apart."""
+        if self.key is None:
+            return [c.name for c in present if c.role is Role.KEY]
+        return [c.name for c in present if c.name in self.key or (c.optional and self.key)]
+
 
 def analysis(
     id: str,  # noqa: A002 (the field's name)
@@ -91,15 +150,33 @@ def analysis(
     *,
     needs: Sequence[Need],
     columns: Sequence[Column],
+    key: Sequence[str] | None = None,
+    additive: Sequence[str] = (),
+    section: str = "",
+    about_layers: bool = False,
     figure: FigureSpec | None = None,
     by_step: bool = True,
     read: str = "",
     reads: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[[StepFrames], pl.LazyFrame]], Analysis]:
-    """Turns `name(view) -> LazyFrame` into an Analysis."""
+    """Turns `name(frames) -> LazyFrame` into an Analysis."""
 
     def wrap(function: Callable[[StepFrames], pl.LazyFrame]) -> Analysis:
-        return Analysis(id, title, needs, columns, function, figure, by_step, read, reads)
+        return Analysis(
+            id,
+            title,
+            needs,
+            columns,
+            function,
+            figure=figure,
+            key=key,
+            additive=additive,
+            section=section,
+            about_layers=about_layers,
+            by_step=by_step,
+            read=read,
+            reads=reads,
+        )
 
     return wrap
 
@@ -138,25 +215,52 @@ class Result:
 
 
 def run(wanted: Analysis, view: StepFrames) -> Result:
-    """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs."""
+    """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs.
+
+    Raises:
+        ContractError: The answer is not what the analysis declares, which is a bug of it.
+    """
     missing = [need for need in wanted.needs if not view.has(need)]
     if missing:
         what, advice = advice_on(missing[0])
         raise XspError(f"{wanted.id} ({wanted.title}) needs {what}, which this trace does not hold", advice=advice)
     table = wanted.function(view).collect()
-    # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
-    types = table.schema
-    columns = [replace(c, dtype=types[c.name]) for c in wanted.columns if c.name in types]
-    # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
-    beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
+    table = table.select(c.name for c in wanted.columns if c.name in table.columns)
+    _check(wanted, table, averaged=wanted.by_step and view.averaged)
+    columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
 
     def about() -> StepFrames:
         return view if wanted.by_step else view.whole
 
     def ledger() -> pl.DataFrame:
-        return coverage.ledger(about(), on_layers=not beside)
+        return coverage.ledger(about(), on_layers=wanted.about_layers)
 
     def provenance() -> Mapping[str, object]:
-        return coverage.provenance(about(), on_layers=not beside)
+        return coverage.provenance(about(), on_layers=wanted.about_layers)
 
-    return Result(wanted, table.select(c.name for c in columns), columns, ledger, provenance)
+    return Result(wanted, table, columns, ledger, provenance)
+
+
+def _check(analysis: Analysis, table: pl.DataFrame, *, averaged: bool) -> None:
+    """ContractError where the table, which has declared columns alone, is not what the analysis declares."""
+    missing = [c.name for c in analysis.columns if not c.optional and c.name not in table.columns]
+    if missing:
+        raise ContractError(f"{analysis.id} answers without {', '.join(missing)}")
+    present = [c for c in analysis.columns if c.name in table.columns]
+    for column in present:
+        _check_values(analysis, column, table[column.name], averaged=averaged)
+    _check_keys(analysis, present, table)
+
+
+def _check_values(analysis: Analysis, column: Column, values: pl.Series, *, averaged: bool) -> None:
+    if not column.admits(values.dtype, averaged=averaged):
+        declared = column.type_of(averaged=averaged)
+        raise ContractError(f"{analysis.id}.{column.name} is {values.dtype}, declared is {declared}")
+    if values.dtype.is_float() and values.is_nan().any():
+        raise ContractError(f"{analysis.id}.{column.name} holds NaN; what is unknown is null")
+
+
+def _check_keys(analysis: Analysis, present: Sequence[Column], table: pl.DataFrame) -> None:
+    names = analysis.key_of(present)
+    if names and table.select(names).is_duplicated().any():
+        raise ContractError(f"{analysis.id} has several rows of one {', '.join(names)}")

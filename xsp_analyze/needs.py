@@ -18,6 +18,7 @@ _NEEDS = {  # what is no level: in words, and how to get it
         "Record them beside the run (the nvml runner), and name their file in the run's run.json",
     ),
 }
+_WITHOUT_WORDS = frozenset({"module"})  # beside levels and tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ Need = str | AnyOf
 def is_need(need: Need) -> bool:
     """Whether every part of it is a level, a table or something that has words of its own."""
     parts = need.needs if isinstance(need, AnyOf) else (need,)
-    return all(part in _NEEDS or part in TABLES or part in LEVELS for part in parts)
+    return all(part in {*_NEEDS, *_WITHOUT_WORDS, *TABLES, *LEVELS} for part in parts)
 
 
 def words_of_need(need: Need) -> str:

@@ -13,13 +13,19 @@ from xsp_model.closest import closest
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from xsp_analyze.core import Analysis
+    from xsp_analyze.core import Analysis, Column
     from xsp_model.schema import TableSpec
 
 __all__ = ["described", "no_table"]
 
 _TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  # of tables; the others are text
 _ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
+
+
+def _answered(column: Column) -> str:
+    """The type of an analysis's column in words; what is exact over whole steps is a float in a mean step."""
+    dtype = column.type_of(averaged=True)
+    return _ANSWERED.get(dtype, str(dtype).lower())
 
 
 def described(name: str | None = None) -> list[dict[str, object]]:
@@ -58,7 +64,7 @@ def _analysis(one: Analysis) -> dict[str, object]:
     columns = [
         {
             "name": c.name,
-            "type": _ANSWERED.get(c.dtype, str(c.dtype).lower()),
+            "type": _answered(c),
             "unit": c.unit,
             "nullable": True,
             "doc": c.doc,

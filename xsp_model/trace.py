@@ -86,8 +86,6 @@ class Trace:
 
     def has_level(self, level: str) -> bool:
         """Whether it is one of `levels`, which takes less to find out."""
-        if "levels" in self.__dict__:
-            return level in self.levels
         rows = self.scan("spans").filter(pl.col("level") == level).select("level").head(1)
         return not rows.collect().is_empty()
 

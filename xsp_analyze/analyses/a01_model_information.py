@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.columns import BATCH_SIZE, STEP
-from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
 from xsp_analyze.frames.model_time import model_latency
 from xsp_analyze.needs import AnyOf
@@ -23,6 +23,7 @@ __all__ = ["model_information"]
     "A01",
     "model information",
     needs=(AnyOf("spans", "step_times"),),
+    about_layers=True,
     read=(
         "Latency of a step and, where the batch size is known, inputs per second; over several batch sizes, look "
         "for the one after which throughput stops growing."
@@ -32,7 +33,7 @@ __all__ = ["model_information"]
         BATCH_SIZE,
         Column(
             "latency_ns",
-            pl.Float64(),
+            LATENCY_NS,
             "Trimmed mean of the step durations; the sum or the trace's extent where it is taken whole.",
             "ns",
         ),

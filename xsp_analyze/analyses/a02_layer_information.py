@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import ALLOCATED, LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, MODEL_SHARE, STEP
-from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.core import AMOUNT, Column, Role, analysis
 from xsp_analyze.frames.layer_spread import layer_intervals
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
@@ -21,6 +21,9 @@ __all__ = ["layer_information"]
     "A02",
     "layer information",
     needs=("layer",),
+    key=("layer_index", "layer_name", "layer_type"),
+    about_layers=True,
+    additive=("call_count", "latency_ns", "model_share", "allocated_bytes"),
     read=(
         "Sort by latency to see which layers matter, and look at the interval before you trust a difference "
         "between two of them."
@@ -33,7 +36,7 @@ __all__ = ["layer_information"]
         Column("path", pl.String(), "Names from the outermost enclosing layer down to it.", role=Role.LABEL),
         Column("shapes", pl.String(), "Input shapes of its first operator, as JSON; null: unknown.", role=Role.LABEL),
         Column("dtypes", pl.String(), "Input types of its first operator, as JSON; null: unknown.", role=Role.LABEL),
-        Column("call_count", pl.Float64(), "Its calls; in a mean step, per step on average."),
+        Column("call_count", AMOUNT, "Its calls; in a mean step, per step on average."),
         LATENCY,
         Column(
             "low_ns", pl.Float64(), "Lower end of the 95 % bootstrap interval of latency; null below 3 steps.", "ns"

@@ -25,6 +25,9 @@ def _spread(name: str, what: str) -> Column:
     "A03",
     "layer latency",
     needs=("layer",),
+    key=("layer_index", "layer_name", "layer_type"),
+    about_layers=True,
+    additive=("latency_ns",),
     read=(
         "Tall bars are the layers to work on; a wide gap between minimum and maximum says that a layer's time "
         "changes from step to step."

@@ -19,6 +19,9 @@ __all__ = ["layer_memory"]
     "A04",
     "layer memory",
     needs=("layer",),
+    key=("layer_index", "layer_name", "layer_type"),
+    about_layers=True,
+    additive=("allocated_bytes",),
     read=(
         "Tall bars are the layers whose activations fill the memory; they are the candidates for checkpointing or "
         "for a smaller batch."

@@ -20,6 +20,8 @@ __all__ = ["layer_type_distribution"]
     "A05",
     "layer type distribution",
     needs=("layer",),
+    about_layers=True,
+    additive=("count", "share"),
     read="How often each type of layer occurs; compare with A06, as a frequent type need not be an expensive one.",
     columns=(
         STEP,

@@ -20,6 +20,8 @@ __all__ = ["layer_latency_by_type"]
     "A06",
     "layer latency by type",
     needs=("layer",),
+    about_layers=True,
+    additive=("latency_ns", "share"),
     read="The longest bar is the type of layer that is worth a better kernel, a fusion or another precision first.",
     columns=(STEP, TYPE_KEY, LATENCY, Column("share", pl.Float64(), "Of the sum over all layers.")),
     figure=FigureSpec("bars", x="layer_type", y=("latency_ns",), title="Latency by layer type"),

@@ -20,6 +20,8 @@ __all__ = ["layer_memory_by_type"]
     "A07",
     "layer memory by type",
     needs=("layer",),
+    about_layers=True,
+    additive=("allocated_bytes", "share"),
     read="The longest bar is the type of layer that holds most of the memory allocated.",
     columns=(STEP, TYPE_KEY, ALLOCATED, Column("share", pl.Float64(), "Of the sum over all layers.")),
     figure=FigureSpec("bars", x="layer_type", y=("allocated_bytes",), title="Memory allocated by layer type"),

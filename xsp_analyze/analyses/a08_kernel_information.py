@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.columns import COUNTER_COLUMNS, EXECUTION, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
-from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.frames.activities import shapes_at
 from xsp_analyze.frames.counters import derived
 from xsp_analyze.frames.group_ids import in_order
@@ -45,6 +45,7 @@ def _shape(what: str) -> Column:
     "A08",
     "kernel information",
     needs=("kernel",),
+    additive=("count", "duration_ns", "flop_count", "dram_read_bytes", "dram_write_bytes"),
     read=(
         "Every piece of device work with its layer and launch configuration; search for a layer or a kernel to "
         "see what ran in it and in which order."
@@ -64,10 +65,10 @@ def _shape(what: str) -> Column:
         Column("run_id", pl.Int64(), "The run (rank) it ran in.", role=Role.LABEL),
         Column("device_id", pl.Int64(), "The device it ran on.", role=Role.LABEL),
         Column("stream_id", pl.Int64(), "The stream it ran on.", role=Role.LABEL),
-        Column("count", pl.Float64(), "1; in a mean step, the share of steps that it is in."),
+        Column("count", AMOUNT, "1; in a mean step, the share of steps that it is in."),
         Column(
             "duration_ns",
-            pl.Float64(),
+            TIME_NS,
             "Its duration; in a mean step, the trimmed mean over the steps that it is in, times `count`.",
             "ns",
         ),

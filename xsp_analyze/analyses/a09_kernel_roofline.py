@@ -23,6 +23,7 @@ __all__ = ["kernel_roofline"]
     "A09",
     "kernel roofline",
     needs=("kernel", "metrics"),
+    section="rooflines",
     read=(
         "Points far below the roof leave speed unused; points left of the ridge are limited by memory bandwidth, "
         "points right of it by arithmetic."

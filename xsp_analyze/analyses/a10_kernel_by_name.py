@@ -20,6 +20,8 @@ __all__ = ["kernel_by_name"]
     "A10",
     "kernels by name",
     needs=("kernel",),
+    additive=("count", "duration_ns", "model_share", "flop_count", "dram_read_bytes", "dram_write_bytes"),
+    section="kernels",
     read=(
         "The first rows are where device time is; many calls of a short kernel point to launches, few calls of a "
         "long one to the kernel itself."

@@ -31,6 +31,17 @@ __all__ = ["kernel_by_layer"]
     "A11",
     "kernels by layer",
     needs=("layer", "kernel"),
+    key=("layer_index", "layer_name", "layer_type"),
+    about_layers=True,
+    additive=(
+        "layer_latency_ns",
+        "kernel_count",
+        "kernel_duration_ns",
+        "non_kernel_ns",
+        "flop_count",
+        "dram_read_bytes",
+        "dram_write_bytes",
+    ),
     read="Where kernel duration is much less than the layer's latency, the device waited in that layer.",
     columns=(
         STEP,

@@ -20,6 +20,9 @@ __all__ = ["metrics_by_layer"]
     "A12",
     "metrics by layer",
     needs=("layer", "kernel", "metrics"),
+    key=("layer_index", "layer_name", "layer_type"),
+    about_layers=True,
+    additive=("flop_count", "dram_read_bytes", "dram_write_bytes"),
     read="Compare flops with bytes: a layer with much traffic and few flops is bound by memory.",
     columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *COUNTER_COLUMNS[:4]),
     figure=FigureSpec(

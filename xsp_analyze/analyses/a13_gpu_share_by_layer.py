@@ -20,6 +20,9 @@ __all__ = ["gpu_share_by_layer"]
     "A13",
     "GPU and non-GPU latency by layer",
     needs=("layer", "kernel"),
+    key=("layer_index", "layer_name", "layer_type"),
+    about_layers=True,
+    additive=("layer_latency_ns", "kernel_duration_ns", "non_kernel_ns"),
     read="A layer whose GPU share is small spends its time elsewhere: in launches, in synchronisation or in Python.",
     columns=(
         STEP,

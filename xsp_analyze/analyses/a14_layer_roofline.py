@@ -23,6 +23,9 @@ __all__ = ["layer_roofline"]
     "A14",
     "layer roofline",
     needs=("layer", "kernel", "metrics"),
+    key=("layer_index", "layer_name", "layer_type", "precision"),
+    about_layers=True,
+    section="rooflines",
     read=(
         "Layers left of the ridge gain from fusion and smaller types, layers right of it from tensor cores and "
         "better kernels."

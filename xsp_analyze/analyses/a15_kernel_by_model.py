@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import BATCH_SIZE, COUNTER_COLUMNS, KERNEL_DURATION, KERNELS, PRECISION, ROOF_COLUMNS, STEP
-from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.model_time import model_latency
@@ -36,7 +36,7 @@ _NAMES = tuple(c.name for c in _ROOF)
     columns=(
         STEP,
         BATCH_SIZE,
-        Column("model_latency_ns", pl.Float64(), "Duration of a step, or of the trace where it has none.", "ns"),
+        Column("model_latency_ns", LATENCY_NS, "Duration of a step, or of the trace where it has none.", "ns"),
         KERNELS,
         KERNEL_DURATION,
         Column("gpu_share", pl.Float64(), "Kernel duration over model latency (times the processes summed over)."),
@@ -72,7 +72,7 @@ def kernel_by_model(view: StepFrames) -> pl.LazyFrame:
 
 
 def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(pl.lit(None, c.dtype).alias(c.name) for c in (PRECISION, *_ROOF))
+    return rows.with_columns(pl.lit(None, c.type_of(averaged=True)).alias(c.name) for c in (PRECISION, *_ROOF))
 
 
 def _by_batch(view: StepFrames, keys: Sequence[str]) -> pl.DataFrame:

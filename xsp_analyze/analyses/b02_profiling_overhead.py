@@ -32,6 +32,7 @@ _SCHEMA = {
     "B02",
     "profiling overhead",
     needs=("leveled",),
+    section="overhead",
     read=(
         "What profiling itself added at each level; distrust a layer's time where its overhead is as large as the time."
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import STEP
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.group_ids import groups
 from xsp_analyze.frames.idle import CAUSES, idle_causes
 from xsp_analyze.frames.timeline import MEASURES, breakdown
@@ -19,13 +19,14 @@ __all__ = ["timeline"]
 
 
 def _time(name: str, doc: str) -> Column:
-    return Column(name, pl.Float64(), doc, "ns")
+    return Column(name, TIME_NS, doc, "ns")
 
 
 @analysis(
     "B03",
     "timeline breakdown",
     needs=("kernel",),
+    section="devices",
     read="Idle time is the device waiting; exposed communication is what would vanish if it ran beside compute.",
     columns=(
         STEP,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
-from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, analysis
 from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
@@ -24,6 +24,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
     "B04",
     "launch",
     needs=("kernel", "runtime"),
+    additive=("count", "launched", "starved_ns"),
     read=(
         "A high launch-bound share says that the host is too slow for these kernels: fuse them, enlarge the batch or "
         "replay a graph; a long queue says that the host is far ahead."
@@ -33,7 +34,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
         KERNEL_NAME,
         KIND,
         COUNT,
-        Column("launched", pl.Float64(), "Of these, the ones whose launch is in the trace: what the means are over."),
+        Column("launched", AMOUNT, "Of these, the ones whose launch is in the trace: what the means are over."),
         Column("call_ns", pl.Float64(), "Mean duration of the call that launched it.", "ns"),
         Column("latency_ns", pl.Float64(), "Mean time from the start of its call to its own start.", "ns"),
         Column(
@@ -48,7 +49,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
             pl.Float64(),
             "Share of those that follow others on their stream whose call ended after these had: the stream ran dry.",
         ),
-        Column("starved_ns", pl.Float64(), "Time in which its stream stood empty for want of its launch.", "ns"),
+        Column("starved_ns", TIME_NS, "Time in which its stream stood empty for want of its launch.", "ns"),
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
 )

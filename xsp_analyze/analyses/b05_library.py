@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import STEP
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import innermost
@@ -42,6 +42,8 @@ _BY_NAME = (
     "B05",
     "library calls",
     needs=("library",),
+    about_layers=True,
+    additive=("count", "self_host_ns", "device_sum_ns", "activity_count"),
     read=(
         "Device time stands with the innermost library call around its launch: a row with much host time and little "
         "device time is a library that keeps the host busy."
@@ -52,11 +54,11 @@ _BY_NAME = (
             "library", pl.String(), "Whose call it is: its NVTX domain, or by its name; null: unknown.", role=Role.KEY
         ),
         Column("call_name", pl.String(), "The call, or the range around it.", role=Role.KEY),
-        Column("count", pl.Float64(), "Calls; in a mean step, per step on average."),
-        Column("host_ns", pl.Float64(), "Duration of the calls on the host, calls inside them included.", "ns"),
-        Column("self_host_ns", pl.Float64(), "Of that, outside the library calls inside them.", "ns"),
-        Column("device_sum_ns", pl.Float64(), "Sum of the device work that they launched themselves.", "ns"),
-        Column("activity_count", pl.Float64(), "Device activities that it sums."),
+        Column("count", AMOUNT, "Calls; in a mean step, per step on average."),
+        Column("host_ns", TIME_NS, "Duration of the calls on the host, calls inside them included.", "ns"),
+        Column("self_host_ns", TIME_NS, "Of that, outside the library calls inside them.", "ns"),
+        Column("device_sum_ns", TIME_NS, "Sum of the device work that they launched themselves.", "ns"),
+        Column("activity_count", AMOUNT, "Device activities that it sums."),
     ),
     figure=FigureSpec("bars", x="call_name", y=("device_sum_ns",), title="Device time by library call", top=20),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import STEP
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
 from xsp_analyze.frames.roles import Roles
@@ -29,6 +29,9 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
     "B06",
     "module tree",
     needs=("module",),
+    about_layers=True,
+    additive=("self_host_ns", "self_device_sum_ns", "self_activity_count"),
+    section="modules",
     read=(
         "Open the module with the largest device sum, and go down while one child holds most of it; what is left "
         "is its own work."
@@ -40,18 +43,18 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
         Column("module_type", pl.String(), "Its class: `Linear`.", role=Role.KEY),
         Column("phase", pl.String(), "forward or recompute: in its own calls; backward: undoing them.", role=Role.KEY),
         Column("depth", pl.Int64(), "How many modules it ran in.", role=Role.LABEL),
-        Column("count", pl.Float64(), "Its calls; for backward, the calls whose backward work was found."),
-        Column("host_ns", pl.Float64(), "Duration of its calls on the host; null for backward.", "ns"),
-        Column("self_host_ns", pl.Float64(), "Of that, outside the modules called in it.", "ns"),
+        Column("count", AMOUNT, "Its calls; for backward, the calls whose backward work was found."),
+        Column("host_ns", TIME_NS, "Duration of its calls on the host; null for backward.", "ns"),
+        Column("self_host_ns", TIME_NS, "Of that, outside the modules called in it.", "ns"),
         Column(
             "device_sum_ns",
-            pl.Float64(),
+            TIME_NS,
             "Sum of the device work of it and the modules in it; null: none recorded.",
             "ns",
         ),
-        Column("self_device_sum_ns", pl.Float64(), "Of that, outside the modules called in it.", "ns"),
-        Column("activity_count", pl.Float64(), "Device activities that device_sum_ns sums."),
-        Column("self_activity_count", pl.Float64(), "Device activities that self_device_sum_ns sums."),
+        Column("self_device_sum_ns", TIME_NS, "Of that, outside the modules called in it.", "ns"),
+        Column("activity_count", AMOUNT, "Device activities that device_sum_ns sums."),
+        Column("self_activity_count", AMOUNT, "Device activities that self_device_sum_ns sums."),
     ),
     figure=FigureSpec(
         "icicle", x="module_path", y=("device_sum_ns",), title="Device time by module", color="module_type"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import COUNT, DURATION, STEP
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_model import Kind
 
@@ -27,6 +27,8 @@ _NS_PER_S = 1e9
     "B07",
     "copies",
     needs=("copies",),
+    about_layers=True,
+    additive=("count", "bytes", "known_count", "duration_ns"),
     read=(
         "Pageable host memory is copied through a buffer of the driver's: pin it (pin_memory) where such rows are "
         "large; many small copies never reach the peak of the link."
@@ -37,8 +39,8 @@ _NS_PER_S = 1e9
         Column("source_kind", pl.String(), "Memory read from: Pageable, Pinned, Device; null: unknown.", role=Role.KEY),
         Column("destination_kind", pl.String(), "Memory written to; null: unknown.", role=Role.KEY),
         COUNT,
-        Column("bytes", pl.Float64(), "Bytes copied or filled, where the trace says; null: it says of none.", "byte"),
-        Column("known_count", pl.Float64(), "Of the count, those whose bytes are known."),
+        Column("bytes", AMOUNT, "Bytes copied or filled, where the trace says; null: it says of none.", "byte"),
+        Column("known_count", AMOUNT, "Of the count, those whose bytes are known."),
         DURATION,
         Column("byte_per_s", pl.Float64(), "Bytes over the time of those whose bytes are known.", "byte/s"),
         Column(
@@ -67,6 +69,7 @@ def copies(view: StepFrames) -> pl.LazyFrame:
         .with_columns(rate.alias("byte_per_s"), _peak(view).alias("peak_byte_per_s"))
         .with_columns((pl.col("byte_per_s") / pl.col("peak_byte_per_s")).alias("peak_share"))
         .sort(*view.by, -pl.col("duration_ns"), *_KEYS, nulls_last=True)
+        .with_columns(pl.col(pl.Categorical).cast(pl.String))
     )
 
 

@@ -32,6 +32,7 @@ _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
     "B10",
     "critical path",
     needs=("kernel", "runtime"),
+    additive=("piece_count", "duration_ns"),
     read=(
         "Only what is on the path can shorten the run: with device work on most of it the kernels count, with host "
         "time and launch latency on it the device waits for the program."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import STEP
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.counted_operators import operator_work
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _NS_PER_S = 1e9
     "B11",
     "modelled work",
     needs=("operators", "kernel"),
+    additive=("count", "modelled_count", "modelled_flop", "modelled_bytes", "device_sum_ns", "dram_bytes"),
     read=(
         "Modelled flop over device time, held against the device's peak, says how far an operator is from what its "
         "shapes ask for; measured far above modelled is work that the algorithm added."
@@ -31,14 +32,14 @@ _NS_PER_S = 1e9
         Column(
             "operator", pl.String(), "The outermost operator whose work is modelled, or the outermost.", role=Role.KEY
         ),
-        Column("count", pl.Float64(), "Its calls; in a mean step, per step on average."),
-        Column("modelled_count", pl.Float64(), "Of these, the ones whose shapes gave a number: what is summed below."),
+        Column("count", AMOUNT, "Its calls; in a mean step, per step on average."),
+        Column("modelled_count", AMOUNT, "Of these, the ones whose shapes gave a number: what is summed below."),
         Column("modelled_flop", pl.Float64(), "Two for each multiply-add of products; null: none modelled.", "flop"),
         Column(
             "modelled_bytes", pl.Float64(), "Inputs read and output written once each; null: none modelled.", "byte"
         ),
         Column("modelled_intensity", pl.Float64(), "Modelled flop per modelled byte.", "flop/byte"),
-        Column("device_sum_ns", pl.Float64(), "Device time of all its calls.", "ns"),
+        Column("device_sum_ns", TIME_NS, "Device time of all its calls.", "ns"),
         Column("modelled_share", pl.Float64(), "Part of the device time that is of modelled calls."),
         Column("modelled_flop_per_s", pl.Float64(), "Modelled flop over the device time of modelled calls.", "flop/s"),
         Column("measured_flop", pl.Float64(), "FP32 operations by counters; null: not measured.", "flop"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.columns import STEP
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.energy import power_series
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.steps import StepMode
@@ -31,6 +31,8 @@ _NS_PER_S = 1e9
     "B14",
     "energy",
     needs=("power",),
+    key=("scope", *LAYER_KEY),
+    about_layers=True,
     read=(
         "A layer's energy is the power of the device while the layer's kernels ran; compare it with its share of time "
         "to see which layers draw more than the mean."
@@ -46,7 +48,7 @@ _NS_PER_S = 1e9
         Column("energy_j", pl.Float64(), "Energy that the devices used in that time, as far as sampled.", "J"),
         Column(
             "time_ns",
-            pl.Float64(),
+            TIME_NS,
             "The time: of steps, or in which the layer's kernels ran, summed over devices.",
             "ns",
         ),
@@ -72,6 +74,7 @@ def energy(view: StepFrames) -> pl.LazyFrame:
             pl.when(pl.col("time_ns") > 0).then(covered / pl.col("time_ns")).alias("covered_share"),
         )
         .sort(*view.by, pl.col("scope") != "model", *LAYER_KEY, nulls_last=True)
+        .with_columns(pl.col(pl.Categorical).cast(pl.String))
     )
 
 

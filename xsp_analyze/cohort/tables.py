@@ -232,7 +232,7 @@ def _speeds(same: Sequence[System]) -> list[float | None]:
 
 
 def _result(identity: str, title: str, columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> Result:
-    table = pl.DataFrame(list(rows), schema={c.name: c.dtype for c in columns}, orient="row")
+    table = pl.DataFrame(list(rows), schema={c.name: c.type_of(averaged=True) for c in columns}, orient="row")
     ledger = pl.DataFrame(schema=pl.Schema(TABLES["ledger"].schema))
     return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
 

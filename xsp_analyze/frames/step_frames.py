@@ -185,6 +185,7 @@ class StepFrames:
         return model_time.model_latency(self.run_latencies, self.by)
 
     def with_model(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The frame with `model_ns` added: the time that shares of the model are taken of."""
-        latency = self.model_latency.lazy().select(*self.by, "model_ns")
+        """The frame with `model_ns` added: the time that shares of the model are of; null where there was none."""
+        model = pl.col("model_ns")
+        latency = self.model_latency.lazy().select(*self.by, pl.when(model > 0).then(model))
         return frame.join(latency, on="step", how="left") if self.by else frame.join(latency, how="cross")

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xsp_analyze.catalog import find
+from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import Analysis, Column, FigureSpec, Result, Role
 from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
 from xsp_analyze.render.names import fitted
 from xsp_analyze.render.parquet import METADATA_KEY
-from xsp_analyze.render.remainder import ADDITIVE
 from xsp_analyze.render.units import Scale, duration, number, scales_of, share, size
 from xsp_model import Finding, LedgerKind, XspError
 from xsp_model.ledger import to_frame
@@ -29,7 +28,8 @@ _LONG = "void at::native::elementwise_kernel<(int)128, at::native::AddFunctor<fl
 def _result(
     table: pl.DataFrame, columns: list[Column], *, findings: tuple[Finding, ...] = (), identity: str = "A10"
 ) -> Result:
-    analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame())
+    summed = ("count", "duration_ns", "model_share")
+    analysis = Analysis(identity, "Kernels by name", (), columns, lambda _: pl.LazyFrame(), additive=summed)
     return Result(
         analysis, table, columns, lambda: to_frame(findings), lambda: {"sources": ["a.json"], "basis": "device_span_ns"}
     )
@@ -202,10 +202,10 @@ def test_a_sum_over_what_is_not_known_is_not_known() -> None:
 
 
 def test_sums_are_of_columns_that_are_there() -> None:
-    for identity, names in ADDITIVE.items():
-        columns = {c.name: c for c in find(identity).columns}
-        assert set(names) <= set(columns), identity
-        assert {columns[name].unit for name in names} <= {"", "ns", "byte", "flop", "share"}
+    for analysis in ANALYSES:
+        columns = {c.name: c for c in analysis.columns}
+        assert set(analysis.additive) <= set(columns), analysis.id
+        assert {columns[name].unit for name in analysis.additive} <= {"", "ns", "byte", "flop", "share"}
 
 
 def test_units_stand_on_a_line_of_their_own() -> None:

@@ -27,6 +27,8 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_api_sum",
     "CUDA API summary",
     needs=("runtime",),
+    key=(),  # versions of a function, which the name as printed does not tell apart
+    additive=("share", "total_ns", "count"),
     reads={"calls": ("name",)},
     columns=(
         *time_columns("the durations of the calls", "Num Calls"),

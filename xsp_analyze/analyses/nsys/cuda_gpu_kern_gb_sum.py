@@ -40,6 +40,7 @@ def _extents(what: str) -> pl.Expr:
     "cuda_gpu_kern_gb_sum",
     "CUDA GPU kernel summary by grid and block",
     needs=("kernels",),
+    additive=("share", "total_ns", "count"),
     columns=(
         *time_columns("the durations of the kernels", "Instances"),
         name_column("grid", "Grid size along x, y and z.", "GridXYZ"),

@@ -26,6 +26,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_gpu_kern_sum",
     "CUDA GPU kernel summary",
     needs=("kernels",),
+    additive=("share", "total_ns", "count"),
     reads={"kernels": ("name",)},
     columns=(
         *time_columns("the durations of the kernels", "Instances"),

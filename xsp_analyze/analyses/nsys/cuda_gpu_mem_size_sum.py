@@ -44,6 +44,7 @@ def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
     "cuda_gpu_mem_size_sum",
     "CUDA GPU memory operations by size",
     needs=("copies",),
+    additive=("total_bytes", "count"),
     reads={"copies": ("name",)},
     columns=(
         _size("total", pl.Int64(), "Sum of the bytes copied or filled.", "Total"),

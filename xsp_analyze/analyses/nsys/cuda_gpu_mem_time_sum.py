@@ -26,6 +26,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_gpu_mem_time_sum",
     "CUDA GPU memory operations by time",
     needs=("copies",),
+    additive=("share", "total_ns", "count"),
     reads={"copies": ("name",)},
     columns=(
         *time_columns("the durations of the operations", "Count"),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.nsys.sources import copies, kernels
-from xsp_analyze.analyses.nsys.statistics import integer, name_column
+from xsp_analyze.analyses.nsys.statistics import integer, name_column, with_runs
+from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, Role, analysis
 from xsp_model import Kind
 
@@ -69,7 +70,10 @@ def _no_green_context() -> pl.Expr:
     "cuda_gpu_trace",
     "CUDA GPU trace",
     needs=("kernel",),
+    key=(),  # rounded clocks put work of one name and stream at one start
+    additive=("duration_ns", "bytes"),
     columns=(
+        RUN,
         integer("start_ns", "Start on the profiler's own clock.", "Start (ns)", role=Role.KEY, unit="ns"),
         integer("duration_ns", "Duration.", "Duration (ns)", unit="ns"),
         integer("correlation_id", "Ties it to its launch; 0: none.", "CorrId", role=Role.LABEL),
@@ -113,4 +117,4 @@ def _no_green_context() -> pl.Expr:
 )
 def cuda_gpu_trace(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel, copy or fill, in order of start; at the same time kernels, then copies, then fills."""
-    return table(view.trace)
+    return with_runs(view.trace, table(view.trace))

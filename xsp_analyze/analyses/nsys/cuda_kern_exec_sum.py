@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.nsys.sources import kernels, launches, printed_api_name
-from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, spread_columns
+from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, spread_columns, with_runs
+from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "CUDA kernel launch and execution summary",
     needs=("kernels", "runtime"),
     columns=(
+        RUN,
         integer("process_id", "The process.", "PID", role=Role.KEY),
         integer("thread_id", "The thread that launched.", "TID", role=Role.KEY),
         integer("device_id", "The device.", "DevId", role=Role.KEY),
@@ -71,4 +73,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_kern_exec_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a process, thread, device, call and kernel name, longest mean total first, then by these keys."""
-    return table(view.trace)
+    return with_runs(view.trace, table(view.trace))

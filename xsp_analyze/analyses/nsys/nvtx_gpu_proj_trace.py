@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.nsys.projection import PROJECTION_READS, projected
-from xsp_analyze.analyses.nsys.statistics import integer, name_column
+from xsp_analyze.analyses.nsys.statistics import integer, name_column, with_runs
+from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     needs=("ranges", "runtime", "kernel"),
     reads=PROJECTION_READS,
     columns=(
+        RUN,
         name_column("range_name", "Name of the range, after its domain; null: launched in no range.", "Name"),
         integer("projected_start_ns", "First start of the work launched inside.", "Projected Start (ns)", unit="ns"),
         integer("projected_ns", "From there to the last end, gaps included.", "Projected Duration (ns)", unit="ns"),
@@ -59,4 +61,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nvtx_gpu_proj_trace(view: StepFrames) -> pl.LazyFrame:
     """One row a range that launched device work, by its number; the first row is for work launched in no range."""
-    return table(view.trace)
+    return with_runs(view.trace, table(view.trace))

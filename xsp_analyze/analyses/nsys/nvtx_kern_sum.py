@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_analyze.analyses.nsys.launched import THREAD, by_thread
 from xsp_analyze.analyses.nsys.sources import kernels, launches
-from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, spread_columns
+from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, spread_columns, with_runs
+from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def _summary(rows: pl.DataFrame) -> pl.DataFrame:
     "NVTX range kernel summary",
     needs=("ranges", "runtime", "kernels"),
     columns=(
+        RUN,
         name_column("range_name", "Name of the range, after its domain; null: launched in no range.", "NVTX Range"),
         name_column("style", "PushPop, StartEnd or Annotation.", "Style"),
         integer("process_id", "The process; null: launch not recorded.", "PID", role=Role.KEY),
@@ -81,4 +83,4 @@ def _summary(rows: pl.DataFrame) -> pl.DataFrame:
 )
 def nvtx_kern_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a range name, style, process, thread and kernel name, by range and thread, most total time first."""
-    return table(view.trace)
+    return with_runs(view.trace, table(view.trace))

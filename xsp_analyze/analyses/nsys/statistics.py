@@ -12,7 +12,19 @@ from xsp_analyze.core import Column, Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["deviation", "integer", "name_column", "share", "spread", "spread_columns", "summary", "time_columns"]
+    from xsp_model import Trace
+
+__all__ = [
+    "deviation",
+    "integer",
+    "name_column",
+    "share",
+    "spread",
+    "spread_columns",
+    "summary",
+    "time_columns",
+    "with_runs",
+]
 
 _SPREAD = (
     ("mean", "Avg", pl.Float64(), "Mean"),
@@ -21,6 +33,11 @@ _SPREAD = (
     ("max", "Max", pl.Int64(), "Largest"),
     ("std", "StdDev", pl.Float64(), "Sample standard deviation (0 for a single one)"),
 )
+
+
+def with_runs(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows, with their run where the trace holds several: nsys writes a report of each file alone."""
+    return rows if trace.height("runs") > 1 else rows.drop("run_id")
 
 
 def spread(value: str, prefix: str = "") -> list[pl.Expr]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.statistics import integer
+from xsp_analyze.analyses.nsys.statistics import integer, with_runs
 from xsp_analyze.analyses.recipes.common import FILE, with_file
 from xsp_analyze.analyses.recipes.heatmap import BINS, bins, sessions, stamped_kernels
 from xsp_analyze.analyses.recipes.operations import GPU
+from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "Use of each GPU over the capture",
     needs=("kernels",),
     columns=(
+        RUN,
         integer("bin_start_ns", "Start of the thirtieth of the capture.", "Duration", role=Role.KEY, unit="ns"),
         Column(
             "kernel_share",
@@ -56,4 +58,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_gpu_time_util_map(view: StepFrames) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
-    return table(view.trace)
+    return with_runs(view.trace, table(view.trace))

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.statistics import integer
+from xsp_analyze.analyses.nsys.statistics import integer, with_runs
 from xsp_analyze.analyses.recipes.collectives import collective_range
 from xsp_analyze.analyses.recipes.common import FILE, closed_ranges, with_file
 from xsp_analyze.analyses.recipes.heatmap import BINS, Session, bins, sessions, stamped_kernels
 from xsp_analyze.analyses.recipes.operations import GPU
 from xsp_analyze.analyses.recipes.projected import project
+from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model import Kind
 
@@ -55,6 +56,7 @@ def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl
     "Use of each GPU by NCCL and by computing over the capture",
     needs=("kernels",),
     columns=(
+        RUN,
         integer("bin_start_ns", "Start of the thirtieth of the capture.", "Duration", role=Role.KEY, unit="ns"),
         *(
             Column(
@@ -76,4 +78,4 @@ def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl
 )
 def nccl_gpu_time_util_map(view: StepFrames) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
-    return table(view.trace)
+    return with_runs(view.trace, table(view.trace))

@@ -28,7 +28,7 @@ def operations(trace: Trace) -> pl.LazyFrame:
     """
     spans = trace.scan("spans").filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
     stamped = on_source_clock(trace, spans.select(*GPU, "context_id", "start_ns", "duration_ns"), ("start_ns",))
-    work = stamped.filter(pl.col("start_ns") > 0).with_columns(
+    work = stamped.filter(pl.col("start_ns") > 0, pl.col("duration_ns").is_not_null()).with_columns(
         (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     )
     work = work.drop("duration_ns")

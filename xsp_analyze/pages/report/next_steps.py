@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.text import gain_of, value_of
 from xsp_analyze.pages import blocks
@@ -21,16 +22,6 @@ _MEANS = (
     " by, each taken alone: they overlap and do not add up."
 )
 _FIRST = 5
-_PLACES = {
-    "A10": "kernels",
-    "B03": "devices",
-    "B06": "modules",
-    "B02": "overhead",
-    "A09": "rooflines",
-    "A14": "rooflines",
-}
-"""Analyses that have a part of the page of their own."""
-
 _NOTHING = "No rule found anything to gain. Most rules look at device work, some at hardware counters."
 
 
@@ -56,7 +47,7 @@ def _item(one: Advice) -> dict[str, Any]:
         "share": one.gain_share,
         "sentence": clean(found.sentence),
         "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in found.evidence],
-        "rows": _PLACES.get(found.rows, found.rows),
+        "rows": _section(found.rows),
         "search": clean(found.search),
         "do": rule.do,
         "about": [
@@ -67,3 +58,8 @@ def _item(one: Advice) -> dict[str, Any]:
         ],
         "page": f"docs/findings/{rule.id}.md",
     }
+
+
+def _section(rows: str) -> str:
+    """The section of the page that shows the rows of this analysis, or the analysis itself; rows may be of neither."""
+    return next((a.section or a.id for a in ANALYSES if a.id == rows), rows)

@@ -1,0 +1,112 @@
+"""How the files of the whole tree import each other: in no circle, and few of them loose in a package."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
+_MAX_LOOSE = 8
+_Graph = dict[str, set[str]]
+
+_CIRCLES_OF_TYPES = [
+    {"xsp_model.arrays", "xsp_model.scratch"},
+    {"xsp_model.graph", "xsp_model.trace"},
+]
+"""Circles that only annotations close and that are still to go; one that is gone must go from here."""
+
+
+def _files() -> Mapping[str, Path]:
+    files = {}
+    for package in _PACKAGES:
+        for file in (_ROOT / package).rglob("*.py"):
+            name = ".".join(file.relative_to(_ROOT).with_suffix("").parts)
+            files[name.removesuffix(".__init__")] = file
+    return files
+
+
+def _imports(node: ast.AST, *, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports below a node, in functions too; those for annotations alone only if `types` says so."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not types:
+            for other in child.orelse:
+                yield from _imports(other, types=types)
+        else:
+            yield from _imports(child, types=types)
+
+
+def _imported(statement: ast.Import | ast.ImportFrom, files: Mapping[str, Path]) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+        return
+    assert not statement.level, "imports are absolute"
+    module = statement.module or ""
+    for alias in statement.names:
+        name = f"{module}.{alias.name}"
+        yield name if name in files else module
+
+
+def _graph(*, types: bool) -> _Graph:
+    files = _files()
+    graph: _Graph = {}
+    for name, file in files.items():
+        found = (
+            imported
+            for statement in _imports(ast.parse(file.read_text(encoding="utf-8")), types=types)
+            for imported in _imported(statement, files)
+        )
+        graph[name] = {imported for imported in found if imported in files and imported != name}
+    return graph
+
+
+def _circle(graph: _Graph) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def _without(graph: _Graph, circle: set[str]) -> _Graph:
+    """The graph less the imports inside the circle."""
+    return {name: others - circle if name in circle else others for name, others in graph.items()}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Those in functions count as well: an import put there only to dodge a circle is still one."""
+    assert _circle(_graph(types=False)) == []
+
+
+def test_no_files_need_each_other_for_their_annotations() -> None:
+    graph = _graph(types=True)
+    for circle in _CIRCLES_OF_TYPES:
+        graph = _without(graph, circle)
+    assert _circle(graph) == []
+
+
+@pytest.mark.parametrize("circle", _CIRCLES_OF_TYPES, ids=lambda circle: " and ".join(sorted(circle)))
+def test_a_circle_that_is_gone_is_not_excused(circle: set[str]) -> None:
+    graph = _graph(types=True)
+    assert _circle({name: graph[name] & circle for name in circle})
+
+
+def test_a_circle_is_found() -> None:
+    assert sorted(set(_circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}))) == ["a", "b", "c"]
+    assert _circle({"a": {"b"}, "b": set()}) == []
+
+
+@pytest.mark.parametrize("package", ["xsp", "xsp_ingest", "xsp_analyze"])
+def test_few_modules_are_loose_in_a_package(package: str) -> None:
+    """The model and the runners stay flat: tables and rules of one thing, and scripts started by their path."""
+    loose = [file for file in (_ROOT / package).glob("*.py") if not file.name.startswith("__")]
+    assert len(loose) <= _MAX_LOOSE
