@@ -17,6 +17,7 @@ __all__ = [
     "UNKNOWN",
     "Scale",
     "count",
+    "counted",
     "duration",
     "is_share",
     "number",
@@ -52,7 +53,7 @@ _LADDERS: dict[str, tuple[tuple[float, Scale], ...]] = {
     "ns": (
         (1e10, Scale("s", 1e9, 3)),
         (1e7, Scale("ms", 1e6, 3)),
-        (1e4, Scale("us", 1e3, 3)),
+        (1e4, Scale("\N{MICRO SIGN}s", 1e3, 3)),
         (0, Scale("ns")),
     ),
     "byte": (
@@ -144,6 +145,11 @@ def count(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{round(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def counted(value: float, one: str, many: str) -> str:
+    """A number of things with their name: `1 copy`, `2 copies`."""
+    return f"{count(value)} {one if value == 1 else many}"
 
 
 def duration(value_ns: float | None) -> str:

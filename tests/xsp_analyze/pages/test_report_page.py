@@ -77,7 +77,7 @@ def test_the_icicle_tells_what_the_pointer_is_on(page: Page) -> None:
     page.locator("#tree .cell", has_text="ReLU_0").hover()
     told = page.locator("#tree .told").inner_text()
     assert "ReLU_0" in told
-    assert "60.000 us" in told
+    assert "60.000 \u00b5s" in told
     assert "2 pieces of device work" in told
 
 

@@ -82,7 +82,7 @@ def test_the_head_says_what_each_run_gave(data: dict[str, Any]) -> None:
 
 
 def test_the_head_tells_the_cost_of_profiling_and_the_bound(data: dict[str, Any]) -> None:
-    assert "Profiling down to kernels made a step 40.0 % longer (40.000 us)" in " ".join(data["short"])
+    assert "Profiling down to kernels made a step 40.0 % longer (40.000 \u00b5s)" in " ".join(data["short"])
     assert "The model is compute bound in fp32: its 20.0 flop/byte lie above the 10.0" in " ".join(data["short"])
 
 
@@ -147,7 +147,7 @@ def test_runs_without_device_work_make_a_report() -> None:
     assert [line["title"] for line in _block(data, "overhead", "timelines")["lines"]] == [
         "Model only (M)", "Layers profiled (ML)",
     ]  # fmt: skip
-    assert {row["label"]: row["text"] for row in data["measured"]}["Window"].startswith("510.000 us from")
+    assert {row["label"]: row["text"] for row in data["measured"]}["Window"].startswith("510.000 \u00b5s from")
 
 
 def test_the_figure_holds_what_each_level_and_layer_cost(data: dict[str, Any]) -> None:

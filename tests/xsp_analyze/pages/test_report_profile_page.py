@@ -54,7 +54,10 @@ def test_a_layer_tells_its_cost_and_shows_itself_in_both_runs(page: Page) -> Non
     page.locator(".timelines .k-layer", has_text="Linear_0").first.hover()
     told = page.locator("#overhead .told").inner_text()
     assert "Linear_0" in told
-    assert "45.000 us with layers profiled, 55.000 us with kernels profiled too (+10.000 us, 22.2 %)" in told
+    assert (
+        "45.000 \u00b5s with layers profiled, 55.000 \u00b5s with kernels profiled too (+10.000 \u00b5s, 22.2 %)"
+        in told
+    )
     assert page.locator(".timelines .same").count() == 2
 
 
@@ -62,7 +65,7 @@ def test_a_kernel_tells_its_layer(page: Page) -> None:
     page.locator(".timelines .k-kernel").nth(1).hover()
     told = page.locator("#overhead .told").inner_text()
     assert HOSTILE in told
-    assert "30.000 us, in ReLU_0." in told
+    assert "30.000 \u00b5s, in ReLU_0." in told
 
 
 def test_a_click_looks_closer_and_a_button_leads_back(page: Page) -> None:
@@ -78,7 +81,7 @@ def test_a_point_under_the_roof_tells_what_it_is(page: Page) -> None:
     figure.locator("circle.point").nth(1).hover()
     told = figure.locator(".told").inner_text()
     assert HOSTILE in told
-    assert "2 TFLOP/s at 20 flop/byte in fp32, 30.000 us of device time" in told
+    assert "2 TFLOP/s at 20 flop/byte in fp32, 30.000 \u00b5s of device time" in told
     assert "compute bound: 20.0 % of the fp32 peak of A device" in told
     assert "ridge 10" in figure.locator("svg").inner_html()
 

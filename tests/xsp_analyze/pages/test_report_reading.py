@@ -145,7 +145,7 @@ def test_the_address_follows_search_and_sort(page: Page) -> None:
 def test_findings_lead_to_their_rows(page: Page) -> None:
     first = page.locator("#next li").first
     assert "The device waits for the host" in first.inner_text()
-    assert "at most 840.688 us, 28.3 %" in first.inner_text()
+    assert "at most 840.688 \u00b5s, 28.3 %" in first.inner_text()
     first.get_by_role("link", name="See where").click()
     page.wait_for_function("document.getElementById('devices').getBoundingClientRect().top < innerHeight")
     first.locator("summary").click()
@@ -231,7 +231,7 @@ def test_a_figure_looks_closer_moves_and_goes_back(page: Page) -> None:
     boxes = frame.locator("rect.box").count()
     box = frame.locator("text", has_text="Transformer_0").first
     before = box.bounding_box()["x"]
-    frame.get_by_role("button", name="Look closer").click()
+    frame.get_by_role("button", name="Zoom in").click()
     assert frame.locator("rect.box").count() != boxes
     frame.locator(".field").focus()
     page.keyboard.press("ArrowLeft")
@@ -258,7 +258,7 @@ def test_a_point_under_the_roof_is_zoomed_at(browser: Browser, files: dict[str, 
         assert "of what is drawn here" in told
         marks = frame.locator("text").count()
         for _ in range(4):
-            frame.get_by_role("button", name="Look closer").click()
+            frame.get_by_role("button", name="Zoom in").click()
         assert frame.locator("text").count() != marks
         frame.get_by_role("button", name="Show all").click()
         assert frame.locator("text").count() == marks

@@ -28,7 +28,7 @@ _LAYER_LABELS = ("model_share", "allocated_bytes", "shapes")
 _PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
     "compute_ns": ("compute", "compute"),
     "exposed_communication_ns": ("communication alone", "communication"),
-    "exposed_memory_ns": ("copies and fills alone", "memory"),
+    "exposed_memory_ns": ("copies and memsets alone", "memory"),
     "idle_ns": ("idle", "idle"),
 }
 
@@ -139,7 +139,7 @@ def _type_bars(found: Result) -> Block:
 def kernels(answers: Answers) -> Section:
     """The table of kernels by name."""
     means = (
-        f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and fills are"
+        f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and memsets are"
         " device time too. Model share is its time over the latency of the model."
         f"{answers.taken(kernels='device time', model='model latency')}"
     )

@@ -75,9 +75,9 @@ def one_step(answers: Answers) -> Section:
 def _means(answers: Answers, step: Step) -> str:
     what = f"Step {step.number}, the one nearest to the median" if step.number is not None else "The whole trace"
     return (
-        f"{what}: {duration(step.end_ns - step.start_ns)}. A lane a host thread, with what it called, then a lane a"
-        " stream of each device. Gaps in a stream are time in which it had nothing to do. Drag to move, use the buttons"
-        " or Ctrl and the wheel to look closer, click a box to read it. The step can be saved as a file that"
+        f"{what}: {duration(step.end_ns - step.start_ns)}. One track per host thread, with what it called, then one"
+        " per stream of each device. Gaps in a stream are time in which it was idle. Drag to pan, use the buttons or"
+        " Ctrl and the wheel to zoom, click a box for its details. The step can be saved as a file that"
         " ui.perfetto.dev and chrome://tracing open."
         f"{answers.taken(kernels='all')}"
     )
