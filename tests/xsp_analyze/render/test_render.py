@@ -300,20 +300,20 @@ def test_several_results_in_csv_are_told_apart_by_a_title_line() -> None:
 
 
 def test_json_is_the_documented_object() -> None:
-    found = json.loads(render([_kernels("a", findings=(Finding("lost", "gone", 2),))], "json"))
-    assert list(found) == ["analysis", "title", "columns", "rows", "ledger", "provenance"]
-    assert found["columns"][2] == {
+    document = json.loads(render([_kernels("a", findings=(Finding("lost", "gone", 2),))], "json"))
+    assert list(document) == ["analysis", "title", "columns", "rows", "ledger", "provenance"]
+    assert document["columns"][2] == {
         "name": "duration_ns",
         "dtype": "Int64",
         "unit": "ns",
         "role": "measure",
         "doc": "Time on the device.",
     }
-    assert found["rows"] == [
+    assert document["rows"] == [
         {"kernel_name": "a", "count": 1234, "duration_ns": 2500000, "model_share": 0.125, "flop_count": None}
     ]
-    assert found["ledger"][0]["count"] == 2
-    assert found["provenance"] == {"sources": ["a.json"], "basis": "device_span_ns"}
+    assert document["ledger"][0]["count"] == 2
+    assert document["provenance"] == {"sources": ["a.json"], "basis": "device_span_ns"}
 
 
 def test_json_holds_no_nan() -> None:
@@ -328,9 +328,9 @@ def test_several_results_in_json_are_an_array() -> None:
 
 def test_json_says_the_type_that_the_rows_have() -> None:
     table = pl.DataFrame({"count": [2]})
-    found = json.loads(render_one(_result(table, [Column("count", pl.Float64(), "")]), "json"))
-    assert found["columns"][0]["dtype"] == "Int64"
-    assert found["rows"] == [{"count": 2}]
+    document = json.loads(render_one(_result(table, [Column("count", pl.Float64(), "")]), "json"))
+    assert document["columns"][0]["dtype"] == "Int64"
+    assert document["rows"] == [{"count": 2}]
 
 
 def test_whole_counts_of_a_mean_step_read_as_whole_numbers() -> None:
@@ -341,14 +341,14 @@ def test_whole_counts_of_a_mean_step_read_as_whole_numbers() -> None:
 
 def test_provenance_names_files_and_leaves_digests_to_programs() -> None:
     result = _kernels("a")
-    told = Result(
+    with_sources = Result(
         result.analysis,
         result.table,
         result.columns,
         result.ledger_of,
         lambda: {"sources": [{"file": "a.gz", "sha256": "00ff"}]},
     )
-    assert terminal.render(told).endswith("sources: a.gz\n")
+    assert terminal.render(with_sources).endswith("sources: a.gz\n")
 
 
 def test_markdown_escapes_what_would_break_its_table() -> None:

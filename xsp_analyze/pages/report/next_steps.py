@@ -21,7 +21,7 @@ _MEANS = (
     " by, each taken alone: they overlap and do not add up."
 )
 _FIRST = 5
-_PLACES = {
+_SECTIONS = {
     "A10": "kernels",
     "B03": "devices",
     "B06": "modules",
@@ -36,9 +36,9 @@ _NOTHING = "No rule found anything to gain. Most rules look at device work, some
 
 def next_steps(answers: Answers) -> Section:
     """The five most promising findings, the others behind a button, then doubts about the numbers."""
-    found = advise(answers.per_step, answers.of)
-    gains = [_item(one) for one in found if not one.rule.on_trust]
-    doubts = [_item(one) for one in found if one.rule.on_trust]
+    advice = advise(answers.per_step, answers.of)
+    gains = [_item(one) for one in advice if not one.rule.on_trust]
+    doubts = [_item(one) for one in advice if one.rule.on_trust]
     drawn = [blocks.text(_NOTHING)]
     if gains:
         drawn = [{"type": "advice", "items": gains, "first": _FIRST}]
@@ -56,7 +56,7 @@ def _item(one: Advice) -> dict[str, Any]:
         "share": one.gain_share,
         "sentence": clean(found.sentence),
         "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in found.evidence],
-        "rows": _PLACES.get(found.rows, found.rows),
+        "rows": _SECTIONS.get(found.rows, found.rows),
         "search": clean(found.search),
         "do": rule.do,
         "about": [

@@ -21,8 +21,8 @@ def model(answers: Answers) -> Section:
     """Key numbers of the model, a sentence each."""
     means = f"The model as a whole, {answers.basis}."
     items = list(_facts(answers))
-    found = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
-    return blocks.section("model", "Model", "The model", means, [found])
+    block = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
+    return blocks.section("model", "Model", "The model", means, [block])
 
 
 def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
