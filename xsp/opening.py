@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import glob
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from xsp.cache.cache import kept_or
+from xsp.reading import Reading, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -14,58 +17,57 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
-__all__ = ["Reading", "expand", "load", "options_of", "with_device_file"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How the user wants inputs read: a format forced, what the layers are, which ranges count.
-
-    `time_range` (`10s..20s`), `process_ids` and `device_ids` choose a part of each run; None, (): all of it.
-    `only`: the sorts of rows, with their columns, that answers will be made from (see `Analysis.reads`); None: all that
-    a trace holds. A reader may give more.
-    `cache`: where converted traces are kept from one command to the next; None: they are not.
-    """
-
-    format: str | None = None
-    layer_source: str = "auto"
-    model_ranges: Sequence[str] = ()
-    layer_ranges: Sequence[str] = ()
-    keep_private: bool = False
-    nsys: str | None = None
-    os_runtime: bool = False
-    device: Path | None = None
-    cache: Cache | None = None
-    time_range: str | None = None
-    process_ids: Sequence[int] = ()
-    device_ids: Sequence[int] = ()
-    only: Mapping[str, Sequence[str]] | None = None
+__all__ = ["expand", "load", "options_of", "with_device_file"]
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
     """The paths that the inputs name, in order and once each; XspError where one names nothing."""
     from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
 
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for text in inputs:
         path = Path(text)
         if path.exists():
-            found[path] = None
+            paths[path] = None
             continue
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute patterns)
         if not matches:
             what = "nothing matches this pattern" if glob.has_magic(text) else "there is no such file or folder"
             raise XspError(what, path=text)
-        found |= dict.fromkeys(Path(m) for m in matches)
-    return list(found)
+        paths |= dict.fromkeys(Path(m) for m in matches)
+    return list(paths)
 
 
-def load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
-    """The one trace of all inputs."""
-    from xsp.cli.memory import be_frugal  # noqa: PLC0415
+def load(
+    inputs: Sequence[str],
+    reading: Reading,
+    progress: Callable[[str], None],
+    *,
+    cache: Cache | None = None,
+    only: Mapping[str, Sequence[str]] | None = None,
+) -> Trace:
+    """The one trace of all inputs.
 
-    be_frugal()
-    return with_device_file(_load(inputs, reading, progress), reading.device)
+    `cache`: where converted traces are kept from one time to the next; None: they are not.
+    `only`: the kinds of rows, with their columns, that answers will be made from (see `Analysis.reads`); None: all that
+    a trace holds. A reader may give more.
+    """
+    from xsp_model import XspError, bundle  # noqa: PLC0415 (--help must not wait for polars)
+
+    paths = expand(inputs)
+    if not any(bundle.is_bundle(p) for p in paths):
+        trace = _excerpt(paths, reading, only) if only is not None else None
+        if trace is None:
+            trace = kept_or(paths, reading, cache, progress, lambda: _convert(paths, reading, progress))
+    elif len(paths) == 1:
+        trace = _read_bundle(paths[0], reading)
+    else:
+        raise XspError(
+            "a bundle is a whole trace and cannot be joined with other inputs",
+            path=next(p for p in paths if bundle.is_bundle(p)),
+            advice="Give one bundle, or convert the source files together",
+        )
+    return with_device_file(trace, reading.device)
 
 
 def with_device_file(trace: Trace, path: Path | None) -> Trace:
@@ -78,32 +80,13 @@ def with_device_file(trace: Trace, path: Path | None) -> Trace:
     return with_devices(trace, read_device_file(path))
 
 
-def _load(inputs: Sequence[str], reading: Reading, progress: Callable[[str], None]) -> Trace:
-    from xsp_model import XspError, bundle  # noqa: PLC0415 (--help must not wait for polars)
-
-    paths = expand(inputs)
-    if not any(bundle.is_bundle(p) for p in paths):
-        from xsp.cache.cache import kept_or  # noqa: PLC0415
-
-        if reading.only is not None and (part := _excerpt(paths, reading)) is not None:
-            return part
-        return kept_or(paths, reading, progress, lambda: _convert(paths, reading, progress))
-    if len(paths) > 1:
-        raise XspError(
-            "a bundle is a whole trace and cannot be joined with other inputs",
-            path=next(p for p in paths if bundle.is_bundle(p)),
-            advice="Give one bundle, or convert the source files together",
-        )
-    return _read_bundle(paths[0], reading)
-
-
-def _excerpt(paths: Sequence[Path], reading: Reading) -> Trace | None:
+def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequence[str]]) -> Trace | None:
     """What answers will be made from, read of the file and never kept; None where it takes the whole trace."""
-    if replace(reading, format=None, cache=None, only=None) != Reading():
+    if replace(reading, format=None) != Reading():
         return None
     from xsp_ingest.excerpt import excerpt  # noqa: PLC0415 (imports a reader)
 
-    return excerpt(paths, reading.only or {}, format=reading.format)
+    return excerpt(paths, only, format=reading.format)
 
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
@@ -131,21 +114,17 @@ def _refuse_format(path: Path, reading: Reading) -> None:
 
 
 def options_of(reading: Reading) -> Options:
-    """What the ingesters take of how the user wants inputs read."""
+    """What the ingesters take of how the user wants inputs read; what only some of them take goes by its name."""
     from xsp_ingest.ingester import Options  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.staging.selection import Selection, range_of  # noqa: PLC0415
 
     window = range_of(reading.time_range) if reading.time_range is not None else (None, None)
+    shared = {each.name: getattr(reading, each.name) for each in fields(Options) if each.name in options()}
+    specific = {name: getattr(reading, name) for name, option in options().items() if option.reader_specific}
     return Options(
-        model_ranges=reading.model_ranges,
-        layer_ranges=reading.layer_ranges,
-        layer_source=reading.layer_source,
-        keep_private=reading.keep_private,
-        extra={
-            **({"nsys": reading.nsys} if reading.nsys else {}),
-            **({"os_runtime": ""} if reading.os_runtime else {}),
-        },
-        selection=Selection(*window, tuple(reading.process_ids), tuple(reading.device_ids)),
+        **shared,
+        extra={name: "" if value is True else str(value) for name, value in specific.items() if value},
+        selection=Selection(*window, reading.process_ids, reading.device_ids),
     )
 
 

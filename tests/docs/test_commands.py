@@ -15,7 +15,8 @@ from docs.gen.examples import example_of, plain
 from docs.gen.formats import format_pages
 from tests.docs.commands import PAGES, ROOT, Command, commands, not_run, reason_not_to_run
 from tests.docs.sandbox import fill
-from xsp.cli.main import app, main
+from xsp.cli.app import app, command_named
+from xsp.cli.main import main
 from xsp_analyze.catalog import ANALYSES
 
 if TYPE_CHECKING:
@@ -93,12 +94,11 @@ def _run(command: Command) -> int:
         return main(words)
     # It becomes another program and captures for minutes; --dry-run reads its arguments and prints what it would start.
     at = words.index("--") if "--" in words else len(words)
-    runner = [sys.executable, "-m", "runners.collect", *words[1:at], "--dry-run", *words[at:]]
+    runner = [sys.executable, "-m", "xsp_runners.collect", *words[1:at], "--dry-run", *words[at:]]
     return subprocess.run(runner, check=False, env=_WITH_US, stdout=subprocess.DEVNULL).returncode
 
 
 def _options_of(name: str) -> set[str]:
     """Those of a command; of `xsp` itself where the first word is an option."""
-    root = typer.main.get_command(app)
-    command = root if name.startswith("-") else root.commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(app) if name.startswith("-") else command_named(name)
     return {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}

@@ -29,7 +29,7 @@ _MODELS: dict[str, str | None] = {  # each with the shape of an input; None: its
 def _captured(folder: Path, model: str) -> None:
     shape = _MODELS[model]
     command = [
-        sys.executable, "-m", "runners.collect", "--workload", f"zoo:{model}", "--levels", "ML", "--batch", "1",
+        sys.executable, "-m", "xsp_runners.collect", "--workload", f"zoo:{model}", "--levels", "ML", "--batch", "1",
         "--steps", "3", "--warmup", "1", "--device", "cpu", "--threads", "1", "-o", str(folder / model),
         *(("--input-shape", shape) if shape else ()),
     ]  # fmt: skip

@@ -18,6 +18,7 @@ from fuzz.campaign import fuzz_format
 from fuzz.mutate import mutated
 from fuzz.seeds import formats, seeds
 from fuzz.trial import compiled_readers, prepare, tried
+from tests.helpers.examples import examples
 from xsp_ingest.registry import INGESTERS
 
 _TRIALS = 12
@@ -45,12 +46,12 @@ def test_a_trial_is_the_same_each_time(tmp_path: Path) -> None:
     contents = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        paths, wanted = prepare("jaeger", 7, tmp_path / name)
-        contents.append(([path.read_bytes() for path in paths], wanted))
+        paths, format_name = prepare("jaeger", 7, tmp_path / name)
+        contents.append(([path.read_bytes() for path in paths], format_name))
     assert contents[0] == contents[1]
 
 
-@settings(max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 1 << 30), kind=st.sampled_from(["jaeger", "ncu_csv", "nsys_sqlite", "xplane"]))
 def test_damage_is_mostly_damage_and_never_fails(seed: int, kind: str) -> None:
     one = seeds(kind)[seed % len(seeds(kind))]

@@ -11,7 +11,7 @@ import polars as pl
 from xsp.api.writing import write
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import Row
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare import json_text, text
 from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.sections import sections, sentences
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from xsp.api.open_trace import OpenTrace
     from xsp_analyze.compare.comparison import Comparison
+    from xsp_model import Trace
 
 __all__ = ["ComparedTraces", "compared"]
 
@@ -87,8 +87,11 @@ class ComparedTraces:
         return "".join(parts)
 
 
-def compared(before: OpenTrace, after: OpenTrace, *, steps: str | None, per_input: bool) -> ComparedTraces:
+def compared(
+    before: Trace, after: Trace, *, names: tuple[str, str], steps: str | None, per_input: bool
+) -> ComparedTraces:
     """See `OpenTrace.compare`."""
-    views = [[View(one.trace, steps=steps)] for one in (before, after)]
-    names = (before.name, after.name) if before.name != after.name else ("before", "after")
+    views = [[StepFrames.of(one, steps=steps)] for one in (before, after)]
+    if names[0] == names[1]:
+        names = ("before", "after")
     return ComparedTraces(comparison.compare(*views, names=names, per_input=per_input))

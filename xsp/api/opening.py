@@ -1,79 +1,81 @@
-"""From what Python code names to an open trace.
-
-The one place below the command that knows of it: inputs must mean the same in Python as on the command line.
-"""
+"""From what Python code names to an open trace: inputs mean the same in Python as on the command line."""
 
 from __future__ import annotations
 
+import inspect
+from enum import EnumType
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from xsp.api.open_trace import OpenTrace
+from xsp.cache.cache import Cache
+from xsp.opening import load
+from xsp.reading import Option, defaults, option_types, options, reading_of
+from xsp_model.errors import XspError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 __all__ = ["open"]
-
-_LAYER_SOURCES = ("auto", "module", "range", "operator")
 
 
 def open(  # noqa: A001 (xsp.open is what people will type)
     *inputs: str | os.PathLike[str],
-    format: str | None = None,  # noqa: A002 (the command's name for it)
-    layer_source: str = "auto",
-    model_ranges: Sequence[str] = (),
-    layer_ranges: Sequence[str] = (),
-    nsys: str | None = None,
-    os_runtime: bool = False,
-    device: str | os.PathLike[str] | None = None,
-    time_range: str | None = None,
-    process_ids: Sequence[int] = (),
-    device_ids: Sequence[int] = (),
     cache: bool = True,
     progress: Callable[[str], None] | None = None,
+    **reading: Any,  # noqa: ANN401 (of the types that `Reading` declares)
 ) -> OpenTrace:
     """The one trace of all inputs: files, folders, patterns (`"rank*.json.gz"`), a bundle, or a run set, merged.
 
     Args:
         inputs: What `xsp` takes as INPUT; several files are the ranks of one job. `~` is the home folder.
-        format: Read the files as this format, whatever they look like.
-        layer_source: `auto`, `module`, `range` or `operator`: what counts as a layer.
-        model_ranges: Regular expressions; named ranges that match are steps of the model.
-        layer_ranges: Likewise, for layers.
-        nsys: Path of the nsys that opens `.nsys-rep` files.
-        os_runtime: Keep the calls of the operating system's runtime that Nsight Systems traced.
-        device: A TOML file with peak rates of devices.
-        time_range: Read only this time since the first span, such as `10s..20s`; the ledger says what was left out.
-        process_ids: Read only these processes.
-        device_ids: Read only these devices.
         cache: Keep what a large file was converted to, for the next time, where the command keeps it.
         progress: Called with a few words about what is being read.
+        reading: The options of `xsp.reading.Reading`.
 
     Raises:
         XspError: An input is missing, of no known format, or damaged; one sentence says what to do.
+        TypeError: There is no such option.
     """
-    from xsp.cache.cache import cache_of  # noqa: PLC0415 (see above; both import only what they need)
-    from xsp.opening import Reading, load  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
-
+    _SIGNATURE.bind(*inputs, **reading)
     if not inputs:
         raise XspError("nothing to open", advice='Name a file: open("trace.json.gz")')
-    if layer_source not in _LAYER_SOURCES:
-        raise XspError(f"{layer_source!r} is no source of layers", advice=f"Choose of {', '.join(_LAYER_SOURCES)}")
     texts = [str(Path(one).expanduser()) for one in inputs]
-    reading = Reading(
-        format,
-        layer_source,
-        tuple(model_ranges),
-        tuple(layer_ranges),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=None if device is None else Path(device).expanduser(),
-        cache=cache_of(None, unwanted=not cache),
-        time_range=time_range,
-        process_ids=tuple(process_ids),
-        device_ids=tuple(device_ids),
-    )
-    return OpenTrace(load(texts, reading, progress or (lambda _: None)))
+    kept_in = Cache() if cache else None
+    return OpenTrace(load(texts, reading_of(reading), progress or (lambda _: None), cache=kept_in))
+
+
+def _signature() -> inspect.Signature:
+    """That of `open`, with the options of reading by their names."""
+    written = inspect.signature(open)
+    *fixed, _ = written.parameters.values()
+    types = option_types()
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+        for name, default in defaults().items()
+    ]
+    return written.replace(parameters=[*fixed, *named])
+
+
+def _documented() -> str:
+    """The docstring of `open`, with a line for each option."""
+    types = option_types()
+    lines = [f"    {name}: {option.help}{_form(option, types[name])}" for name, option in options().items()]
+    written = inspect.cleandoc(open.__doc__ or "")
+    return written.replace("    reading: The options of `xsp.reading.Reading`.", "\n".join(lines))
+
+
+def _form(option: Option, kind: Any) -> str:  # noqa: ANN401 (of any type)
+    """What of the value its help does not say."""
+    if get_origin(kind) is tuple:
+        return f" A sequence of {option.metavar}."
+    if isinstance(kind, EnumType):
+        return f" One of {', '.join(map(str, kind.__members__.values()))}."
+    return f" A path of a {option.metavar}." if Path in get_args(kind) else ""
+
+
+_SIGNATURE = _signature()
+_public: Any = open
+_public.__signature__ = _SIGNATURE
+_public.__doc__ = _documented()

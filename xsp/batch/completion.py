@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp.batch.unit import Settings, Unit
 
-__all__ = ["DONE", "Inputs", "asked", "earlier", "record", "same_content"]
+__all__ = ["DONE", "Inputs", "earlier", "record", "same_content"]
 
 DONE = "done.json"
 _SCHEMA = 1
@@ -24,28 +24,23 @@ Inputs = dict[str, dict[str, Any]]
 """What is known of each input's content, by its path or URL: `sha256` and `bytes`, and of a URL its `stamp`."""
 
 
-def asked(unit: Unit, settings: Settings) -> dict[str, Any]:
+def _conditions(unit: Unit, settings: Settings) -> dict[str, Any]:
     """What makes two runs of a unit give the same results, besides the content of its inputs."""
     reading = settings.reading
-    device = Path(reading.device).read_text(encoding="utf-8") if reading.device else None
+    device = reading.device.read_text(encoding="utf-8") if reading.device else None
     return {
         "schema_version": _SCHEMA,
         "xsp": settings.version,
         "report": settings.reports and unit.kind == "trace",
         "kind": str(unit.kind),
-        "format": reading.format,
-        "layer_source": str(reading.layer_source),
-        "model_ranges": list(reading.model_ranges),
-        "layer_ranges": list(reading.layer_ranges),
-        "os_runtime": reading.os_runtime,
-        "keep_private": reading.keep_private,
+        "reading": reading.deciding(),
         "device": device,
     }
 
 
 def record(unit: Unit, settings: Settings, inputs: Inputs) -> bytes:
     """The record of a unit that is done."""
-    document = {"asked": asked(unit, settings), "inputs": inputs, "rank": unit.rank}
+    document = {"asked": _conditions(unit, settings), "inputs": inputs, "rank": unit.rank}
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
@@ -55,9 +50,9 @@ def earlier(unit: Unit, settings: Settings, place: str) -> Inputs | None:
     if content is None or settings.redo:
         return None
     try:
-        found = json.loads(content)
-        same = found["asked"] == asked(unit, settings) and found["rank"] == unit.rank
-        inputs: Inputs = found["inputs"]
+        document = json.loads(content)
+        same = document["asked"] == _conditions(unit, settings) and document["rank"] == unit.rank
+        inputs: Inputs = document["inputs"]
     except (ValueError, KeyError, TypeError):
         return None  # not a record of ours: it is done again
     return inputs if same and list(inputs) == list(unit.inputs) else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xsp.batch import folders, job_ranks, remote
 from xsp.batch.locations import absolute, is_url
+from xsp.batch.part import Part
 from xsp.batch.unit import Kind, Unit
 from xsp.opening import expand
 from xsp_model import XspError
@@ -16,7 +17,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Found", "Part", "discover"]
+__all__ = ["Found", "discover"]
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _ENDINGS = re.compile(
@@ -24,15 +25,6 @@ _ENDINGS = re.compile(
 )
 _LONGEST = 120
 _MOST_STEPS = 8  # of a path, that may be needed to tell a file from others
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Inputs that are one trace, and where they lie below what the user named: the unit's name comes from that."""
-
-    inputs: tuple[str, ...]
-    below: str
-    found: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp.batch.part import Part
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from xsp.batch.discover import Part
     from xsp_ingest.ingester import Ingester
 
 __all__ = ["parts"]
@@ -73,15 +73,15 @@ def _files(
     files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], wanted: str | None, unknown: _Unknown
 ) -> Iterator[Part]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
-    from xsp_ingest.ingester import Supplement, choose, units  # noqa: PLC0415
+    from xsp_ingest.ingester import choose, units  # noqa: PLC0415
 
     known: list[tuple[Path, Ingester]] = []
     for path in files:
         claimants = [] if wanted else _claimants(path, ingesters, unknown)
         if wanted or claimants:
             known.append((path, claimants[0] if len(claimants) == 1 else choose(path, ingesters, wanted)))
-    whole = [one for one in known if not isinstance(one[1], Supplement)]
-    more = [path for path, ingester in known if isinstance(ingester, Supplement)]
+    whole = [one for one in known if not one[1].is_supplement]
+    more = [path for path, ingester in known if ingester.is_supplement]
     groups = [list(paths) for paths, _ in units(whole)]
     if len(groups) == 1 and more:
         groups[0] += more
@@ -97,7 +97,8 @@ def _files(
 def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> list[Ingester]:
     """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
     from xsp_ingest.files.known_others import refusal  # noqa: PLC0415
-    from xsp_ingest.ingester import Probe, claimants_of  # noqa: PLC0415
+    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
+    from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
 
     if path.name.startswith(".") or not path.stat().st_size:
         return []
@@ -112,7 +113,5 @@ def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> 
 
 
 def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> Part:
-    from xsp.batch.discover import Part  # noqa: PLC0415 (it imports this module)
-
     below = root.name if named else paths[0].relative_to(root).as_posix()
     return Part(tuple(map(str, paths)), below, found=not named)

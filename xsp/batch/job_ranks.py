@@ -12,7 +12,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp.batch.discover import Part
+    from xsp.batch.part import Part
 
 __all__ = ["grouped"]
 
@@ -61,7 +61,7 @@ def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]
 
 def _stated(part: Part) -> int | None:
     """The rank that the file's head states; of what lies elsewhere only names are looked at."""
-    from xsp_ingest.ingester import Probe  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
 
     name = part.inputs[0]
     if is_url(name) or not Path(name).is_file():

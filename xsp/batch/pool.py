@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from xsp.batch.fork_server import ONE_THREAD, begin, context
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
+from xsp.memory import be_frugal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -167,10 +168,11 @@ class _Worker(threading.Thread):
 
 
 def _prepare() -> None:
-    """In a fresh worker: one processor, no interrupts from the keyboard, and an end with its parent's."""
+    """In a fresh worker: one processor, memory given back, no interrupts of the keyboard, an end with the parent's."""
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    be_frugal()
     gc.freeze()  # what was imported stays: it need not be looked through again and again
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

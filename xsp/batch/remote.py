@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp.batch.locations import is_http, listed
+from xsp.batch.part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp.batch.discover import Part
     from xsp.batch.locations import Entry
 
 __all__ = ["parts"]
@@ -20,8 +20,6 @@ _DESCRIPTION = "run.json"
 
 def parts(url: str) -> list[Part]:
     """Bundles (by `manifest.json`), run sets (by `run.json`), and every other file as a trace of its own."""
-    from xsp.batch.discover import Part  # noqa: PLC0415 (it imports this module)
-
     entries = listed(url)
     if len(entries) == 1 and entries[0].below == entries[0].url.rpartition("/")[2]:
         return [Part((entries[0].url,), entries[0].below, found=entries[0].url.rpartition("/")[2] not in url)]

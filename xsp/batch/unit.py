@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from xsp.opening import Reading
+from xsp.reading import Reading
 
 __all__ = ["Cost", "Kind", "Outcome", "Settings", "Status", "Unit"]
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xsp.cache.key import Seen
-    from xsp.opening import Reading
+    from xsp.reading import Reading
     from xsp_model import Trace
 
-__all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "cache_of", "kept_or"]
+__all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "kept_or"]
 
 WORTH_BYTES = 1 << 20
 """Smaller inputs are converted in under a second, of which keeping them would save half and cost a tenth."""
@@ -33,16 +33,14 @@ class Cache:
     worth_bytes: int = WORTH_BYTES
 
 
-def cache_of(folder: Path | None, *, unwanted: bool) -> Cache | None:
-    """The cache that the options ask for; None where none is wanted."""
-    return None if unwanted else Cache(folder)
-
-
 def kept_or(
-    paths: Sequence[Path], reading: Reading, progress: Callable[[str], None], convert: Callable[[], Trace]
+    paths: Sequence[Path],
+    reading: Reading,
+    cache: Cache | None,
+    progress: Callable[[str], None],
+    convert: Callable[[], Trace],
 ) -> Trace:
     """The trace that was kept of these inputs; else the one that `convert` makes, which is then kept."""
-    cache = reading.cache
     folder = _folder(cache) if cache else None
     limit_bytes = _limit_bytes() if cache else 0
     if cache is None or folder is None or not limit_bytes:
@@ -58,9 +56,9 @@ def kept_or(
         return convert()
     store, digests = Store(folder / "traces", limit_bytes), Digests(folder / "digests")
     name = _quietly(lambda: key(seen, reading, digests))
-    found = store.get(name) if name else None
-    if found is not None:
-        return found
+    kept = store.get(name) if name else None
+    if kept is not None:
+        return kept
     trace = convert()
     if name and _is_still(seen, name, lambda now: key(now, reading, digests)):
         progress("keeping the converted trace")
@@ -88,22 +86,20 @@ def _quietly(of: Callable[[], str | None]) -> str | None:
 def _folder(cache: Cache) -> Path | None:
     if cache.folder is not None:
         return cache.folder
-    stated = os.environ.get("XDG_CACHE_HOME")
+    root = os.environ.get("XDG_CACHE_HOME")
     try:
-        return (Path(stated) if stated else Path.home() / ".cache") / "xsp"
+        return (Path(root) if root else Path.home() / ".cache") / "xsp"
     except RuntimeError:  # nobody's home
         return None
 
 
 def _limit_bytes() -> int:
-    stated = os.environ.get(LIMIT_VARIABLE)
-    if not stated:
+    size = os.environ.get(LIMIT_VARIABLE)
+    if not size:
         return _LIMIT_BYTES
-    match = _SIZE.fullmatch(stated.strip())
+    match = _SIZE.fullmatch(size.strip())
     if match is None:
         from xsp_model import XspError  # noqa: PLC0415
 
-        raise XspError(
-            f"${LIMIT_VARIABLE} is {stated!r}, which is no size", advice="Give one such as 20GB; 0: keep none"
-        )
+        raise XspError(f"${LIMIT_VARIABLE} is {size!r}, which is no size", advice="Give one such as 20GB; 0: keep none")
     return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))

@@ -18,7 +18,7 @@ from xsp.cache.stamp import Stamp, stamp_of, stamps_in
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp.opening import Reading
+    from xsp.reading import Reading
 
 __all__ = ["Digests", "Seen", "key", "look"]
 
@@ -80,23 +80,8 @@ def key(seen: Seen, reading: Reading, digests: Digests) -> str | None:
         else:
             digest = digests.of(path, stamps[0][1], seen.at_ns)
             parts.append([path.name, above.index(path.absolute().parent), digest])
-    made_of = [_FORMAT, parts, _asked(reading), program(reading.nsys)]
+    made_of = [_FORMAT, parts, reading.digest(), program(reading.nsys)]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-
-
-def _asked(reading: Reading) -> list[object]:
-    """What of the user's wishes changes a conversion; devices' peak rates are put in afterwards."""
-    return [
-        reading.format,
-        str(reading.layer_source),
-        list(reading.model_ranges),
-        list(reading.layer_ranges),
-        reading.keep_private,
-        reading.os_runtime,
-        reading.time_range,
-        list(reading.process_ids),
-        list(reading.device_ids),
-    ]
 
 
 class Digests:

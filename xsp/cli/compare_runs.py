@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp.cache.cache import Cache
 from xsp.cli.compare_batches import is_batch, pairing
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp.cli.progress import Progress
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["ALONE", "Asked", "found"]
 
@@ -30,6 +32,7 @@ class Asked:
     """How the user wants comparisons made."""
 
     reading: Reading
+    cache: Cache | None
     steps: str | None
     per_input: bool
     run_noise: float | None
@@ -78,23 +81,23 @@ def _one(
 ) -> Compared:
     from xsp_analyze.compare.several import Compared  # noqa: PLC0415
 
-    views = [[_view(one, asked.reading, asked.steps, progress) for one in side] for side in (before, after)]
+    views = [[_view(one, asked, progress) for one in side] for side in (before, after)]
     progress.note("comparing")
     found = _compared(views, (before[0], after[0]), baseline, asked)
     return Compared(name, found, _outcomes(found, asked, name))
 
 
-def _view(text: str, reading: Reading, steps: str | None, progress: Progress) -> View:
-    from xsp_analyze.frames.view import View  # noqa: PLC0415
+def _view(text: str, asked: Asked, progress: Progress) -> StepFrames:
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
-    if steps not in {None, "mean", "all"}:
-        raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    return View(load([text], reading, progress.note), steps=steps)
+    if asked.steps not in {None, "mean", "all"}:
+        raise XspError(f"{asked.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
+    return StepFrames.of(load([text], asked.reading, progress.note, cache=asked.cache), steps=asked.steps)
 
 
 def _compared(
-    views: Sequence[Sequence[View]], inputs: tuple[str, str], baseline: str | None, asked: Asked
+    views: Sequence[Sequence[StepFrames]], inputs: tuple[str, str], baseline: str | None, asked: Asked
 ) -> Comparison:
     from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
 

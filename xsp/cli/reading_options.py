@@ -4,84 +4,105 @@ from __future__ import annotations
 
 import inspect
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
-from xsp.cache.cache import cache_of
-from xsp.cli.arguments import (
-    CacheFolder,
-    DeviceFile,
-    DeviceIds,
-    Format,
-    LayerRanges,
-    LayerSource,
-    LayerSources,
-    ModelRanges,
-    NoCache,
-    Nsys,
-    OsRuntime,
-    ProcessIds,
-    TimeRange,
-)
-from xsp.opening import Reading
+import typer
+
+from xsp.cache.cache import Cache
+from xsp.cli.complete import format_names
+from xsp.reading import Option, defaults, option_types, options, reading_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["reads_input"]
 
 _T = TypeVar("_T")
+_PANEL = "Reading the input"
+_COMPLETED = {"format": format_names}  # what a shell offers after Tab
+_CACHE = "cache"
 
 
-def reads_input(**fixed: Any) -> Callable[[Callable[..., _T]], Callable[..., _T]]:  # noqa: ANN401 (options of any type)
-    """Gives a command the options of `_reading` in place of its parameter `reading`, which gets what they say.
+def reads_input(
+    *, only: Iterable[str] = (), without: Iterable[str] = (), also: Iterable[str] = ()
+) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
+    """Gives a command the options of `Reading` in place of its parameter `reading`, which gets what they say.
 
-    `fixed`: options that the command does not have, and what holds instead.
+    `only` these of them, or all `without` some, and `also` some that few commands have. A command with a parameter
+    `cache` gets the options of the cache as well.
     """
-    shared = inspect.signature(_reading, eval_str=True).parameters
-    offered = {name: option for name, option in shared.items() if name not in fixed}
+    names = [
+        name
+        for name, option in options().items()
+        if name in {*only, *also} or not (only or option.on_request or name in without)
+    ]
+    types = option_types()
+    reading = [_parameter(name, options()[name], types[name]) for name in names]
 
     def decorate(command: Callable[..., _T]) -> Callable[..., _T]:
         signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.name != "reading"]
+        own = [p for p in signature.parameters.values() if p.name not in {"reading", _CACHE}]
+        keeps = _CACHE in signature.parameters
 
         @wraps(command)
-        def run(**given: Any) -> _T:  # noqa: ANN401 (options of any type)
-            options = {name: given.pop(name) for name in offered}
-            return command(**given, reading=_reading(**fixed, **options))
+        def run(**arguments: Any) -> _T:  # noqa: ANN401 (options of any type)
+            cache = {_CACHE: _cache(**{p.name: arguments.pop(p.name) for p in _CACHE_PARAMETERS})} if keeps else {}
+            values = {name: arguments.pop(name) for name in names}
+            return command(**arguments, **cache, reading=reading_of(values))
 
+        parameters = [*own, *reading, *(_CACHE_PARAMETERS if keeps else ())]
         described: Any = run
-        described.__signature__ = signature.replace(parameters=[*own, *offered.values()])
-        described.__annotations__ = {p.name: p.annotation for p in (*own, *offered.values())}
+        described.__signature__ = signature.replace(parameters=parameters)
+        described.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 
     return decorate
 
 
-def _reading(
-    *,
-    format: Format = None,  # noqa: A002 (the option's name)
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    nsys: Nsys = None,
-    os_runtime: OsRuntime = False,
-    range: TimeRange = None,  # noqa: A002 (the option's name)
-    pid: ProcessIds = None,
-    device_id: DeviceIds = None,
-    device: DeviceFile = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheFolder = None,
-) -> Reading:
-    return Reading(
-        format,
-        str(layer_source),
-        tuple(model_range or ()),
-        tuple(layer_range or ()),
-        nsys=nsys,
-        os_runtime=os_runtime,
-        device=device,
-        cache=cache_of(cache_dir, unwanted=no_cache),
-        time_range=range,
-        process_ids=tuple(pid or ()),
-        device_ids=tuple(device_id or ()),
+def _parameter(name: str, option: Option, kind: Any) -> inspect.Parameter:  # noqa: ANN401 (of any type)
+    """The option as typer takes it: one of several values is given several times."""
+    several = get_origin(kind) is tuple
+    offered = typer.Option(
+        option.flag,
+        metavar=option.metavar,
+        autocompletion=_COMPLETED.get(name),
+        help=f"{option.help} May be given several times." if several else option.help,
+        show_default=option.metavar is None,
+        rich_help_panel=None if option.on_request else _PANEL,
     )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if several else defaults()[name],
+        annotation=Annotated[list[get_args(kind)[0]] | None if several else kind, offered],  # type: ignore[misc]
+    )
+
+
+def _cache(
+    *,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            help="Convert the input anew, and keep nothing of it for the next command.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache-dir",
+            metavar="DIR",
+            help="Where converted traces are kept for the next command; without it $XDG_CACHE_HOME/xsp or"
+            " ~/.cache/xsp.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+) -> Cache | None:
+    """The cache that the options ask for; None where none is."""
+    return None if no_cache else Cache(cache_dir)
+
+
+_CACHE_PARAMETERS = tuple(inspect.signature(_cache, eval_str=True).parameters.values())

@@ -44,7 +44,9 @@ def _planted(folder: Path) -> xsp.OpenTrace:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    program = "import sys, xsp_analyze; print(*({'polars', 'pyarrow', 'pandas', 'numpy', 'numba'} & set(sys.modules)))"
+    program = (
+        "import sys, xsp, xsp_analyze; print(*({'polars', 'pyarrow', 'pandas', 'numpy', 'numba'} & set(sys.modules)))"
+    )
     ran = subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=True, capture_output=True, text=True)
     assert ran.stdout.split() == []
 
@@ -176,7 +178,7 @@ def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
         ((), {}, "nothing to open"),
         (("nowhere.json",), {}, "there is no such file or folder"),
         (("nowhere*.json",), {}, "nothing matches this pattern"),
-        (("nowhere.json",), {"layer_source": "modules"}, "'modules' is no source of layers. Choose of auto, module"),
+        (("nowhere.json",), {"layer_source": "modules"}, "'modules' is no layer source. Choose of auto, module"),
     ],
 )
 def test_what_cannot_be_opened_is_one_sentence(given: tuple[str, ...], options: dict[str, str], says: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,31 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.helpers.synth import KinetoTrace
+from tests.helpers.batches import bytes_below, trace_of
 from xsp.batch.discover import discover
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Kind, Outcome, Settings, Status, Unit
 from xsp.batch.version import own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
-from xsp.opening import Reading
+from xsp.reading import LayerSource, Reading
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _REPO = Path(__file__).parents[3]
-
-
-def trace_of(scale: int, **head: object) -> KinetoTrace:
-    """Two steps of one layer with one kernel of `scale` microseconds."""
-    trace = KinetoTrace(**head)  # type: ignore[arg-type]
-    for number, start in ((0, 1_000), (1, 2_000_000)):
-        trace.step(number, start, 1_500_000)
-        trace.module("Linear_0", start + 10_000, 900_000)
-        trace.operator("aten::linear", start + 20_000, 800_000, shapes=[[8, 16], [4, 16]])
-        trace.launch("gemm", start + 30_000, start + 60_000, scale * 1_000)
-    return trace
 
 
 @pytest.fixture(name="traces")
@@ -59,14 +47,6 @@ def fixture_traces(tmp_path: Path) -> Path:
 def _run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, dict[str, Any]]:
     status = main(["batch", *map(str, arguments), "-f", "json"])
     return status, json.loads(capsys.readouterr().out)
-
-
-def _bytes_below(folder: Path, *, without: tuple[str, ...] = ("costs.json",)) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in without
-    }
 
 
 def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,23 +82,25 @@ def test_the_numbers_are_those_of_a_report_of_the_one_file(
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "out/traces/one/report.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_one_worker_and_many_write_the_same_bytes(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _run(capsys, traces, "-o", tmp_path / "one", "--jobs", "1")
     _run(capsys, traces, "-o", tmp_path / "many", "--jobs", "3")
-    assert _bytes_below(tmp_path / "one") == _bytes_below(tmp_path / "many")
+    assert bytes_below(tmp_path / "one") == bytes_below(tmp_path / "many")
 
 
+@pytest.mark.slow
 def test_a_second_run_keeps_what_is_done(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (traces / "cut.json").unlink()
     out = tmp_path / "out"
     _run(capsys, traces, "-o", out, "--jobs", "1")
-    before = _bytes_below(out)
+    before = bytes_below(out)
     status, found = _run(capsys, traces, "-o", out, "--jobs", "1")
     assert status == 0
     assert found["costs"]["counts"] == {"done": 0, "kept": 3, "failed": 0, "left out": 0}
-    assert _bytes_below(out) == before
+    assert bytes_below(out) == before
 
 
 def test_what_changed_is_done_again(traces: Path, tmp_path: Path) -> None:
@@ -138,7 +120,7 @@ def test_what_changed_is_done_again(traces: Path, tmp_path: Path) -> None:
     for other in (
         replace(settings, redo=True),
         replace(settings, version="xsp of tomorrow"),
-        replace(settings, reading=Reading(layer_source="operator")),
+        replace(settings, reading=Reading(layer_source=LayerSource.OPERATOR)),
     ):
         assert process(unit, other).status is Status.DONE
 
@@ -159,7 +141,7 @@ def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
     """What a worker does, but that it is killed as the system would, or takes too much memory, where so named."""
     if unit.name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    held = []
+    held: list[bytearray] = []
     while unit.name == "greedy":
         if len(held) < 100:  # 1 GB, should the one who watches be slow
             held.append(bytearray(10_000_000))
@@ -189,6 +171,7 @@ def test_a_worker_beyond_its_memory_is_ended(traces: Path, tmp_path: Path, monke
     assert "took more than 0.6 GB of memory" in found["greedy"].reason
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_half_done(traces: Path, tmp_path: Path) -> None:
     for n in range(40):
         shutil.copy(traces / "three.json", traces / f"more{n}.json")
@@ -254,6 +237,7 @@ def test_a_folder_without_traces_says_so(tmp_path: Path, capsys: pytest.CaptureF
     assert "no file of a known profiler format is there" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_results_of_an_earlier_batch_are_not_inputs(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run(capsys, traces, "-o", traces / "out", "--jobs", "1")
     _, found = _run(capsys, traces, "-o", traces / "out", "--jobs", "1")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -24,7 +24,8 @@ from xsp.cache.key import Digests, look
 from xsp.cache.stamp import stamp_of
 from xsp.cache.store import Store
 from xsp.cli.main import main
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading, reading_of
 from xsp_ingest import convert as conversion
 from xsp_ingest.registry import ENTRY_POINTS
 from xsp_model import Trace, XspError, bundle
@@ -65,12 +66,19 @@ def fixture_converted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def _reading(tmp_path: Path, **asked: object) -> Reading:
-    return Reading(cache=Cache(tmp_path / "cache", worth_bytes=0), **asked)  # type: ignore[arg-type]
+class _Way(NamedTuple):
+    """How a trace is loaded."""
+
+    reading: Reading = Reading()
+    cache: Cache | None = None
 
 
-def _load(path: Path, reading: Reading) -> Trace:
-    return load([str(path)], reading, lambda _: None)
+def _reading(tmp_path: Path, **options: object) -> _Way:
+    return _Way(reading_of(options), Cache(tmp_path / "cache", worth_bytes=0))
+
+
+def _load(path: Path, way: _Way) -> Trace:
+    return load([str(path)], way.reading, lambda _: None, cache=way.cache)
 
 
 def _same(one: Trace, other: Trace) -> bool:
@@ -132,11 +140,11 @@ def test_changed_content_of_the_same_length_is_read_anew(
     assert raw.read_bytes() != before
     again = _load(raw, _reading(tmp_path))
     assert len(converted) == 2
-    assert _same(again, _load(raw, Reading()))
+    assert _same(again, _load(raw, _Way()))
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"layer_source": "operator"},
         {"model_ranges": ["x"]},
@@ -148,10 +156,10 @@ def test_changed_content_of_the_same_length_is_read_anew(
     ids=str,
 )
 def test_another_way_of_reading_is_another_trace(
-    tmp_path: Path, raw: Path, converted: list[str], asked: dict[str, object]
+    tmp_path: Path, raw: Path, converted: list[str], options: dict[str, object]
 ) -> None:
     _load(raw, _reading(tmp_path))
-    _load(raw, _reading(tmp_path, **asked))
+    _load(raw, _reading(tmp_path, **options))
     assert len(converted) == 2
 
 
@@ -248,7 +256,7 @@ def test_what_changes_while_it_is_read_is_not_kept(tmp_path: Path, raw: Path, mo
 
 
 def test_small_inputs_are_not_kept(tmp_path: Path, raw: Path) -> None:
-    _load(raw, Reading(cache=Cache(tmp_path / "cache")))
+    _load(raw, _Way(Reading(), Cache(tmp_path / "cache")))
     assert not (tmp_path / "cache").exists()
 
 
@@ -358,9 +366,9 @@ def test_nothing_kept_hides_that_a_database_is_being_written(tmp_path: Path, fix
 def test_several_processes_at_once_keep_one(tmp_path: Path, raw: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from xsp.cache.cache import Cache;"
-        "from xsp.opening import Reading, load;"
-        "reading = Reading(cache=Cache(Path(sys.argv[2]), worth_bytes=0));"
-        "print(load([sys.argv[1]], reading, lambda _: None).row_count)"
+        "from xsp.opening import load; from xsp.reading import Reading;"
+        "cache = Cache(Path(sys.argv[2]), worth_bytes=0);"
+        "print(load([sys.argv[1]], Reading(), lambda _: None, cache=cache).row_count)"
     )
     together = [
         subprocess.Popen(
@@ -370,7 +378,7 @@ def test_several_processes_at_once_keep_one(tmp_path: Path, raw: Path) -> None:
         for _ in range(3)
     ]  # fmt: skip
     counts = {each.communicate(timeout=120)[0] for each in together}
-    assert counts == {f"{_load(raw, Reading()).row_count}\n"}
+    assert counts == {f"{_load(raw, _Way()).row_count}\n"}
     assert len(list((tmp_path / "cache" / "traces").iterdir())) == 1
 
 
@@ -392,21 +400,20 @@ def test_a_size_that_is_none_is_an_error(tmp_path: Path, raw: Path, monkeypatch:
 def test_answers_are_the_same_from_what_was_kept(
     tmp_path: Path, raw: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caching, "WORTH_BYTES", 0)
-    monkeypatch.setattr(caching, "cache_of", lambda folder, **_: Cache(folder, 0))
-    monkeypatch.setattr("xsp.cli.reading_options.cache_of", lambda folder, **_: Cache(folder, 0))
-    asked = ["analyze", str(raw), "-f", "json", "--cache-dir", str(tmp_path / "cache")]
+    monkeypatch.setattr("xsp.cli.reading_options.Cache", lambda folder: Cache(folder, 0))
+    options = ["analyze", str(raw), "-f", "json", "--cache-dir", str(tmp_path / "cache")]
     answers = []
     for _ in range(2):
-        assert main(asked) == 0
+        assert main(options) == 0
         answers.append(json.loads(capsys.readouterr().out))
     assert len(_kept(tmp_path)) == 1
     assert answers[0] == answers[1]
 
 
-def test_the_option_keeps_nothing(tmp_path: Path) -> None:
-    assert caching.cache_of(tmp_path, unwanted=True) is None
-    assert caching.cache_of(tmp_path, unwanted=False) == Cache(tmp_path)
+def test_the_option_keeps_nothing(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsp.cli.reading_options.Cache", lambda folder: Cache(folder, 0))
+    assert main(["info", str(raw), "--cache-dir", str(tmp_path / "cache"), "--no-cache"]) == 0
+    assert _kept(tmp_path) == []
 
 
 def test_looks_differ_where_a_file_was_written(raw: Path) -> None:

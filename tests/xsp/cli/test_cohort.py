@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp.batch.test_batch import trace_of
+from tests.helpers.batches import trace_of
 from xsp.cli.main import main
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from rich.cells import cell_len
 from tests.helpers.report_trace import US, small_trace
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.commands.analyze import Formats
-from xsp.cli.main import app, main
+from xsp.cli.main import main
 from xsp.cli.output import print_bytes
+from xsp.cli.table import COMMANDS
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.render import FORMATS
 from xsp_ingest.registry import INGESTERS
@@ -78,8 +79,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_command_gives_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
-    for name in names:
+    for name in (each.name for each in COMMANDS):
         if name != "collect":  # the runner answers
             text = " ".join(_printed(capsys, name, "--help").split())
             assert "Example" in text, name
@@ -133,13 +133,27 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_loads_no_heavy_library() -> None:
     code = (
         "import sys; from xsp.cli.main import main; main(['--help'])\n"
-        "print([m for m in ('polars', 'pyarrow', 'numba', 'plotly', 'pandas', 'networkx') if m in sys.modules])"
+        "heavy = 'polars', 'pyarrow', 'numba', 'plotly', 'pandas', 'networkx', 'numpy', 'typer', 'rich', 'pydantic'\n"
+        "print([m for m in heavy if m in sys.modules])"
     )
+    assert _program(code).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["analyze", "--help"], ["formats"], ["top", "nowhere.json"]])
+def test_a_command_imports_no_other(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from xsp.cli.main import main; main({arguments})\n"
+        "print([m for m in sys.modules if m.startswith('xsp.cli.commands.')])"
+    )
+    assert _program(code).splitlines()[-1] == f"['xsp.cli.commands.{arguments[0]}']"
+
+
+def _program(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(_REPO)},
     )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

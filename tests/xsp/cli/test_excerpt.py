@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from xsp.cli.main import app
+from xsp.cli.app import app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.browser import opened
-from tests.xsp_analyze.cohort.test_cohort import _member
-from tests.xsp_analyze.ranks.test_ranks import rank_trace, write_rank
+from tests.helpers.cohort_members import member
+from tests.helpers.rank_traces import rank_trace, write_rank
 from xsp_analyze.cohort.cohort import gathered
 from xsp_analyze.cohort.mix import Mix
 from xsp_analyze.pages.cohort.page import render
@@ -37,7 +37,7 @@ def fixture_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         mix = Mix("host time of operators", {"conv2d": (n + 1) / 13, "linear": 1 - (n + 1) / 13}, None)
         for system, times in (("GPU A", 1), ("GPU B", 3)):
             more: dict[str, object] = {"latency_ns": (12 - n) * times * _MS, "gpu_share": n / 12, "mix": mix}
-            one = _member(f"model_{n}_of_a_rather_long_name", system, "", **more)
+            one = member(f"model_{n}_of_a_rather_long_name", system, "", **more)
             members.append(replace(one, report="r.html"))
     (folder / "cohort.html").write_text(render(gathered(members), title="Cohort"))
     (folder / "r.html").write_text("<!doctype html><title>report</title>")

@@ -5,23 +5,24 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.complete import analysis_ids
 from xsp.cli.output import check_writable, in_color, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.render import Screen
 
 __all__ = ["analyze"]
@@ -86,20 +87,21 @@ def analyze(
     ] = None,
     all_rows: Annotated[bool, typer.Option("--all", help="Every row, on a terminal too.")] = False,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Answer questions about a trace as tables: times per layer, per kernel, per device, ...
 
     Examples: `xsp analyze trace.json.gz -a A10`, `xsp analyze out.xsp -f csv -o tables/`.
     """
-    from xsp_analyze.frames.view import View  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415 (--help must not wait for polars)
 
-    wanted = _find(analyses or ())
+    selected = _find(analyses or ())
     if output is not None:
         check_writable(output / "any")
     with Progress() as progress:
-        asked = replace(reading, only=_reads(wanted, steps) if output_format is Formats.CSV else None)
-        view = View(load(inputs, asked, progress.note), steps=steps)
-        results = _run(wanted, view, progress) if wanted else _run_all(view, progress)
+        only = _reads(selected, steps) if output_format is Formats.CSV else None
+        view = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps=steps)
+        results = _run(selected, view, progress) if selected else _run_all(view, progress)
         if output is not None:
             _write_files(results, output_format, output)
             return
@@ -125,7 +127,7 @@ def _reads(wanted: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequen
     return {sort: tuple(columns) for sort, columns in found.items()}
 
 
-def _run(wanted: Sequence[Analysis], view: View, progress: Progress) -> list[Result]:
+def _run(wanted: Sequence[Analysis], view: StepFrames, progress: Progress) -> list[Result]:
     from xsp_analyze.core import run  # noqa: PLC0415
 
     results = []
@@ -135,14 +137,14 @@ def _run(wanted: Sequence[Analysis], view: View, progress: Progress) -> list[Res
     return results
 
 
-def _run_all(view: View, progress: Progress) -> list[Result]:
+def _run_all(view: StepFrames, progress: Progress) -> list[Result]:
     """Every analysis whose levels the trace holds; one line says which were left out."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     results, skipped = [], []
     for one in ANALYSES:
-        missing = [need for need in one.needs if not view.has(need)]
+        missing = [str(need) for need in one.needs if not view.has(need)]
         try:
             if not missing:
                 results += _run([one], view, progress)

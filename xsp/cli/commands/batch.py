@@ -20,7 +20,7 @@ import typer
 from xsp.cli.endings import ended_politely
 from xsp.cli.output import check_writable, note, print_text
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp.batch.discover import Found
@@ -40,7 +40,7 @@ class BatchFormats(StrEnum):
     JSON = "json"
 
 
-@reads_input(range=None, pid=None, device_id=None, no_cache=True, cache_dir=None)
+@reads_input(without=("time_range", "process_ids", "device_ids"))
 def batch(
     inputs: Annotated[
         list[str],

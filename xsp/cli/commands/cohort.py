@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.commands.analyze import Formats
 from xsp.cli.output import check_writable, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp.batch.unit import Unit
@@ -28,7 +30,7 @@ __all__ = ["cohort"]
 _SUMMARY = "summary.json"
 
 
-@reads_input(format=None, nsys=None, os_runtime=False, range=None, pid=None, device_id=None)
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "device"))
 def cohort(
     inputs: Annotated[
         list[str],
@@ -61,6 +63,7 @@ def cohort(
         ),
     ] = None,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Put many models, systems and batch sizes side by side: latency, throughput, GPU share, bounds, similarity.
 
@@ -75,7 +78,7 @@ def cohort(
     known = read_prices(prices) if prices else NO_PRICES
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
-        systems = gathered(_members(inputs, reading, beside, progress))
+        systems = gathered(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
             from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
 
@@ -90,7 +93,9 @@ def _title(inputs: Sequence[str]) -> str:
     return f"Cohort of {', '.join(Path(text).absolute().name for text in inputs)}"
 
 
-def _members(inputs: Sequence[str], reading: Reading, beside: Path | None, progress: Progress) -> list[Member]:
+def _members(
+    inputs: Sequence[str], reading: Reading, cache: Cache | None, beside: Path | None, progress: Progress
+) -> list[Member]:
     """The traces of all inputs; XspError where there is none. `beside`: the folder of the page that links to them."""
     from xsp_model import XspError  # noqa: PLC0415
 
@@ -100,7 +105,7 @@ def _members(inputs: Sequence[str], reading: Reading, beside: Path | None, progr
         if (path / _SUMMARY).is_file():
             found += _of_batch(path, beside)
         else:
-            found += _of_traces(text, reading, progress)
+            found += _of_traces(text, reading, cache, progress)
     if not found:
         raise XspError("no trace that could be read is there", path=", ".join(inputs))
     return found
@@ -130,7 +135,7 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
         yield replace(one, report=place)
 
 
-def _of_traces(text: str, reading: Reading, progress: Progress) -> Iterator[Member]:
+def _of_traces(text: str, reading: Reading, cache: Cache | None, progress: Progress) -> Iterator[Member]:
     """The traces of folders and files, read one after the other; one that cannot be is a line on stderr."""
     from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
@@ -141,7 +146,8 @@ def _of_traces(text: str, reading: Reading, progress: Progress) -> Iterator[Memb
     for unit in found.units:
         progress.note(f"reading {unit.name}")
         try:
-            yield Member(unit.name, facts_of(load(unit.inputs, _reading_of(unit, reading), progress.note), unit.name))
+            trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
+            yield Member(unit.name, facts_of(trace, unit.name))
         except XspError as error:
             note(f"left out: {error}")
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
 import typer
 
-__all__ = ["PASSED_ON", "collect", "with_both_dashes"]
+__all__ = ["collect"]
 
-PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-"""How the command leaves every option, --help among them, to the runner."""
-
-
-def with_both_dashes(arguments: Sequence[str]) -> list[str]:
-    """The command line so that the `--` before a script's own arguments reaches the runner: click takes the first."""
-    at = list(arguments).index("--") if arguments[:1] == ["collect"] and "--" in arguments else len(arguments)
-    return [*arguments[:at], *arguments[at : at + 1], *arguments[at:]]
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def collect(context: typer.Context) -> None:
     """Run a workload at several levels and leave a run set for xsp merge. See `xsp collect --help`."""
     sys.stdout.flush()
     # Becoming the runner, not starting it, lets it answer signals itself and end with its own status.
-    os.execv(sys.executable, [sys.executable, "-m", "runners.collect", *context.args])  # noqa: S606 (no shell is meant)
+    os.execv(sys.executable, [sys.executable, str(_runner()), *context.args])  # noqa: S606 (no shell is meant)
+
+
+def _runner() -> Path:
+    """The runner's file as installed, else in this checkout. By its path, a user's own `runners` is not in the way."""
+    installed = find_spec("xsp_runners")  # of a top-level package, which this does not import
+    folder = Path(installed.origin).parent if installed and installed.origin else _CHECKOUT / "runners"
+    return folder / "collect.py"

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.compare_output import Formats, printed, write
 from xsp.cli.compare_runs import Asked
 from xsp.cli.compare_runs import found as compared
 from xsp.cli.output import check_writable, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, expand
+from xsp.opening import expand
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Rule
@@ -30,7 +32,7 @@ _BASELINE_FILE = Path("baselines.toml")
 _TWO = 2
 
 
-@reads_input(format=None, os_runtime=False, range=None, pid=None, device_id=None)
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "nsys", "device"))
 def compare(
     inputs: Annotated[
         list[str],
@@ -133,6 +135,7 @@ def compare(
         Path, typer.Option(metavar="FILE", help="The file of baselines.", rich_help_panel=_BASELINES)
     ] = _BASELINE_FILE,
     reading: Reading,
+    cache: Cache | None,
 ) -> int:
     """Say what became slower or faster between two captures of the same work, and what explains the difference.
 
@@ -149,7 +152,7 @@ def compare(
     if not before:
         _save(baselines, save_baseline, after)
         return 0
-    asked = Asked(reading, steps, per_input, run_noise, rules, strict)
+    asked = Asked(reading, cache, steps, per_input, run_noise, rules, strict)
     with Progress() as progress:
         found = compared(before, after, baseline, asked, progress)
         write(found, junit, markdown, html)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,8 @@ from xsp.cli.endings import ended_politely
 from xsp.cli.output import check_writable, note, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -25,18 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["convert"]
 
 
-@reads_input(no_cache=True, cache_dir=None)
+@reads_input(also=("keep_private",))
 def convert(
     inputs: Inputs,
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The bundle to write: a folder NAME.xsp.")],
     reading: Reading,
-    keep_private: Annotated[
-        bool,
-        typer.Option(
-            "--keep-private", help="Keep host and user names and environment variables, where files hold any."
-        ),
-    ] = False,
 ) -> None:
     """Read profiler files once and keep the joined trace as a bundle, which opens in a moment.
 
@@ -47,7 +41,6 @@ def convert(
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     check_writable(output)
-    reading = replace(reading, keep_private=keep_private)
     with Progress() as progress, ended_politely(), _room_beside(output):
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.output import check_writable, note, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -29,7 +31,7 @@ class Targets(StrEnum):
     GRAPHML = "graphml"
 
 
-@reads_input(device=None)
+@reads_input(without=("device",))
 def export(
     inputs: Inputs,
     *,
@@ -66,6 +68,7 @@ def export(
         ),
     ] = None,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Write a trace for other programs to open.
 
@@ -77,7 +80,7 @@ def export(
     check_writable(output)
     step = _step(steps)
     with Progress() as progress:
-        trace = load(inputs, reading, progress.note)
+        trace = load(inputs, reading, progress.note, cache=cache)
         _check_not_an_input(output, trace, inputs)
         part = part_of(trace, step=step, levels=[word.strip() for word in levels.split(",")] if levels else [])
         progress.note(f"writing {output.name}")

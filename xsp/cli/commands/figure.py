@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.complete import analysis_ids
 from xsp.cli.output import check_writable, note, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 __all__ = ["figure"]
 
@@ -51,6 +53,7 @@ def figure(
         ),
     ] = None,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (pip install 'xsp[figures]').
 
@@ -68,7 +71,7 @@ def figure(
     settings(style)
     check_writable(output)
     with Progress() as progress:
-        trace = load(inputs, reading, progress.note)
+        trace = load(inputs, reading, progress.note, cache=cache)
         progress.note(f"drawing {wanted.id}")
         drawn = draw(Answers(trace), wanted, suffix, look)
         write_file(output, drawn.content)

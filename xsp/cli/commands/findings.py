@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.output import check_writable, print_text, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 __all__ = ["findings"]
 
@@ -41,6 +43,7 @@ def findings(
     ] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Most findings to tell; 0: all.")] = 0,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Say what is worth doing next: each finding with its evidence and the most it can gain.
 
@@ -49,12 +52,12 @@ def findings(
     if output is not None:
         check_writable(output)
     with Progress() as progress:
-        trace = load(inputs, reading, progress.note)
+        trace = load(inputs, reading, progress.note, cache=cache)
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.frames.view import View  # noqa: PLC0415
+        from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
 
-        found = advise(View(trace))
+        found = advise(StepFrames.of(trace))
     found = found[:top] if top else found
     write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
     text = write(found) if write else as_text(found, _width())

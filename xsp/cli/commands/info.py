@@ -9,13 +9,16 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.output import in_color, print_text
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
+    from xsp_analyze.needs import Need
     from xsp_analyze.pages.report.trace_contents import Summary
     from xsp_model import Trace
 
@@ -33,6 +36,7 @@ def info(
     inputs: Inputs,
     *,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer.
 
@@ -41,7 +45,7 @@ def info(
     from xsp_analyze.pages.report.trace_contents import summarise  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
-        trace = load(inputs, reading, progress.note)
+        trace = load(inputs, reading, progress.note, cache=cache)
         summary, absent = summarise(trace), _absent(trace)
     for label, text in (*_lines(summary), *absent, ("", ""), ("next", _NEXT)):
         print_text(_printed(label, text))
@@ -61,11 +65,11 @@ def _printed(label: str, text: str) -> str:
 def _absent(trace: Trace) -> list[tuple[str, str]]:
     """For each thing that analyses need and the trace does not hold: which they are."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
-    from xsp_analyze.core import words_of_need  # noqa: PLC0415
-    from xsp_analyze.frames.view import View  # noqa: PLC0415
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+    from xsp_analyze.needs import words_of_need  # noqa: PLC0415
 
-    view = View(trace)
-    without: dict[str, list[str]] = {}
+    view = StepFrames.of(trace)
+    without: dict[Need, list[str]] = {}
     for one in ANALYSES:
         for need in one.needs if _OURS.fullmatch(one.id) else ():
             if not view.has(need):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.cli.arguments import DeviceFile, LayerRanges, LayerSource, LayerSources, ModelRanges
 from xsp.cli.output import check_writable, note, unwritable
 from xsp.cli.progress import Progress
-from xsp.opening import Reading, options_of, with_device_file
+from xsp.cli.reading_options import reads_input
+from xsp.opening import options_of, with_device_file
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ _MIN_MATCH = 0.95  # as xsp_analyze.merge.merge.MIN_MATCH, which --help must not
 _SINGLE = "Runs given one by one"
 
 
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "device"))
 def merge(
     run_set: Annotated[
         Path | None,
@@ -65,10 +67,7 @@ def merge(
     min_match: Annotated[
         float, typer.Option("--min-match", min=0.0, max=1.0, help="Refuse runs that match less than this share.")
     ] = _MIN_MATCH,
-    layer_source: LayerSource = LayerSources.AUTO,
-    model_range: ModelRanges = None,
-    layer_range: LayerRanges = None,
-    device: DeviceFile = None,
+    reading: Reading,
 ) -> None:
     """Join runs of the same work, taken at different levels, into one profile.
 
@@ -81,7 +80,7 @@ def merge(
     from xsp_model import XspError, bundle  # noqa: PLC0415
 
     check_writable(output)
-    options = options_of(Reading(None, layer_source, model_range or (), layer_range or ()))
+    options = options_of(reading)
     single = [("model", model), ("layers", layers), ("kernels", kernels), *(("counters", c) for c in counters or ())]
     given = [(role, path) for role, path in single if path is not None]
     if (run_set is None) == (not given):
@@ -95,7 +94,7 @@ def merge(
     with Progress() as progress:
         runs = _runs(run_set, given, options, progress.note)
         progress.note("merging")
-        profile = with_device_file(merged(runs, min_match=min_match, noted=failed), device)
+        profile = with_device_file(merged(runs, min_match=min_match, noted=failed), reading.device)
         progress.note(f"writing {output.name}")
         try:
             bundle.write(profile, output)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.output import check_writable, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +73,7 @@ def query(
         ),
     ] = None,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Ask a trace anything in SQL: its tables, and any analysis by its id (`xsp schema` lists both).
 
@@ -83,7 +86,7 @@ def query(
     if output is not None:
         check_writable(output)
     with Progress() as progress:
-        trace = load(paths, reading, progress.note)
+        trace = load(paths, reading, progress.note, cache=cache)
         progress.note("asking")
         found = answer(trace, text, steps=steps)
     if output is not None:

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.output import check_writable, note, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 __all__ = ["report"]
 
@@ -22,6 +24,7 @@ def report(
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file to write.")] = Path("report.html"),
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Write a report that opens in any browser: one HTML file, with nothing to install and no network.
 
@@ -33,7 +36,7 @@ def report(
 
     check_writable(output)
     with Progress() as progress:
-        trace = load(inputs, reading, progress.note)
+        trace = load(inputs, reading, progress.note, cache=cache)
         progress.note("writing the report")
         page = render(trace)
         write_file(output, page.encode())

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.output import in_color, print_text
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import Reading, load
+from xsp.opening import load
+from xsp.reading import Reading
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +34,7 @@ def top(
     *,
     most: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
     reading: Reading,
+    cache: Cache | None,
 ) -> None:
     """Show the layers and kernels that take most time, with their shares.
 
@@ -41,7 +44,7 @@ def top(
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
-        answers = Answers(load(inputs, reading, progress.note))
+        answers = Answers(load(inputs, reading, progress.note, cache=cache))
         progress.note("ranking")
         rankings = list(_rankings(answers))
     width = shutil.get_terminal_size((100, 24)).columns

@@ -104,7 +104,7 @@ def _left_out(rows: int) -> str | None:
 
 def _alike(mixed: Sequence[System]) -> list[Section]:
     if len(mixed) > _MAX_LEAVES:
-        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MOST_COMPARED else ""
+        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MAX_COMPARED else ""
         reason = blocks.text(f"{len(mixed):,} models are more than a tree can show.{pairs}")
         return [blocks.section("mix", "Operators", "Time by group of operators", _MIX, [reason])]
     joins = linkage(1 - cosines([s.facts.mix.shares for s in mixed]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Result
+from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
@@ -50,7 +51,9 @@ def _table(
         )
         joined = kept
     shown = [c for c in columns if joined[c.name].null_count() < max(joined.height, 1)]
-    result = Result(layers.analysis, joined.select(c.name for c in shown), shown, lambda: answers.per_step.ledger)
+    result = Result(
+        layers.analysis, joined.select(c.name for c in shown), shown, lambda: coverage.ledger(answers.per_step)
+    )
     return {
         **blocks.table(result, bar=by, left_out=note),
         "row": joined["place"].cast(pl.Int64).fill_null(-1).to_list(),

@@ -1,0 +1,109 @@
+"""The options of reading: declared once, and had from there by everyone who takes them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xsp
+from xsp.opening import options_of
+from xsp.reading import LayerSource, Reading, defaults, options, reading_of
+from xsp_ingest.ingester import Options
+from xsp_model import XspError
+
+_REPO = Path(__file__).resolve().parents[2]
+_OTHER: dict[str, object] = {
+    "format": "torch_profiler",
+    "layer_source": "module",
+    "model_ranges": ["step"],
+    "layer_ranges": ["layer"],
+    "nsys": "/opt/nsys",
+    "os_runtime": True,
+    "keep_private": True,
+    "time_range": "1s..2s",
+    "process_ids": [7],
+    "device_ids": [0],
+    "device": "devices.toml",
+}
+
+
+def test_a_reading_is_a_value() -> None:
+    assert reading_of(_OTHER) == reading_of(_OTHER)
+    assert hash(reading_of(_OTHER)) == hash(reading_of(_OTHER))
+    assert reading_of({}) == reading_of(dict.fromkeys(_OTHER)) == Reading()
+
+
+@pytest.mark.parametrize("name", list(options()))
+def test_only_options_that_decide_a_conversion_tell_digests_apart(name: str) -> None:
+    other = reading_of({name: _OTHER[name]})
+    assert other != Reading()
+    assert (other.digest() != Reading().digest()) == options()[name].decides
+
+
+def test_a_layer_source_is_one_of_four() -> None:
+    assert reading_of({"layer_source": "module"}).layer_source is LayerSource.MODULE
+    with pytest.raises(XspError, match=r"'modules' is no layer source\. Choose of auto, module, range, operator"):
+        reading_of({"layer_source": "modules"})
+
+
+def test_python_has_every_option_by_its_name_and_says_what_it_is() -> None:
+    parameters = inspect.signature(xsp.open).parameters
+    assert {name: parameters[name].default for name in options()} == defaults()
+    assert all(f"    {name}: {option.help}" in (xsp.open.__doc__ or "") for name, option in options().items())
+    with pytest.raises(TypeError, match="unexpected keyword argument 'formt'"):
+        xsp.open("x", formt="nsys_sqlite")
+
+
+def test_ingesters_get_what_they_share_and_what_is_for_one_of_them() -> None:
+    assert options_of(Reading()) == Options()
+    given = options_of(reading_of(_OTHER))
+    assert (given.layer_source, given.model_ranges, given.keep_private) == ("module", ("step",), True)
+    assert given.extra == {"nsys": "/opt/nsys", "os_runtime": ""}
+    assert (given.selection.from_ns, given.selection.process_ids) == (1_000_000_000, (7,))
+
+
+_TOY = '    toy: str | None = field(default=None, metadata=_option("--toy", "A toy.", "NAME", reader_specific=True))\n'
+_USE = """
+import inspect, json, sys
+import xsp
+from xsp.cli.app import command_named
+from xsp.batch.completion import record
+from xsp.batch.unit import Settings, Unit
+from xsp.opening import options_of
+from xsp.reading import Reading, reading_of
+reading = reading_of({"toy": "drum"})
+document = json.loads(record(Unit("a", ()), Settings("out", reading), {}))
+print(json.dumps({
+    "commands": [c for c in ("info", "batch") if any("--toy" in p.opts for p in command_named(c).params)],
+    "python": "toy" in inspect.signature(xsp.open).parameters,
+    "key": reading.digest() != Reading().digest(),
+    "batch": document["asked"]["reading"]["toy"],
+    "reader": options_of(reading).extra,
+}))
+"""
+
+
+def test_a_new_option_is_one_line_besides_the_reader_that_takes_it(tmp_path: Path) -> None:
+    shutil.copytree(_REPO / "xsp", tmp_path / "xsp", ignore=shutil.ignore_patterns("__pycache__"))
+    declared = tmp_path / "xsp" / "reading.py"
+    text = declared.read_text(encoding="utf-8")
+    declared.write_text(text.replace("    nsys: str", f"{_TOY}    nsys: str", 1), encoding="utf-8")
+    path = os.pathsep.join((str(tmp_path), str(_REPO)))
+    done = subprocess.run(
+        [sys.executable, "-c", _USE], cwd=tmp_path, check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {
+        "commands": ["info", "batch"],
+        "python": True,
+        "key": True,
+        "batch": "drum",
+        "reader": {"toy": "drum"},
+    }

@@ -1,0 +1,16 @@
+"""Inputs that are one trace, as a folder or a URL holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Inputs that are one trace, and where they lie below what the user named: the unit's name comes from that."""
+
+    inputs: tuple[str, ...]
+    below: str
+    found: bool = True

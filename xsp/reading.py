@@ -1,0 +1,176 @@
+"""How inputs are read: each option declared once, for the command, Python, batches, the cache and the readers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+__all__ = ["LayerSource", "Option", "Reading", "defaults", "option_types", "options", "reading_of"]
+
+
+class LayerSource(StrEnum):
+    """What may count as a layer."""
+
+    AUTO = "auto"
+    MODULE = "module"
+    RANGE = "range"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How an option is offered, and who takes it.
+
+    `decides`: what a conversion gives depends on it, so traces that were kept are told apart by it.
+    `reader_specific`: only some readers take it, from `Options.extra`.
+    `on_request`: only those commands have it that ask for it.
+    """
+
+    flag: str
+    help: str
+    metavar: str | None = None
+    decides: bool = True
+    reader_specific: bool = False
+    on_request: bool = False
+
+
+def _option(flag: str, text: str, metavar: str | None = None, **use: bool) -> dict[str, Option]:
+    return {"option": Option(flag, text, metavar, **use)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the user wants inputs read; what is declared here the command offers, in this order, and `xsp.open` takes."""
+
+    format: str | None = field(
+        default=None,
+        metadata=_option(
+            "--format",
+            "Read the files as this format, whatever they look like (`xsp formats` lists the names).",
+            "NAME",
+        ),
+    )
+    layer_source: LayerSource = field(
+        default=LayerSource.AUTO,
+        metadata=_option(
+            "--layer-source",
+            "What counts as a layer: framework modules, named ranges or outermost operators; auto takes the best that"
+            " the trace has.",
+        ),
+    )
+    model_ranges: tuple[str, ...] = field(
+        default=(), metadata=_option("--model-range", "Named ranges that match are steps of the model.", "REGEX")
+    )
+    layer_ranges: tuple[str, ...] = field(
+        default=(), metadata=_option("--layer-range", "Named ranges that match are layers.", "REGEX")
+    )
+    nsys: str | None = field(
+        default=None,
+        metadata=_option(
+            "--nsys",
+            "The nsys that opens .nsys-rep files; without it $XSP_NSYS, else the one on PATH.",
+            "PATH",
+            decides=False,  # its version does, which the cache asks of it
+            reader_specific=True,
+        ),
+    )
+    os_runtime: bool = field(
+        default=False,
+        metadata=_option(
+            "--os-runtime",
+            "Keep the calls of the operating system's runtime (OSRT) that Nsight Systems traced.",
+            reader_specific=True,
+        ),
+    )
+    keep_private: bool = field(
+        default=False,
+        metadata=_option(
+            "--keep-private",
+            "Keep host and user names and environment variables, where files hold any.",
+            on_request=True,
+        ),
+    )
+    time_range: str | None = field(
+        default=None,
+        metadata=_option(
+            "--range",
+            "Read only this time since the first span, such as 10s..20s, 1500ms.. or ..2min: device work that starts in"
+            " it, its launches, and what the host did meanwhile.",
+            "FROM..TO",
+        ),
+    )
+    process_ids: tuple[int, ...] = field(
+        default=(), metadata=_option("--pid", "Read only what this process did and launched.", "N")
+    )
+    device_ids: tuple[int, ...] = field(
+        default=(), metadata=_option("--device-id", "Of device work read only that of this device.", "N")
+    )
+    device: Path | None = field(
+        default=None,
+        metadata=_option(
+            "--device",
+            "Peak rates of devices; they go before what the files and xsp itself know (see `xsp devices`).",
+            "FILE.toml",
+            decides=False,  # its rates are put in after conversion
+        ),
+    )
+
+    def deciding(self) -> dict[str, object]:
+        """What of it decides what a conversion gives, as JSON has it."""
+        values = {name: getattr(self, name) for name, option in options().items() if option.decides}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def digest(self) -> str:
+        """The same for all readings that convert the same inputs to the same trace."""
+        return hashlib.sha256(json.dumps(self.deciding(), sort_keys=True).encode()).hexdigest()
+
+
+def options() -> dict[str, Option]:
+    """Every option by its name, in the order of declaration."""
+    return {each.name: each.metadata["option"] for each in fields(Reading)}
+
+
+def option_types() -> dict[str, Any]:
+    """The type of every option, by its name."""
+    return get_type_hints(Reading)
+
+
+def defaults() -> Mapping[str, object]:
+    """What holds where an option is not named, by its name."""
+    return {each.name: each.default for each in fields(Reading)}
+
+
+def reading_of(values: Mapping[str, object]) -> Reading:
+    """The reading that these options say, None or absent: the default; sequences and texts become what is declared.
+
+    Raises:
+        XspError: A value is none of those that its option has.
+    """
+    types = option_types()
+    converted: dict[str, Any] = {n: _as(types[n], n, value) for n, value in values.items() if value is not None}
+    return Reading(**converted)
+
+
+def _as(kind: Any, name: str, value: Any) -> object:  # noqa: ANN401 (of any type)
+    if get_origin(kind) is tuple:
+        return tuple(value)
+    if Path in get_args(kind):
+        return Path(value).expanduser()
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _member(kind, name, value)
+    return value
+
+
+def _member(kind: type[Enum], name: str, value: object) -> Enum:
+    try:
+        return kind(value)
+    except ValueError as error:
+        from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
+
+        advice = f"Choose of {', '.join(str(each) for each in kind)}"
+        raise XspError(f"{value!r} is no {name.replace('_', ' ')}", advice=advice) from error
