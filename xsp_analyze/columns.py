@@ -39,7 +39,7 @@ LAYER_INDEX = Column("layer_index", pl.Int64(), "The layer, in order of first ow
 LAYER_NAME = Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL)
 LAYER_TYPE = Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL)
 EXECUTION = Column("execution", pl.Int64(), "Number of the row, from 0.", role=Role.KEY)
-KERNEL_NAME = Column("kernel_name", pl.String(), "Name of the kernel, copy or fill.", role=Role.KEY)
+KERNEL_NAME = Column("kernel_name", pl.String(), "Name of the kernel, copy or memset.", role=Role.KEY)
 KIND = Column("kind", pl.String(), "kernel, memcpy, memset or graph (a whole replay).", role=Role.KEY)
 COUNT = Column("count", AMOUNT, "How often it ran; in a mean step, per step on average.")
 DURATION = Column(

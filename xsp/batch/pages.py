@@ -94,6 +94,6 @@ def _left_out(document: Mapping[str, Any]) -> list[Section]:
 
 
 def _listed(
-    entries: Sequence[tuple[str, str | None, str]], most: int = _MAX_LISTED, summary: str | None = None
+    entries: Sequence[tuple[str, str | None, str]], max_entries: int = _MAX_LISTED, summary: str | None = None
 ) -> Block:
-    return blocks.entries(entries, most=most, more="see summary.json.", summary=summary)
+    return blocks.entries(entries, max_entries=max_entries, more="see summary.json.", summary=summary)

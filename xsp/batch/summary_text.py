@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lines"]
 
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _COLUMNS = (
     ("trace", "", False, 0),
     ("model", "", False, 4),
@@ -28,8 +28,8 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
     """The lines, fitted to so many cells (null: as many as needed)."""
     good = [row for row in document["traces"] if row["status"] == "ok"]
     if good:
-        more = [f"... and {len(good) - _MOST_ROWS:,} more"] if len(good) > _MOST_ROWS else []
-        rows = [_cells(row) for row in good[:_MOST_ROWS]]
+        more = [f"... and {len(good) - _MAX_ROWS:,} more"] if len(good) > _MAX_ROWS else []
+        rows = [_cells(row) for row in good[:_MAX_ROWS]]
         yield from table_lines(of_rows("", _COLUMNS, rows, more), width, otherwise="see index.html")
         yield ""
     for job in document["jobs"]:
@@ -62,13 +62,13 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _ended(spent: Mapping[str, Any]) -> str:
     counts, done = spent["counts"], spent["done"]
-    words = [f"{counts['done']:,} done"]
-    words += [
-        f"{counts[word]:,} {said}"
-        for word, said in (("kept", "kept from before"), ("failed", "failed"))
-        if counts[word]
+    counted = [f"{counts['done']:,} done"]
+    counted += [
+        f"{counts[status]:,} {text}"
+        for status, text in (("kept", "kept from before"), ("failed", "failed"))
+        if counts[status]
     ]
     took = f"{spent['wall_s']:.1f} s by {spent['how']}"
     if not counts["done"]:
-        return f"{', '.join(words)} in {took}"
-    return f"{', '.join(words)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"
+        return f"{', '.join(counted)} in {took}"
+    return f"{', '.join(counted)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"

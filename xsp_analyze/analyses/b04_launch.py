@@ -56,7 +56,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
 def launch(view: StepFrames) -> pl.LazyFrame:
     """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
 
-    Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
+    Work before the first of a stream is not known, so the first is not starved. Graph replays share one call.
     """
     sums = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
     sums = sums.with_columns(pl.col(_KEYS).cast(pl.String))

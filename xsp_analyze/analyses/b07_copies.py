@@ -35,7 +35,7 @@ _NS_PER_S = 1e9
     ),
     columns=(
         STEP,
-        Column("direction", pl.String(), "Host-to-Device, Device-to-Host, ..., or fill (memset).", role=Role.KEY),
+        Column("direction", pl.String(), "Host-to-Device, Device-to-Host, ..., or fill for a memset.", role=Role.KEY),
         Column("source_kind", pl.String(), "Memory read from: Pageable, Pinned, Device; null: unknown.", role=Role.KEY),
         Column("destination_kind", pl.String(), "Memory written to; null: unknown.", role=Role.KEY),
         COUNT,
@@ -51,7 +51,9 @@ _NS_PER_S = 1e9
         ),
         Column("peak_share", pl.Float64(), "Rate over that peak; null: either unknown."),
     ),
-    figure=FigureSpec("bars", x="direction", y=("duration_ns",), title="Time in copies and fills", color="source_kind"),
+    figure=FigureSpec(
+        "bars", x="direction", y=("duration_ns",), title="Time in copies and memsets", color="source_kind"
+    ),
 )
 def copies(view: StepFrames) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
@@ -74,7 +76,7 @@ def copies(view: StepFrames) -> pl.LazyFrame:
 
 
 def _moved(view: StepFrames) -> pl.DataFrame:
-    """One row a copy or fill: direction and memories as text, bytes, work_ns and work_count."""
+    """One row a copy or memset: direction and memories as text, bytes, work_ns and work_count."""
     details = view.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
     return (

@@ -42,11 +42,15 @@ _MEASURES: tuple[Column, ...] = (
     Column("single_latency_ns", pl.Float64(), "Of one input at a time; null: batch size 1 was not measured.", "ns"),
     Column("throughput_per_s", pl.Float64(), "Inputs per second at that batch size.", "1/s"),
     Column("gpu_share", pl.Float64(), "Device time over latency (A15)."),
-    Column("gpu_utilisation_share", pl.Float64(), "Time in which the device was active over time elapsed (TBD)."),
+    Column(
+        "gpu_utilisation_share",
+        pl.Float64(),
+        "Time in which the device was active over time elapsed (Zhu et al., IISWC 2018).",
+    ),
     Column(
         "fp32_utilisation_share",
         pl.Float64(),
-        "FP32 flops over peak rate times active time (TBD); above 1 counts or peak are wrong.",
+        "FP32 flops over peak rate times active time (Zhu et al., IISWC 2018); above 1 counts or peak are wrong.",
     ),
     Column("fp32_coverage", pl.Float64(), "Device time whose flops were counted, of all of it."),
     Column("dominant_type", pl.String(), "The layer type that most of the layers' latency goes to.", role=Role.LABEL),

@@ -1,6 +1,6 @@
-"""GPU and FP32 utilisation as TBD defines them.
+"""GPU and FP32 utilisation as Zhu et al. define them.
 
-Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training" (TBD), IISWC 2018, section on metrics:
+Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018, section on metrics:
 GPU utilisation is the time in which the GPU is active over the time elapsed; FP32 utilisation is the flops counted
 while it was active over the most it could have done in that time, peak rate times active time.
 """

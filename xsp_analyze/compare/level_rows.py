@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_rows", "layer_rows", "model_rows", "operator_rows"]
 
-_KERNEL = "kernel "  # how keys of `levels.kernels` begin, other than those of copies and fills
+_KERNEL = "kernel "  # how keys of `levels.kernels` begin, other than those of copies and memsets
 
 
 def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:

@@ -155,7 +155,6 @@ def _scaled(series: Mapping[str, Any]) -> tuple[list[float | None], str]:
 
 
 def _axis(name: str, unit: str) -> str:
-    unit = "\N{MICRO SIGN}s" if unit == "us" else unit
     return f"{name} ({unit})" if unit else name
 
 

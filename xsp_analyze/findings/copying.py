@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Found, rule
-from xsp_analyze.render.units import count, duration, share, size
+from xsp_analyze.render.units import counted, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def pageable_copies(facts: Facts) -> Iterator[Found]:
     if facts.share(time) < least.PAGEABLE_SHARE:
         return
     moved = facts.per_step(rows["bytes"])
-    number = rows.height / facts.step_count
+    copies = counted(round(rows.height / facts.step_count, 1), "copy", "copies")
     yield Found(
-        f"{count(round(number, 1))} copies with pageable memory ({size(moved)}) take {duration(time)},"
+        f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
         f" {share(facts.share(time))} of the time.",
         (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
         time,
@@ -57,9 +57,9 @@ def pageable_copies(facts: Facts) -> Iterator[Found]:
 @rule(
     "copies-in-step",
     "The device copies while it could compute",
-    fires=f"Copies and fills that nothing else runs beside take at least {least.COPY_SHARE:.0%} of a step.",
+    fires=f"Copies and memsets that nothing else runs beside take at least {least.COPY_SHARE:.0%} of a step.",
     why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
-    gain="Time of copies and fills in which the device neither computes nor communicates, on the device where it is"
+    gain="Time of copies and memsets in which the device neither computes nor communicates, on the device where it is"
     " most.",
     do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
     " allocate without filling.",
@@ -76,7 +76,7 @@ def copies_in_step(facts: Facts) -> Iterator[Found]:
     copies = facts.work.filter(pl.col("kind").is_in(kinds))
     by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
     yield Found(
-        f"Copies and fills run alone for {duration(time)}, {share(facts.share(time))} of the time.",
+        f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} of the time.",
         [Evidence(name, ns) for name, ns in by_name.head(3).iter_rows()],
         time,
         "A10",

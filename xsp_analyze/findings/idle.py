@@ -21,9 +21,9 @@ __all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
 
 _MAX_EVIDENCE = 3
 _CAUSES = {
-    "idle_host_ns": "the host busy elsewhere",
-    "idle_sync_ns": "the host waiting for a device",
-    "idle_launch_ns": "the launch under way",
+    "idle_host_ns": "idle while the host did other work",
+    "idle_sync_ns": "idle while the host synchronised",
+    "idle_launch_ns": "idle between launch call and start",
 }
 """Causes of idle time between a device's first and last work, by their columns in B03."""
 
@@ -61,7 +61,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     row = facts.devices.sort("waiting_ns").row(0, named=True)
     around = float(row["waiting_ns"]) - float(row["idle_ns"])
     if around >= 1:
-        yield Evidence("of it before the first work and after the last", around)
+        yield Evidence("idle before the first or after the last device work", around)
     for column, sentence in _CAUSES.items():
         if row.get(column):
             yield Evidence(sentence, float(row[column]))

@@ -22,7 +22,7 @@ __all__ = ["as_json", "as_markdown", "as_text", "gain_of", "value_of"]
 
 _NOTHING = "No rule found anything. Most rules look at device work, some at hardware counters."
 _INDENT = "    "
-_WITH_UNIT = re.compile(r"(?<=\d) (%|[num]?s|B|[KMG]iB)(?=[ ,;.)]|$)")
+_WITH_UNIT = re.compile(r"(?<=\d) (%|[num\u00b5]?s|B|[KMG]iB)(?=[ ,;.)]|$)")
 _NO_UNIT = 10.0  # from there on a plain count is shown without decimals
 
 

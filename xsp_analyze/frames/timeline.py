@@ -42,7 +42,7 @@ def breakdown(
 ) -> pl.DataFrame:
     """One row a value of the keys, in order: MEASURES in ns, each the length of a union of intervals.
 
-    `compute` is every kernel (or graph) that is not communication, `memory` copies and fills. What is exposed runs
+    `compute` is every kernel (or graph) that is not communication, `memory` copies and memsets. What is exposed runs
     while nothing earlier in that order does, so that busy = compute + exposed communication + exposed memory.
     `grouped`: the activities by these keys (see `codes.groups`), where the caller has them.
     """

@@ -34,7 +34,7 @@ __all__ = [
 Block = dict[str, Any]
 Section = dict[str, Any]
 
-_MOST_LISTED = 12  # entries of a list in one cell
+_MAX_LISTED = 12  # entries of a list in one cell
 _FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
 
 
@@ -69,16 +69,19 @@ def findings(rows: Sequence[dict[str, Any]]) -> Block:
     return {"type": "findings", "items": list(rows)}
 
 
-def entries(items: Sequence[tuple[str, str | None, str]], *, most: int, more: str, summary: str | None = None) -> Block:
+def entries(
+    items: Sequence[tuple[str, str | None, str]], *, max_entries: int, more: str, summary: str | None = None
+) -> Block:
     """Names, each with a file beside the page that it leads to and a text; `most` of them, and where to find more.
 
     With `summary` they are folded away under it.
     """
-    rest = len(items) - most
+    rest = len(items) - max_entries
     return {
         "type": "list",
         "items": [
-            {"name": clean(name), "link": address(path), "text": clean(text)} for name, path, text in items[:most]
+            {"name": clean(name), "link": address(path), "text": clean(text)}
+            for name, path, text in items[:max_entries]
         ],
         "more": f"... and {rest:,} more; {more}" if rest > 0 else None,
         "summary": summary,
@@ -171,18 +174,18 @@ def _values(column: Column, result: Result) -> list[object] | dict[str, object]:
 
 def _packed(values: Sequence[str | None]) -> list[object] | dict[str, object]:
     """Text that repeats is stored once: `{"words": [...], "at": [...]}`, which the page's script unfolds."""
-    words = {word: place for place, word in enumerate(dict.fromkeys(values))}
-    if len(words) > len(values) // 2:
+    texts = {text: index for index, text in enumerate(dict.fromkeys(values))}
+    if len(texts) > len(values) // 2:
         return list(values)
-    return {"words": list(words), "at": [words[v] for v in values]}
+    return {"words": list(texts), "at": [texts[v] for v in values]}
 
 
 def _listed(column: Column, values: Sequence[object]) -> str:
     """The first few of a list, as people read them."""
     shown = [
-        duration(v) if column.unit == "ns" and isinstance(v, int | float) else str(v) for v in values[:_MOST_LISTED]
+        duration(v) if column.unit == "ns" and isinstance(v, int | float) else str(v) for v in values[:_MAX_LISTED]
     ]
-    more = f", ... ({len(values):,} in all)" if len(values) > _MOST_LISTED else ""
+    more = f", ... ({len(values):,} in all)" if len(values) > _MAX_LISTED else ""
     return clean(", ".join(shown) + more)
 
 

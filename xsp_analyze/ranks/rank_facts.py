@@ -78,7 +78,7 @@ def _part_schema(keys: list[str]) -> dict[str, pl.DataType]:
 
 
 def _kernels(view: StepFrames) -> pl.DataFrame:
-    """One row a kernel, copy or fill: kernel_name, kind, count, duration_ns, over the whole trace, exact."""
+    """One row a kernel, copy or memset: kernel_name, kind, count, duration_ns, over the whole trace, exact."""
     return (
         view.of_trace.all_activities.group_by(
             pl.col("name").cast(pl.String).alias("kernel_name"), pl.col("kind").cast(pl.String)

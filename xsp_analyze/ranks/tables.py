@@ -23,7 +23,7 @@ def _ns(name: str, doc: str) -> Column:
     return Column(name, pl.Float64(), doc, "ns")
 
 
-_KERNEL = Column("kernel_name", pl.String(), "Name of the kernel, copy or fill.", role=Role.KEY)
+_KERNEL = Column("kernel_name", pl.String(), "Name of the kernel, copy or memset.", role=Role.KEY)
 _RANKS = Column("rank_count", pl.Int64(), "Ranks that have it.")
 _IMBALANCE = Column("imbalance_share", pl.Float64(), "The longest over the mean of the ranks that have it, less 1.")
 _BY_RANK = (
@@ -36,7 +36,7 @@ _BY_RANK = (
     _ns("communication_ns", "Time a step in which communication ran."),
     _ns("exposed_communication_ns", "Communication while nothing computed."),
     Column("exposed_share", pl.Float64(), "That, over the step."),
-    _ns("memory_ns", "Time a step in which copies and fills ran."),
+    _ns("memory_ns", "Time a step in which copies and memsets ran."),
     _ns("wait_ns", "Time a step in collectives beyond the shortest of all ranks: waiting for the last to come."),
     Column("last_count", pl.Int64(), "Collectives that it came to last, alone: the others waited for it."),
 )

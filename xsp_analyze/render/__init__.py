@@ -29,8 +29,8 @@ class Format:
 def _by(module: str, function: str = "render") -> Callable[..., Any]:
     """A renderer that is imported when it is first used: one answer is written in one format."""
 
-    def render(*given: object) -> object:
-        return getattr(import_module(f"xsp_analyze.render.{module}"), function)(*given)
+    def render(*arguments: object) -> object:
+        return getattr(import_module(f"xsp_analyze.render.{module}"), function)(*arguments)
 
     return render
 

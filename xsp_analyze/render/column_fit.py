@@ -71,8 +71,8 @@ def _natural(column: TextColumn, screen: Screen) -> Fitted:
     widest = max((cell_len(cell) for cell in (*column.cells, column.rest)), default=1)
     if screen.width is None and screen.text is not None and not column.is_number:
         widest = min(widest, screen.text)
-    words = column.heading.split() or [""]
-    width = max(widest, *(cell_len(w) for w in words), len(column.unit_beside), 1)
+    tokens = column.heading.split() or [""]
+    width = max(widest, *(cell_len(w) for w in tokens), len(column.unit_beside), 1)
     heading = textwrap.wrap(column.heading, width, break_long_words=False) or [""]
     while len(heading) > _HEADING_LINES:
         width += 1

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["definitions", "heading", "marked_up", "paragraph", "result", "table", "text"]
 
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 _NUMBER = "text-align:right;padding:.1em .6em;white-space:nowrap"
 _TEXT = "text-align:left;padding:.1em .6em;max-width:40em;min-width:{}em;overflow-wrap:anywhere"
 _HEAD = "text-align:{};padding:.1em .6em;vertical-align:bottom"
-_WORD = 14  # characters; a column of text that long is broken only where it is wider than that
+_UNBROKEN = 14  # characters; a column of text that long is broken only where it is wider than that
 _LONGEST = 400  # of a sentence; names of kernels are cut sooner
 _LONGEST_NAME = 80
 
@@ -67,14 +67,14 @@ def marked_up(shown: Table, heads: Sequence[str], sides: Sequence[str], cell: Ca
 def _text_style(column: TextColumn) -> str:
     """Short words are not broken; long names may be, but keep a readable width."""
     longest = max(map(len, column.cells), default=0)
-    return _TEXT.format(round(min(longest, _WORD) * 0.55, 1))
+    return _TEXT.format(round(min(longest, _UNBROKEN) * 0.55, 1))
 
 
 def definitions(pairs: Sequence[tuple[str, str]]) -> str:
     """A table of words and what they stand for."""
     side = _TEXT.format(0)
     rows = "".join(
-        f'<tr><th style="{side}">{text(word)}</th><td style="{side}">{text(what)}</td></tr>' for word, what in pairs
+        f'<tr><th style="{side}">{text(term)}</th><td style="{side}">{text(what)}</td></tr>' for term, what in pairs
     )
     return f"<table><tbody>{rows}</tbody></table>"
 
@@ -83,10 +83,10 @@ def result(one: Result) -> str:
     """An answer's first rows in units for people, then what it leaves out, warnings, and where it comes from."""
     parts = [heading(f"{one.analysis.id} {one.analysis.title}")]
     if one.table.height:
-        parts.append(table(shown_table(one, _MOST_ROWS)))
+        parts.append(table(shown_table(one, _MAX_ROWS)))
     else:
         parts.append(paragraph("No rows."))
-    if (more := one.table.height - _MOST_ROWS) > 0:
+    if (more := one.table.height - _MAX_ROWS) > 0:
         parts.append(paragraph(f"{more:,} more rows: to_pandas(), to_polars() and to_arrow() hold all.", dim=True))
     if unknown := unknown_columns(one):
         parts.append(paragraph(f"Unknown in this trace: {', '.join(c.name for c in unknown)}.", dim=True))

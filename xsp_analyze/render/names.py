@@ -17,9 +17,9 @@ __all__ = ["bare", "cut", "fitted"]
 _CPP = re.compile(r"[<(]")
 _NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")
 _PARAMETERS = re.compile(r"(?<=[\w>])\((?=[^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$)")
-_WORD = re.compile(r"\w*$")
+_LAST_TOKEN = re.compile(r"\w*$")
 _CONTEXT = 8  # most characters of the word in which two names part that stand before that place
-_MOST_HEAD = 24
+_MAX_HEAD = 24
 _GAP = "…"
 
 
@@ -38,11 +38,11 @@ def _fitted(names: Sequence[str], width: int) -> list[str]:
     shorter = [name if cell_len(name) <= width else bare(name) for name in names]
     cells = [cut(name, width) for name in shorter]
     alike = _alike(shorter, cells)
-    for whole in alike.values():
-        parted = _parted(whole, width)
-        for place, name in enumerate(shorter):
+    for originals in alike.values():
+        parted = _parted(originals, width)
+        for index, name in enumerate(shorter):
             if name in parted and cell_len(name) > width:
-                cells[place] = parted[name]
+                cells[index] = parted[name]
     return cells
 
 
@@ -68,15 +68,15 @@ def _alike(names: Sequence[str], cells: Sequence[str]) -> dict[str, list[str]]:
     together: dict[str, dict[str, None]] = {}
     for name, cell in zip(names, cells, strict=True):
         together.setdefault(cell, {})[name] = None
-    return {cell: list(found) for cell, found in together.items() if len(found) > 1}
+    return {cell: list(originals) for cell, originals in together.items() if len(originals) > 1}
 
 
 def _parted(names: Sequence[str], width: int) -> dict[str, str]:
     """Of names with the same ends: the head, a gap, and what stands around the first place where they part."""
     common: str = commonprefix(list(names))  # noqa: RUF071 (of characters)
-    word = _WORD.search(common)
-    start = max(word.start() if word else 0, len(common) - _CONTEXT)
-    head = min(start, width // 3, _MOST_HEAD)
+    token = _LAST_TOKEN.search(common)
+    start = max(token.start() if token else 0, len(common) - _CONTEXT)
+    head = min(start, width // 3, _MAX_HEAD)
     texts = {name: cut(f"{name[:head]}{_GAP if start > head else ''}{name[start:]}", width) for name in names}
-    most = Counter(texts.values())
-    return texts if max(most.values()) < len(names) else {}
+    counts = Counter(texts.values())
+    return texts if max(counts.values()) < len(names) else {}

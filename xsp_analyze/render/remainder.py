@@ -26,5 +26,5 @@ def sums_of_the_rest(result: Result, shown: int) -> Mapping[str, int | float | N
     ]
     if not names or rest.is_empty():
         return {}
-    known = (pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name) for name in names)
-    return rest.select(known).row(0, named=True)
+    sums = (pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name) for name in names)
+    return rest.select(sums).row(0, named=True)

@@ -39,11 +39,11 @@ _WORRYING = ("warning", "error")
 _TAKEN = {"model": "model latency", "layers": "layer latency", "kernels": "kernels and device time"}
 
 
-def short_name(name: str, most: int = 60) -> str:
+def short_name(name: str, max_length: int = 60) -> str:
     """A kernel's name without its return type, namespaces and parameters, cut to so many characters."""
     prefix = _PREFIX.match(clean(name))
     short = bare(clean(name)[prefix.end() :] if prefix else clean(name))
-    return short if len(short) <= most else f"{short[: most - 1]}\u2026"
+    return short if len(short) <= max_length else f"{short[: max_length - 1]}\u2026"
 
 
 def unknown_columns(result: Result) -> list[Column]:
@@ -53,15 +53,15 @@ def unknown_columns(result: Result) -> list[Column]:
     return unknown if 0 < len(unknown) < len(result.columns) and height else []
 
 
-def shown_table(result: Result, most_rows: int | None = None) -> Table:
+def shown_table(result: Result, max_rows: int | None = None) -> Table:
     """The result's columns that hold something, under its title."""
-    return Table(f"{result.analysis.id}  {result.analysis.title}", shown_columns(result, most_rows))
+    return Table(f"{result.analysis.id}  {result.analysis.title}", shown_columns(result, max_rows))
 
 
-def shown_columns(result: Result, most_rows: int | None = None) -> list[TextColumn]:
+def shown_columns(result: Result, max_rows: int | None = None) -> list[TextColumn]:
     """The columns that hold something, in their order; at most so many rows, the others in sum."""
     left_out = {c.name for c in unknown_columns(result)}
-    table = result.table if most_rows is None else result.table.head(most_rows)
+    table = result.table if max_rows is None else result.table.head(max_rows)
     rest = sums_of_the_rest(result, table.height)
     columns = [c for c in result.columns if c.name not in left_out]
     numbers = [c for c in columns if table[c.name].dtype.is_numeric()]
@@ -91,7 +91,7 @@ def _shown(column: Column, series: pl.Series, scale: Scale | None) -> TextColumn
 
 def heading(column: Column) -> str:
     """What stands over the column, without its unit."""
-    return _UNIT_IN_HEADER.sub("", column.header) if column.header else _words(column.name)
+    return _UNIT_IN_HEADER.sub("", column.header) if column.header else _spaced(column.name)
 
 
 def _text(value: object) -> str:
@@ -102,7 +102,7 @@ def _text(value: object) -> str:
     return clean(str(value))
 
 
-def _words(name: str) -> str:
+def _spaced(name: str) -> str:
     for suffix in _UNIT_SUFFIXES:
         name = name.removesuffix(suffix)
     return name.replace("_", " ")
@@ -122,15 +122,15 @@ def _finding(row: Mapping[str, Any]) -> str:
 
 def provenance_line(result: Result) -> str:
     """Where the numbers come from, in one line; empty where nothing is known. What is only for programs is left out."""
-    known = {
+    facts = {
         key: value
         for key, value in result.provenance.items()
         if value not in (None, "", [], ()) and not isinstance(value, bool) and (key, value) != ("run_count", 1)
     }
-    taken = known.pop("taken_from", None)
+    taken = facts.pop("taken_from", None)
     if isinstance(taken, dict):  # a profile: this names the files, and says what each is for
-        known.pop("sources", None)
-    parts = [f"{_words(key)}: {_several(value)}" for key, value in known.items()]
+        facts.pop("sources", None)
+    parts = [f"{_spaced(key)}: {_several(value)}" for key, value in facts.items()]
     return clean("; ".join(([_taken(taken)] if isinstance(taken, dict) else []) + parts))
 
 

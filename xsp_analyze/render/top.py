@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Ranking", "bar", "ranking_lines"]
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_MOST_BAR = 30
-_LEAST_NAME = 14
+_MAX_BAR = 30
+_MIN_NAME = 14
 _GAPS = 6  # blanks between name, time, share and bar
 _SHARE_CELLS = 7
 
@@ -53,19 +53,19 @@ class Ranking:
         return self.rows[0].time_ns / self.whole_ns if self.rows and self.whole_ns else 0.0
 
 
-def ranking_lines(ranking: Ranking, most: int, width: int, full: float = 1.0) -> Iterator[Text]:
+def ranking_lines(ranking: Ranking, max_rows: int, width: int, full: float = 1.0) -> Iterator[Text]:
     """The title, `most` rows, the others as one, what no row holds; no line is wider than `width` cells (from 50 on).
 
     A bar is as long as there is room for where a row takes the share `full`.
     """
-    rows = _rows(ranking, most)
+    rows = _rows(ranking, max_rows)
     scale = scale_of(Column("time", None, "", "ns"), [row.time_ns for row, _ in rows])  # type: ignore[arg-type]
     times = [f"{number(row.time_ns, scale)} {scale.unit}" for row, _ in rows]
     time_cells = max(map(len, times), default=0)
     before = max((len(row.before) for row, _ in rows), default=0)
     room = width - before - time_cells - _SHARE_CELLS - _GAPS
-    bar_cells = max(min(_MOST_BAR, width // 4, room - _LEAST_NAME), 0)
-    name_cells = max(_LEAST_NAME, room - bar_cells)
+    bar_cells = max(min(_MAX_BAR, width // 4, room - _MIN_NAME), 0)
+    name_cells = max(_MIN_NAME, room - bar_cells)
     names = _names([row for row, _ in rows], name_cells)
     name_cells = max(map(cell_len, names), default=0)
     yield Text(ranking.title, style="bold")
@@ -87,10 +87,10 @@ def _names(rows: Sequence[Entry], cells: int) -> list[str]:
     return [f"{row.before}{name}" for row, name in zip(rows, fits, strict=True)]
 
 
-def _rows(ranking: Ranking, most: int) -> list[tuple[Entry, bool]]:
+def _rows(ranking: Ranking, max_rows: int) -> list[tuple[Entry, bool]]:
     """The rows to show, and whether each is one of the ranking's own."""
-    shown = [(row, True) for row in ranking.rows[:most]]
-    rest = ranking.rows[most:]
+    shown = [(row, True) for row in ranking.rows[:max_rows]]
+    rest = ranking.rows[max_rows:]
     if rest:
         shown.append((Entry(f"and {len(rest):,} more", sum(row.time_ns for row in rest)), False))
     outside = ranking.whole_ns - sum(row.time_ns for row in ranking.rows)

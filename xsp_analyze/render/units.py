@@ -17,6 +17,7 @@ __all__ = [
     "UNKNOWN",
     "Scale",
     "count",
+    "counted",
     "duration",
     "is_share",
     "number",
@@ -33,8 +34,8 @@ UNKNOWN = "-"
 _SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
 """Last words of the names of columns that hold a share in 0..1; shown in percent."""
 
-_LEAST_SHARED = 0.1  # with three decimals, this still shows three digits
-_MOST_SHARED = 1e5
+_MIN_SHARED = 0.1  # with three decimals, this still shows three digits
+_MAX_SHARED = 1e5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ _LADDERS: dict[str, tuple[tuple[float, Scale], ...]] = {
     "ns": (
         (1e10, Scale("s", 1e9, 3)),
         (1e7, Scale("ms", 1e6, 3)),
-        (1e4, Scale("us", 1e3, 3)),
+        (1e4, Scale("\N{MICRO SIGN}s", 1e3, 3)),
         (0, Scale("ns")),
     ),
     "byte": (
@@ -76,7 +77,7 @@ def scale_of(column: Column, values: Sequence[object]) -> Scale:
     unit = "share" if is_share(column) else column.unit
     grouped = column.role is Role.MEASURE
     scale = _pick(unit, max(map(abs, numbers), default=0)) if unit in _LADDERS else Scale(unit, grouped=grouped)
-    return _whole(scale, numbers)
+    return _without_decimals(scale, numbers)
 
 
 def scales_of(columns: Sequence[tuple[Column, Sequence[object]]]) -> list[Scale]:
@@ -86,10 +87,10 @@ def scales_of(columns: Sequence[tuple[Column, Sequence[object]]]) -> list[Scale]
     largest. A column keeps a smaller one of its own where its largest value would show as less than 0.1.
     """
     own = [scale_of(column, values) for column, values in columns]
-    most = [_largest(values) for _, values in columns]
+    largest = [_largest(values) for _, values in columns]
     chosen = []
-    for (column, _), scale, peak in zip(columns, own, most, strict=True):
-        rivals = [(s, m) for (c, _), s, m in zip(columns, own, most, strict=True) if c.unit == column.unit and m > 0]
+    for (column, _), scale, peak in zip(columns, own, largest, strict=True):
+        rivals = [(s, m) for (c, _), s, m in zip(columns, own, largest, strict=True) if c.unit == column.unit and m > 0]
         chosen.append(_shared(scale, peak, rivals) if column.unit in _LADDERS else scale)
     return chosen
 
@@ -102,14 +103,14 @@ def _shared(own: Scale, largest: float, rivals: Sequence[tuple[Scale, float]]) -
     """The scale for a column among the others of its unit: theirs and their largest values."""
     if not rivals:
         return own
-    peak = max(most for _, most in rivals)
+    peak = max(value for _, value in rivals)
     scales = sorted((scale for scale, _ in rivals), key=lambda s: s.divisor)
-    shared = next((s for s in scales if peak < _MOST_SHARED * s.divisor), scales[-1])
-    fits = largest == 0 or largest >= _LEAST_SHARED * shared.divisor
+    shared = next((s for s in scales if peak < _MAX_SHARED * s.divisor), scales[-1])
+    fits = largest == 0 or largest >= _MIN_SHARED * shared.divisor
     return shared if fits and shared.divisor != own.divisor else own
 
 
-def _whole(scale: Scale, numbers: Sequence[float]) -> Scale:
+def _without_decimals(scale: Scale, numbers: Sequence[float]) -> Scale:
     """Without decimals where none of the numbers has any."""
     if scale.decimals is None and all(v == int(v) for v in numbers):
         return replace(scale, decimals=0)
@@ -122,7 +123,7 @@ def is_share(column: Column) -> bool:
 
 
 def _pick(unit: str, largest: float) -> Scale:
-    return next(scale for least, scale in _LADDERS[unit] if largest >= least)
+    return next(scale for threshold, scale in _LADDERS[unit] if largest >= threshold)
 
 
 def number(value: float | None, scale: Scale) -> str:
@@ -133,9 +134,9 @@ def number(value: float | None, scale: Scale) -> str:
         return f"{round(value):,}" if scale.grouped else str(round(value))
     decimals = 3 if scale.decimals is None else scale.decimals
     shown = value / scale.divisor
-    least = 10.0**-decimals
-    if shown and abs(shown) < least / 2:
-        return f"<{least:.{decimals}f}" if shown > 0 else f">-{least:.{decimals}f}"
+    smallest = 10.0**-decimals
+    if shown and abs(shown) < smallest / 2:
+        return f"<{smallest:.{decimals}f}" if shown > 0 else f">-{smallest:.{decimals}f}"
     return f"{shown:,.{decimals}f}"
 
 
@@ -144,6 +145,11 @@ def count(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{round(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def counted(value: float, one: str, many: str) -> str:
+    """A number of things with their name: `1 copy`, `2 copies`."""
+    return f"{count(value)} {one if value == 1 else many}"
 
 
 def duration(value_ns: float | None) -> str:

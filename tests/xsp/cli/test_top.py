@@ -26,9 +26,9 @@ def test_what_is_not_shown_and_what_no_row_holds_stand_in_sum() -> None:
     title, *lines = _lines(Ranking("Layers", rows, 100_000, "outside"), 1)
     assert title == "Layers"
     assert [line.split()[:5] for line in lines] == [
-        ["a", "50.000", "us", "50.0", "%"],
-        ["and", "2", "more", "30.000", "us"],
-        ["outside", "20.000", "us", "20.0", "%"],
+        ["a", "50.000", "\u00b5s", "50.0", "%"],
+        ["and", "2", "more", "30.000", "\u00b5s"],
+        ["outside", "20.000", "\u00b5s", "20.0", "%"],
     ]
 
 

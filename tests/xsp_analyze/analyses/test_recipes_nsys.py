@@ -51,7 +51,7 @@ _ROUNDED = 0.0500001  # half of the last digit that the recipes keep
 
 
 def _made(seed: int) -> NsightFile:
-    """Steps, layers and collectives of one process on two devices, with copies, fills, waits and overhead."""
+    """Steps, layers and collectives of one process on two devices, with copies, memsets, waits and overhead."""
     choose = random.Random(seed)  # noqa: S311 (a test's dice)
     file = NsightFile()
     file.gpu(0)
@@ -81,7 +81,7 @@ def _made(seed: int) -> NsightFile:
 
 
 def _work(file: NsightFile, choose: random.Random, now: int, name: str) -> int:
-    """A launch, or a copy or fill with its call, on either device; when the call ended."""
+    """A launch, or a copy or memset with its call, on either device; when the call ended."""
     device, kind = choose.choice((0, 1)), choose.choice(("kernel", "kernel", "copy", "fill"))
     end = now + choose.randint(2, 40)
     begun = end + choose.randint(1, 300)

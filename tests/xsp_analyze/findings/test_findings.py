@@ -357,9 +357,9 @@ def test_the_causes_of_idle_time_add_up_to_it() -> None:
     assert [(one.label, one.value) for one in evidence] == [
         ("latency", 10_000),
         ("idle", 8_000),
-        ("of it before the first work and after the last", 4_000),
-        ("the host busy elsewhere", 3_990),
-        ("the launch under way", 10),
+        ("idle before the first or after the last device work", 4_000),
+        ("idle while the host did other work", 3_990),
+        ("idle between launch call and start", 10),
     ]
 
 
@@ -379,7 +379,7 @@ def test_an_empty_trace_has_no_findings() -> None:
 def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
     text = as_text(advise(StepFrames.of(_CASES["host-sync"][0]())))
     assert "The host waits for the device in the middle of a step (host-sync): at most 400.000 ns, 4.0 %" in text
-    assert "waited in cudaStreamSynchronize 4.900 us" in text
+    assert "waited in cudaStreamSynchronize 4.900 \u00b5s" in text
     assert "To do: Find what waits" in text
     assert max(map(len, text.splitlines())) <= 100
 

@@ -88,8 +88,8 @@ def test_axe_finds_no_serious_issue(browser: Browser, files: dict[str, Path], na
     page.goto(files[name].as_uri())
     page.evaluate(script)
     violations = page.evaluate("axe.run().then(r => r.violations)")
-    found = [(v["impact"], v["id"], v["nodes"][0]["html"][:200]) for v in violations]
-    assert [f for f in found if f[0] in ("serious", "critical")] == []
+    issues = [(v["impact"], v["id"], v["nodes"][0]["html"][:200]) for v in violations]
+    assert [f for f in issues if f[0] in ("serious", "critical")] == []
     context.close()
 
 

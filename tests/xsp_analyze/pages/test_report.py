@@ -27,9 +27,9 @@ def fixture_trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 def _data(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -94,13 +94,13 @@ def test_the_ledger_divides_all_device_time(trace: Trace) -> None:
 
 
 def test_the_tree_follows_layers_then_operators_then_kernels(trace: Trace) -> None:
-    found = _paths(time_tree(trace))
+    paths = _paths(time_tree(trace))
     root = ("all device work",)
     linear = (*root, "Net_0", "Linear_0", "aten::linear", "aten::addmm")
-    assert found[root] == (3 * (13_333 + 26_666) + 60_000 + 7_000, 9)
-    assert found[(*linear, "gemm_0")] == (13_333 + 26_666, 2)
-    assert found[(*root, "Net_0", "ReLU_0", "aten::relu", HOSTILE)] == (60_000, 2)
-    assert found[(*root, "launched before the trace began", "left over")] == (7_000, 1)
+    assert paths[root] == (3 * (13_333 + 26_666) + 60_000 + 7_000, 9)
+    assert paths[(*linear, "gemm_0")] == (13_333 + 26_666, 2)
+    assert paths[(*root, "Net_0", "ReLU_0", "aten::relu", HOSTILE)] == (60_000, 2)
+    assert paths[(*root, "launched before the trace began", "left over")] == (7_000, 1)
 
 
 def test_children_of_the_tree_add_up_to_their_parent(trace: Trace) -> None:
@@ -113,8 +113,8 @@ def test_children_of_the_tree_add_up_to_their_parent(trace: Trace) -> None:
 
 def test_a_tree_cut_short_keeps_its_sums_in_others(trace: Trace) -> None:
     tree = pruned(time_tree(trace), 4)
-    found = _paths(tree)
-    assert found[("all device work",)] == _paths(time_tree(trace))[("all device work",)]
+    paths = _paths(tree)
+    assert paths[("all device work",)] == _paths(time_tree(trace))[("all device work",)]
     assert sum(kind == "others" for kind in tree.kind) >= 1
     roots = [int(t) for t, parent in zip(tree.time_ns, tree.parent, strict=True) if parent == 0]
     assert sum(roots) == int(tree.time_ns[0])
@@ -141,8 +141,8 @@ def test_backward_work_stands_under_the_layer_of_its_forward_twin() -> None:
              "source": ["module"], "is_container": [False]}
         ),
     )  # fmt: skip
-    found = _paths(time_tree(builder.build()))
-    assert found[("all device work", "Linear_0", "AddmmBackward0", "gemm")] == (10, 1)
+    paths = _paths(time_tree(builder.build()))
+    assert paths[("all device work", "Linear_0", "AddmmBackward0", "gemm")] == (10, 1)
 
 
 def test_a_trace_with_nothing_in_it_still_makes_a_page() -> None:

@@ -40,9 +40,9 @@ def fixture_data(trace: Trace) -> dict[str, Any]:
 
 
 def _data(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -82,7 +82,7 @@ def test_the_head_says_what_each_run_gave(data: dict[str, Any]) -> None:
 
 
 def test_the_head_tells_the_cost_of_profiling_and_the_bound(data: dict[str, Any]) -> None:
-    assert "Profiling down to kernels made a step 40.0 % longer (40.000 us)" in " ".join(data["short"])
+    assert "Profiling down to kernels made a step 40.0 % longer (40.000 \u00b5s)" in " ".join(data["short"])
     assert "The model is compute bound in fp32: its 20.0 flop/byte lie above the 10.0" in " ".join(data["short"])
 
 
@@ -147,7 +147,7 @@ def test_runs_without_device_work_make_a_report() -> None:
     assert [line["title"] for line in _block(data, "overhead", "timelines")["lines"]] == [
         "Model only (M)", "Layers profiled (ML)",
     ]  # fmt: skip
-    assert {row["label"]: row["text"] for row in data["measured"]}["Window"].startswith("510.000 us from")
+    assert {row["label"]: row["text"] for row in data["measured"]}["Window"].startswith("510.000 \u00b5s from")
 
 
 def test_the_figure_holds_what_each_level_and_layer_cost(data: dict[str, Any]) -> None:
@@ -176,16 +176,16 @@ def test_the_roofline_has_points_and_the_roof_they_are_under(data: dict[str, Any
         ("gemm", 20, 2e12, 30_000), (HOSTILE, 20, 2e12, 30_000),
     ]  # fmt: skip
     assert blocks[1]["models"][0]["share"] == pytest.approx(0.2)
-    told = _block(data, "rooflines", "text")["text"]
-    assert "20.00 flop/byte, so the roof over it is the fp32 peak of A device (its data sheet)" in told
-    assert "20.0 % of that" in told
+    text = _block(data, "rooflines", "text")["text"]
+    assert "20.00 flop/byte, so the roof over it is the fp32 peak of A device (its data sheet)" in text
+    assert "20.0 % of that" in text
 
 
 def test_counters_stand_in_the_tables(data: dict[str, Any]) -> None:
-    wanted = {"flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy"}
-    wanted |= {"arithmetic_intensity", "flop_per_s", "memory_bound"}
+    counters = {"flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy"}
+    counters |= {"arithmetic_intensity", "flop_per_s", "memory_bound"}
     for section in ("layers", "kernels"):
-        assert wanted <= {c["key"] for c in _block(data, section, section)["columns"]}
+        assert counters <= {c["key"] for c in _block(data, section, section)["columns"]}
     facts = {item["label"]: item["value"] for item in _block(data, "model", "facts")["items"]}
     assert facts["Work"] == "120.000 MFLOP"
     assert facts["Arithmetic intensity"] == "20.00 flop/byte"

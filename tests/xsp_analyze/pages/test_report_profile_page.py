@@ -30,13 +30,13 @@ def fixture_page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 
 
 def _width(page: Page, selector: str) -> float:
-    found: float = page.locator(selector).first.bounding_box()["width"]
-    return found
+    width: float = page.locator(selector).first.bounding_box()["width"]
+    return width
 
 
 def test_every_word_of_the_page_is_one(page: Page) -> None:
     text = page.inner_text("body")
-    assert not [word for word in ("undefined", "NaN", "[object", "Infinity") if word in text]
+    assert not [token for token in ("undefined", "NaN", "[object", "Infinity") if token in text]
     assert page.locator(".missing").count() == 0
     assert page.title() == "net - XSP"
 
@@ -52,17 +52,20 @@ def test_timelines_share_one_scale(page: Page) -> None:
 
 def test_a_layer_tells_its_cost_and_shows_itself_in_both_runs(page: Page) -> None:
     page.locator(".timelines .k-layer", has_text="Linear_0").first.hover()
-    told = page.locator("#overhead .told").inner_text()
-    assert "Linear_0" in told
-    assert "45.000 us with layers profiled, 55.000 us with kernels profiled too (+10.000 us, 22.2 %)" in told
+    text = page.locator("#overhead .told").inner_text()
+    assert "Linear_0" in text
+    assert (
+        "45.000 \u00b5s with layers profiled, 55.000 \u00b5s with kernels profiled too (+10.000 \u00b5s, 22.2 %)"
+        in text
+    )
     assert page.locator(".timelines .same").count() == 2
 
 
 def test_a_kernel_tells_its_layer(page: Page) -> None:
     page.locator(".timelines .k-kernel").nth(1).hover()
-    told = page.locator("#overhead .told").inner_text()
-    assert HOSTILE in told
-    assert "30.000 us, in ReLU_0." in told
+    text = page.locator("#overhead .told").inner_text()
+    assert HOSTILE in text
+    assert "30.000 \u00b5s, in ReLU_0." in text
 
 
 def test_a_click_looks_closer_and_a_button_leads_back(page: Page) -> None:
@@ -76,10 +79,10 @@ def test_a_click_looks_closer_and_a_button_leads_back(page: Page) -> None:
 def test_a_point_under_the_roof_tells_what_it_is(page: Page) -> None:
     figure = page.locator(".roofline").nth(1)
     figure.locator("circle.point").nth(1).hover()
-    told = figure.locator(".told").inner_text()
-    assert HOSTILE in told
-    assert "2 TFLOP/s at 20 flop/byte in fp32, 30.000 us of device time" in told
-    assert "compute bound: 20.0 % of the fp32 peak of A device" in told
+    text = figure.locator(".told").inner_text()
+    assert HOSTILE in text
+    assert "2 TFLOP/s at 20 flop/byte in fp32, 30.000 \u00b5s of device time" in text
+    assert "compute bound: 20.0 % of the fp32 peak of A device" in text
     assert "ridge 10" in figure.locator("svg").inner_html()
 
 

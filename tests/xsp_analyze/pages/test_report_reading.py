@@ -90,7 +90,7 @@ def test_parts_of_a_layer_add_up_to_its_device_time(page: Page) -> None:
         }"""
     )
     assert len(added) == 28
-    assert all(parts == pytest.approx(whole, abs=0.1) for parts, whole in added)
+    assert all(parts == pytest.approx(total, abs=0.1) for parts, total in added)
 
 
 def test_a_kernel_shows_the_layers_that_run_it(page: Page) -> None:
@@ -145,7 +145,7 @@ def test_the_address_follows_search_and_sort(page: Page) -> None:
 def test_findings_lead_to_their_rows(page: Page) -> None:
     first = page.locator("#next li").first
     assert "The device waits for the host" in first.inner_text()
-    assert "at most 840.688 us, 28.3 %" in first.inner_text()
+    assert "at most 840.688 \u00b5s, 28.3 %" in first.inner_text()
     first.get_by_role("link", name="See where").click()
     page.wait_for_function("document.getElementById('devices').getBoundingClientRect().top < innerHeight")
     first.locator("summary").click()
@@ -174,7 +174,7 @@ def test_every_analysis_opens_with_how_to_read_it_and_its_definition(page: Page)
         entry.get_by_text("Definition. One row").first.wait_for()  # what an entry holds is drawn once it opens
         assert entry.locator("table").count() or entry.locator(".missing").count()
     body = page.inner_text("body")
-    assert not [word for word in ("undefined", "NaN", "[object", "Infinity") if word in body]
+    assert not [text for text in ("undefined", "NaN", "[object", "Infinity") if text in body]
 
 
 # Saving
@@ -231,7 +231,7 @@ def test_a_figure_looks_closer_moves_and_goes_back(page: Page) -> None:
     boxes = frame.locator("rect.box").count()
     box = frame.locator("text", has_text="Transformer_0").first
     before = box.bounding_box()["x"]
-    frame.get_by_role("button", name="Look closer").click()
+    frame.get_by_role("button", name="Zoom in").click()
     assert frame.locator("rect.box").count() != boxes
     frame.locator(".field").focus()
     page.keyboard.press("ArrowLeft")
@@ -243,22 +243,22 @@ def test_a_figure_looks_closer_moves_and_goes_back(page: Page) -> None:
 def test_a_box_of_the_timeline_tells_its_layer(page: Page) -> None:
     frame = page.locator("#timeline .framed")
     frame.locator("text.in", has_text="ncclDev").first.hover(force=True)
-    told = page.locator("#timeline .told")
-    assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL" in told.inner_text()
-    assert "device 0, stream 20, in no layer" in told.inner_text()
+    text = page.locator("#timeline .told")
+    assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL" in text.inner_text()
+    assert "device 0, stream 20, in no layer" in text.inner_text()
     frame.locator("text.in", has_text="EncoderBlock_0").first.hover(force=True)
-    assert "in layer EncoderBlock_0" in told.inner_text()
+    assert "in layer EncoderBlock_0" in text.inner_text()
 
 
 def test_a_point_under_the_roof_is_zoomed_at(browser: Browser, files: dict[str, Path]) -> None:
     with opened(browser, files["leveled"]) as page:
         frame = page.locator("#rooflines .framed").first
         frame.locator("circle.point").last.hover()
-        told = page.locator("#rooflines .told").first.inner_text()
-        assert "of what is drawn here" in told
+        text = page.locator("#rooflines .told").first.inner_text()
+        assert "of what is drawn here" in text
         marks = frame.locator("text").count()
         for _ in range(4):
-            frame.get_by_role("button", name="Look closer").click()
+            frame.get_by_role("button", name="Zoom in").click()
         assert frame.locator("text").count() != marks
         frame.get_by_role("button", name="Show all").click()
         assert frame.locator("text").count() == marks
@@ -296,8 +296,8 @@ def test_axe_finds_no_serious_issue(browser: Browser, files: dict[str, Path], na
     page.wait_for_timeout(500)
     page.evaluate(script)
     violations = page.evaluate("axe.run().then(r => r.violations)")
-    found = [(v["impact"], v["id"], v["nodes"][0]["html"][:200]) for v in violations]
-    assert [f for f in found if f[0] in ("serious", "critical")] == []
+    issues = [(v["impact"], v["id"], v["nodes"][0]["html"][:200]) for v in violations]
+    assert [f for f in issues if f[0] in ("serious", "critical")] == []
     context.close()
 
 

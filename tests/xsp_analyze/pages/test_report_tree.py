@@ -36,10 +36,10 @@ def traces(draw: st.DrawFn) -> Trace:
         above = parent if 0 <= parent < i else None
         rows.append((i, above, str(_HOST[level][0]), str(_HOST[level][1]), name, i, 5, None, None))
     layers = [i for i, (level, _, _) in enumerate(host) if level == 0]
-    for j, (parent, duration, place, name) in enumerate(device):
+    for j, (parent, duration, position, name) in enumerate(device):
         above = parent if 0 <= parent < len(host) else None
-        layer = layers[place % len(layers)] if layers and place > 4 else None
-        attribution = str(Attribution.LAYER) if layer is not None else _OUTSIDE[place % len(_OUTSIDE)]
+        layer = layers[position % len(layers)] if layers and position > 4 else None
+        attribution = str(Attribution.LAYER) if layer is not None else _OUTSIDE[position % len(_OUTSIDE)]
         rows.append(
             (len(host) + j, above, str(Level.KERNEL), str(Kind.KERNEL), name, 50 + j, duration, layer, attribution)
         )
@@ -73,11 +73,11 @@ def _check(tree: TimeTree, time_ns: int, count: int) -> None:
 
 @settings(max_examples=examples(60))
 @given(traces(), st.integers(1, 12))
-def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, most: int) -> None:
+def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, max_nodes: int) -> None:
     work = trace.frame("spans").filter(pl.col("attribution").is_not_null())
     tree = time_tree(trace)
     _check(tree, int(work["duration_ns"].sum()), work.height)
-    _check(pruned(tree, most), int(work["duration_ns"].sum()), work.height)
+    _check(pruned(tree, max_nodes), int(work["duration_ns"].sum()), work.height)
 
 
 @settings(max_examples=examples(30))

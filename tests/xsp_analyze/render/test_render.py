@@ -81,14 +81,14 @@ def _times(**largest: float | None) -> list[str]:
 
 
 def test_columns_of_a_unit_are_shown_in_one_so_that_rows_compare() -> None:
-    assert _times(latency=712_982.0, rest=9_400.0) == ["us", "us"]
-    assert _times(baseline=45_355_006.0, overhead=1_428_418.0) == ["us", "us"]
-    assert _times(window=2_604_240.0, communication=0.0) == ["us", "us"]
-    assert _times(window=2_604_240.0, unknown=None) == ["us", "us"]
+    assert _times(latency=712_982.0, rest=9_400.0) == ["\u00b5s", "\u00b5s"]
+    assert _times(baseline=45_355_006.0, overhead=1_428_418.0) == ["\u00b5s", "\u00b5s"]
+    assert _times(window=2_604_240.0, communication=0.0) == ["\u00b5s", "\u00b5s"]
+    assert _times(window=2_604_240.0, unknown=None) == ["\u00b5s", "\u00b5s"]
 
 
 def test_a_column_that_would_vanish_keeps_its_own_unit() -> None:
-    assert _times(total=1_200_000_000.0, mean=30_000.0) == ["ms", "us"]
+    assert _times(total=1_200_000_000.0, mean=30_000.0) == ["ms", "\u00b5s"]
 
 
 def test_units_of_other_columns_are_their_own_matter() -> None:
@@ -101,7 +101,7 @@ def test_units_of_other_columns_are_their_own_matter() -> None:
 def test_a_heading_that_ends_in_its_units_letters_still_has_a_unit() -> None:
     table = pl.DataFrame({"busy_ns": [2_249_397]})
     lines = terminal.render(_result(table, [Column("busy_ns", pl.Int64(), "", "ns")])).splitlines()
-    assert [line.strip() for line in lines[1:3]] == ["busy", "us"]
+    assert [line.strip() for line in lines[1:3]] == ["busy", "\u00b5s"]
 
 
 def test_what_rounds_to_nothing_is_not_shown_as_nothing() -> None:
@@ -112,7 +112,7 @@ def test_what_rounds_to_nothing_is_not_shown_as_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "-"), (999, "999 ns"), (2_500_000, "2.500 ms"), (12_000_000_000, "12.000 s"), (1_500, "1.500 us")],
+    [(None, "-"), (999, "999 ns"), (2_500_000, "2.500 ms"), (12_000_000_000, "12.000 s"), (1_500, "1.500 \u00b5s")],
 )
 def test_single_durations(value: int | None, text: str) -> None:
     assert duration(value) == text
@@ -214,7 +214,7 @@ def test_units_stand_on_a_line_of_their_own() -> None:
     assert [line.split() for line in heading] == [
         ["kernel", "model"],
         ["name", "count", "duration", "share"],
-        ["us", "%"],
+        ["\u00b5s", "%"],
     ]
 
 
@@ -302,20 +302,20 @@ def test_several_results_in_csv_are_told_apart_by_a_title_line() -> None:
 
 
 def test_json_is_the_documented_object() -> None:
-    found = json.loads(render([_kernels("a", findings=(Finding(LedgerKind.MISSING_START, "gone", 2),))], "json"))
-    assert list(found) == ["analysis", "title", "columns", "rows", "ledger", "provenance"]
-    assert found["columns"][2] == {
+    document = json.loads(render([_kernels("a", findings=(Finding(LedgerKind.MISSING_START, "gone", 2),))], "json"))
+    assert list(document) == ["analysis", "title", "columns", "rows", "ledger", "provenance"]
+    assert document["columns"][2] == {
         "name": "duration_ns",
         "dtype": "Int64",
         "unit": "ns",
         "role": "measure",
         "doc": "Time on the device.",
     }
-    assert found["rows"] == [
+    assert document["rows"] == [
         {"kernel_name": "a", "count": 1234, "duration_ns": 2500000, "model_share": 0.125, "flop_count": None}
     ]
-    assert found["ledger"][0]["count"] == 2
-    assert found["provenance"] == {"sources": ["a.json"], "basis": "device_span_ns"}
+    assert document["ledger"][0]["count"] == 2
+    assert document["provenance"] == {"sources": ["a.json"], "basis": "device_span_ns"}
 
 
 def test_json_holds_no_nan() -> None:
@@ -330,9 +330,9 @@ def test_several_results_in_json_are_an_array() -> None:
 
 def test_json_says_the_type_that_the_rows_have() -> None:
     table = pl.DataFrame({"count": [2]})
-    found = json.loads(render_one(_result(table, [Column("count", pl.Float64(), "")]), "json"))
-    assert found["columns"][0]["dtype"] == "Int64"
-    assert found["rows"] == [{"count": 2}]
+    document = json.loads(render_one(_result(table, [Column("count", pl.Float64(), "")]), "json"))
+    assert document["columns"][0]["dtype"] == "Int64"
+    assert document["rows"] == [{"count": 2}]
 
 
 def test_whole_counts_of_a_mean_step_read_as_whole_numbers() -> None:
@@ -343,14 +343,14 @@ def test_whole_counts_of_a_mean_step_read_as_whole_numbers() -> None:
 
 def test_provenance_names_files_and_leaves_digests_to_programs() -> None:
     result = _kernels("a")
-    told = Result(
+    with_sources = Result(
         result.analysis,
         result.table,
         result.columns,
         result.ledger_of,
         lambda: {"sources": [{"file": "a.gz", "sha256": "00ff"}]},
     )
-    assert terminal.render(told).endswith("sources: a.gz\n")
+    assert terminal.render(with_sources).endswith("sources: a.gz\n")
 
 
 def test_markdown_escapes_what_would_break_its_table() -> None:

@@ -55,18 +55,18 @@ def test_five_runs_print_the_same_bytes(tmp_path: Path) -> None:
     printed = set()
     for _ in range(5):
         view = StepFrames.of(convert([path], Options()))
-        asked = [report for report in reports if all(view.has(need) for need in report.needs)]
-        printed.add(b"".join(render_one(run(report, view), form) for report in asked for form in ("csv", "json")))
+        requested = [report for report in reports if all(view.has(need) for need in report.needs)]
+        printed.add(b"".join(render_one(run(report, view), form) for report in requested for form in ("csv", "json")))
     assert len(printed) == 1
-    assert len(asked) >= 4
+    assert len(requested) >= 4
 
 
 def test_the_deviation_is_exact_in_any_order() -> None:
     values = np.random.default_rng(1).integers(10**12, size=20_000)
     orders = (np.random.default_rng(seed).permutation(values) for seed in range(5))
-    found = {pl.DataFrame({"x": order}).select(deviation(pl.col("x"))).item() for order in orders}
-    assert len(found) == 1
-    assert found.pop() == pytest.approx(statistics.stdev(values.tolist()), rel=1e-15)
+    deviations = {pl.DataFrame({"x": order}).select(deviation(pl.col("x"))).item() for order in orders}
+    assert len(deviations) == 1
+    assert deviations.pop() == pytest.approx(statistics.stdev(values.tolist()), rel=1e-15)
 
 
 @pytest.mark.parametrize("values", [[], [7], [None, 7], [None, None]])

@@ -54,10 +54,10 @@ def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
         _size("min", pl.Int64(), "Smallest size.", "Min"),
         _size("max", pl.Int64(), "Largest size.", "Max"),
         _size("std", pl.Float64(), "Sample standard deviation of the sizes (0 for a single one).", "StdDev"),
-        name_column("operation", "Kind of copy, or fill.", "Operation"),
+        name_column("operation", "Kind of copy, or memset.", "Operation"),
     ),
     by_step=False,
 )
 def cuda_gpu_mem_size_sum(view: StepFrames) -> pl.LazyFrame:
-    """One row a kind of copy or fill, most bytes first, then by name."""
+    """One row a kind of copy or memset, most bytes first, then by name."""
     return table(view.trace)

@@ -30,10 +30,10 @@ def table(trace: Trace) -> pl.LazyFrame:
     reads={"copies": ("name",)},
     columns=(
         *time_columns("the durations of the operations", "Count"),
-        name_column("operation", "Kind of copy, or fill.", "Operation"),
+        name_column("operation", "Kind of copy, or memset.", "Operation"),
     ),
     by_step=False,
 )
 def cuda_gpu_mem_time_sum(view: StepFrames) -> pl.LazyFrame:
-    """One row a kind of copy or fill, most total time first, then by name."""
+    """One row a kind of copy or memset, most total time first, then by name."""
     return table(view.trace)

@@ -111,10 +111,10 @@ def _no_green_context() -> pl.Expr:
             "green_context_id", "The green context; not in our model, so always unknown.", "GreenCtx", role=Role.LABEL
         ),
         integer("stream_id", "The stream.", "Strm", role=Role.KEY),
-        name_column("name", "Name of the kernel, copy or fill.", "Name"),
+        name_column("name", "Name of the kernel, copy or memset.", "Name"),
     ),
     by_step=False,
 )
 def cuda_gpu_trace(view: StepFrames) -> pl.LazyFrame:
-    """One row a kernel, copy or fill, in order of start; at the same time kernels, then copies, then fills."""
+    """One row a kernel, copy or memset, in order of start; at the same time kernels, then copies, then memsets."""
     return with_runs(view.trace, table(view.trace))

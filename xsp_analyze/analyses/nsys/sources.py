@@ -98,7 +98,7 @@ def kernels(trace: Trace) -> pl.LazyFrame:
 
 
 def copies(trace: Trace) -> pl.LazyFrame:
-    """One row a copy or fill, named `[CUDA memcpy Host-to-Device]` or `[CUDA memset]`, with its bytes."""
+    """One row a copy or memset, named `[CUDA memcpy Host-to-Device]` or `[CUDA memset]`, with its bytes."""
     spans = _spans(trace, (pl.col("kind") == str(Kind.MEMCPY)) | (pl.col("kind") == str(Kind.MEMSET)))
     labels = ("copy_kind", "source_kind", "destination_kind")
     details = trace.scan("copies").with_columns(pl.col(labels).cast(pl.String))

@@ -32,7 +32,7 @@ def table(trace: Trace) -> pl.LazyFrame:
 
 @analysis(
     "cuda_memset_sync",
-    "Synchronous fills",
+    "Synchronous memsets",
     needs=("runtime", "copies"),
     columns=(
         *timing("fill"),

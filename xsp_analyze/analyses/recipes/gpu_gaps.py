@@ -40,7 +40,7 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     columns=(
         integer("row_number", "Number of the gap.", "Row#", role=Role.KEY),
         integer(
-            "duration_ns", "Time without kernel, copy, fill or profiling overhead; over 500 ms.", "Duration (ns)",
+            "duration_ns", "Time without kernel, copy, memset or profiling overhead; over 500 ms.", "Duration (ns)",
             unit="ns",
         ),
         integer("start_ns", "When it began, on the profiler's own clock.", "Start (ns)", unit="ns"),

@@ -1,4 +1,4 @@
-"""What keeps a GPU busy in the sense of nsys' rules: kernels, copies, fills, and profiling overhead between them."""
+"""What keeps a GPU busy in the sense of nsys' rules: kernels, copies, memsets, and profiling overhead between them."""
 
 from __future__ import annotations
 

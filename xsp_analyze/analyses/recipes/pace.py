@@ -42,7 +42,7 @@ def pace_columns(what: str, *, device: bool = False) -> tuple[Column, ...]:
         name_column("name", f"Name of the {what}.", "Name"),
         integer("run_id", "The run: the recipe's rank.", "Rank", role=Role.KEY),
         FILE,
-        integer("iteration", "The how manieth of its name in the run, from 0.", "Iteration", role=Role.KEY),
+        integer("iteration", "Index among the ranges of its name in the run, from 0.", "Iteration", role=Role.KEY),
         integer("start_ns", f"Its start {where}, on the profiler's own clock.", "start", unit="ns"),
         integer("end_ns", f"Its end {where}.", "end", unit="ns"),
         integer("duration_ns", "Its duration.", "duration", unit="ns"),

@@ -1,4 +1,4 @@
-"""Copies and fills beside the calls that asked for them, as three rules of nsys look for them."""
+"""Copies and memsets beside the calls that asked for them, as three rules of nsys look for them."""
 
 from __future__ import annotations
 

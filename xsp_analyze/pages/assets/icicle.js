@@ -1,7 +1,7 @@
 // An icicle: parents above, children below, widths in proportion to time. A click makes a box as wide as the page.
 const ROW_HEIGHT = 25;
 const LEAST_WIDTH = 1.5;
-const KINDS = [["layer", "layer"], ["operator", "operator"], ["kernel", "kernel"], ["memcpy", "copy or fill"], ["outside", "in no layer"]];
+const KINDS = [["layer", "layer"], ["operator", "operator"], ["kernel", "kernel"], ["memcpy", "copy or memset"], ["outside", "in no layer"]];
 
 function drawIcicle(block) {
   const children = block.parent.map(() => []);
@@ -58,7 +58,7 @@ function drawIcicle(block) {
     const thin = share * width < 24;
     if (narrow) {
       const text = `${narrow.toLocaleString("en-US")} too narrow to draw`;
-      return make("div", { class: `cell k-others${thin ? " thin" : ""}`, "data-node": node, title: `${text}: click to look closer`,
+      return make("div", { class: `cell k-others${thin ? " thin" : ""}`, "data-node": node, title: `${text}: click to zoom in`,
         style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` } }, thin ? "" : text);
     }
     const cell = make("div", {
@@ -147,7 +147,7 @@ function describe(kind) {
     layer: "A layer: all its calls in all steps, with the layers and operators in it.",
     operator: "A framework operator, with the operators and kernels it led to.",
     others: "The shortest ones here, too many to draw; click to see what surrounds them.",
-    memcpy: "A copy.", memset: "A fill.", graph: "A whole graph replay, recorded as one.",
+    memcpy: "A copy.", memset: "A memset.", graph: "A whole graph replay, recorded as one.",
     kernel: "A function run on the device.",
   }[kind] ?? "";
 }

@@ -1,4 +1,4 @@
-// One step over time: a lane a host thread and a lane a stream, to one scale; and the step as a file for Perfetto.
+// One step over time: a track per host thread and per stream, to one scale; and the step as a file for Perfetto.
 const LANE = { host: 13, device: 19 };
 const LANE_GAP = 20;
 const DEEPEST = 12;
@@ -41,7 +41,7 @@ function drawStep(block) {
   frame.querySelector(".frame-tools").append(
     make("button", { type: "button", onclick: () => saveFile(`${fileName(block.model)}-${block.number === null ? "trace" : `step-${block.number}`}.json`, "application/json", chromeTrace(block)) }, "Save for Perfetto"));
   const present = new Set(block.lanes.flatMap((lane) => lane.kind));
-  const kinds = [["model", "step"], ["layer", "layer"], ["operator", "operator"], ["library", "library call"], ["runtime", "runtime call"], ["kernel", "kernel"], ["memcpy", "copy or fill"]];
+  const kinds = [["model", "step"], ["layer", "layer"], ["operator", "operator"], ["library", "library call"], ["runtime", "runtime call"], ["kernel", "kernel"], ["memcpy", "copy or memset"]];
   const legend = kinds.filter(([kind]) => present.has(kind)).map(([kind, label]) => make("span", null, make("i", { class: `k-${kind}` }), label));
   return make("div", { class: "step" }, make("div", { class: "legend" }, legend), frame, told);
 }

@@ -122,7 +122,7 @@ function drawTimelines(block) {
 
   function rest() {
     field.querySelectorAll(".same").forEach((cell) => cell.classList.remove("same"));
-    told.replaceChildren(make("div", { class: "muted" }, "Point at a box to read it; click one to look closer."));
+    told.replaceChildren(make("div", { class: "muted" }, "Point at a box for its details; click one to zoom in."));
   }
 
   const withBox = (act) => (event) => {

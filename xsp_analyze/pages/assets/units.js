@@ -1,6 +1,6 @@
 // Numbers as people read them. Columns come with their scale; only trees and charts choose one here.
 const UNKNOWN = "-";
-const TIME = [[1e10, "s", 1e9], [1e7, "ms", 1e6], [1e4, "us", 1e3], [0, "ns", 1]];
+const TIME = [[1e10, "s", 1e9], [1e7, "ms", 1e6], [1e4, "\u00b5s", 1e3], [0, "ns", 1]];
 const fixed = new Map();
 
 function formatter(decimals, grouped) {

@@ -49,7 +49,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         },
         "waterfall": _waterfall(c.waterfall),
         "rows": [asdict(row) for row in c.rows],
-        "kernel_changes": [asdict(found) for found in c.changes],
+        "kernel_changes": [asdict(change) for change in c.changes],
         "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
     }
 

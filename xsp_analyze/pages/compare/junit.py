@@ -54,14 +54,14 @@ def _suite(suites: ET.Element, one: Compared) -> None:
 
 def _outcome(suite: ET.Element, outcome: Outcome) -> None:
     case = _case(suite, outcome.rule.text)
-    told = _text("\n".join(outcome.sentences))
+    text = _text("\n".join(outcome.sentences))
     if outcome.verdict is Verdict.BROKEN:
         first = _text(outcome.sentences[0])
-        ET.SubElement(case, "failure", {"message": first, "type": "rule broken"}).text = told
+        ET.SubElement(case, "failure", {"message": first, "type": "rule broken"}).text = text
     elif outcome.verdict is Verdict.UNKNOWN:
-        ET.SubElement(case, "skipped", {"message": told})
-    elif told:
-        ET.SubElement(case, "system-out").text = told
+        ET.SubElement(case, "skipped", {"message": text})
+    elif text:
+        ET.SubElement(case, "system-out").text = text
 
 
 def _case(suite: ET.Element, name: str) -> ET.Element:

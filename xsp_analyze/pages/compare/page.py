@@ -41,10 +41,10 @@ def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
     return written(_KIND, title, heading, list(_content(c, outcomes)), f"{made_by()} {_FOOTER}")
 
 
-def page_of_several(found: Several) -> str:
+def page_of_several(several: Several) -> str:
     """A table of the models of two batches, then what `page` shows of each, folded."""
-    body = list(_section(of_several(found)))
-    for one in found.compared:
+    body = list(_section(of_several(several)))
+    for one in several.compared:
         latency = escape(f"latency {change(one.comparison.latency)}")
         body += [f"<details><summary>{escape(clean(one.name))}: {latency}</summary>"]
         body += [*_content(one.comparison, one.outcomes), "</details>"]
@@ -62,8 +62,8 @@ def _content(c: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _verdict(c: Comparison) -> str:
-    word = verdict(c.latency)
-    return f'<span class="null">({escape(word)})</span>' if word else ""
+    text = verdict(c.latency)
+    return f'<span class="null">({escape(text)})</span>' if text else ""
 
 
 def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -72,10 +72,10 @@ def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "<h2>Rules</h2><ul>"
     for outcome in outcomes:
         mark = ' class="failed"' if outcome.verdict == "broken" else ""
-        told = "; ".join(outcome.sentences[:_BARS])
+        text = "; ".join(outcome.sentences[:_BARS])
         yield (
             f"<li><span{mark}>{escape(str(outcome.verdict))}</span>: <code>{escape(clean(outcome.rule.text))}</code>"
-            f"{' - ' if told else ''}{escape(clean(told))}</li>"
+            f"{' - ' if text else ''}{escape(clean(text))}</li>"
         )
     yield "</ul>"
 
@@ -100,12 +100,12 @@ def _chart(falls: Waterfall) -> Iterator[str]:
     low, high = min(0, *ends), max(0, *ends)
     scale = _WIDE / ((high - low) or 1)
     height = _ROW * (len(bars) + 2)
-    words = f"From {duration(falls.before_ns)} before to {duration(falls.after_ns)} after"
-    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(words)}">'
+    summary = f"From {duration(falls.before_ns)} before to {duration(falls.after_ns)} after"
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(summary)}">'
     across = _LEFT + _WIDE + _RIGHT
     yield (
         f'<svg class="waterfall" viewBox="0 0 {across} {height}" width="{across}" height="{height}"'
-        f' role="img" aria-label="{escape(words)}">'
+        f' role="img" aria-label="{escape(summary)}">'
     )
     rows = [("before", 0, falls.before_ns, "total"), *_steps(bars, ends), ("after", 0, falls.after_ns, "total")]
     for at, (name, start, end, kind) in enumerate(rows):

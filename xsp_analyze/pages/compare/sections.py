@@ -36,22 +36,26 @@ def sentences(c: Comparison) -> list[str]:
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
     other = [d for d in c.differences if d.sort is not Sort.WORK]
-    told = "; ".join(f"{d.what} ({d.before} before, {d.after} after)" for d in other)
-    lines.append(f"Different: {told}." if told else "Nothing else that the files tell is different." if not c.comparable
-                 else "Model, system and settings are the same, as far as the files tell.")  # fmt: skip
+    differences = "; ".join(f"{d.what} ({d.before} before, {d.after} after)" for d in other)
+    if differences:
+        lines.append(f"Different: {differences}.")
+    elif c.comparable:
+        lines.append("Model, system and settings are the same, as far as the files tell.")
+    else:
+        lines.append("Nothing else that the files tell is different.")
     lines.append(_match(c))
     return [clean(line) for line in lines]
 
 
 def side_line(side: Side) -> str:
     """One side in a line: its file, what ran, on what, how often."""
-    known: Facts = side.facts
-    batch = f"batch {known.batch_size}" if known.batch_size else None
-    framework = " ".join(filter(None, (known.framework, known.framework_version)))
-    steps = f"{known.steps} {'step' if known.steps == 1 else 'steps'}" if known.steps else "taken whole"
-    if known.captures > 1:
-        steps += f" in each of {known.captures} captures"
-    parts = (known.model, batch, known.precision, framework, known.device, steps)
+    facts: Facts = side.facts
+    batch = f"batch {facts.batch_size}" if facts.batch_size else None
+    framework = " ".join(filter(None, (facts.framework, facts.framework_version)))
+    steps = f"{facts.steps} {'step' if facts.steps == 1 else 'steps'}" if facts.steps else "taken whole"
+    if facts.captures > 1:
+        steps += f" in each of {facts.captures} captures"
+    parts = (facts.model, batch, facts.precision, framework, facts.device, steps)
     return f"{side.name} ({', '.join(part for part in parts if part)})"
 
 
@@ -63,15 +67,15 @@ def _match(c: Comparison) -> str:
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
 
 
-def sections(c: Comparison, most: int | None = 10) -> list[Table]:
+def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
     """Every table, with at most so many rows each."""
-    found = [_model(c)]
+    tables = [_model(c)]
     if c.waterfall is not None:
-        found.append(_waterfall(c, most))
-    found += [_level(c, level, most) for level in _LEVELS if c.level(level)]
+        tables.append(_waterfall(c, max_rows))
+    tables += [_level(c, level, max_rows) for level in _LEVELS if c.level(level)]
     if c.changes:
-        found.append(_changes(c, most))
-    return found
+        tables.append(_changes(c, max_rows))
+    return tables
 
 
 def of_several(several: Several) -> Table:
@@ -132,8 +136,12 @@ def _on_noise(c: Comparison) -> list[str]:
     """What the intervals hold, in a sentence or two."""
     one, two = c.before.facts, c.after.facts
     if c.latency.p_value is None and not c.tested:
-        least = min(one.steps, two.steps)
-        why = "a side was taken whole" if least == 0 else f"a side has {least} {'step' if least == 1 else 'steps'}"
+        min_steps = min(one.steps, two.steps)
+        why = (
+            "a side was taken whole"
+            if min_steps == 0
+            else f"a side has {min_steps} {'step' if min_steps == 1 else 'steps'}"
+        )
         return [
             f"No intervals: {why}, and noise shows in {_STEPS_FOR_NOISE} or more. Which changes are noise is unknown."
         ]
@@ -144,12 +152,12 @@ def _on_noise(c: Comparison) -> list[str]:
     return lines
 
 
-def _waterfall(c: Comparison, most: int | None) -> Table:
+def _waterfall(c: Comparison, max_rows: int | None) -> Table:
     falls = c.waterfall
     if falls is None:
         raise AssertionError
     rest = falls.parts[-1]
-    shown, left = falls.parts[:-1][:most], falls.parts[:-1][most or len(falls.parts) :]
+    shown, left = falls.parts[:-1][:max_rows], falls.parts[:-1][max_rows or len(falls.parts) :]
     rows = [_part(part) for part in shown if part.difference_ns or len(shown) < _PARTS]
     if left:
         rows.append([f"{len(left):,} other parts", "", "", signed_duration(sum(p.difference_ns for p in left)), ""])
@@ -167,10 +175,10 @@ def _part(part: Part) -> list[str]:
             cause]  # fmt: skip
 
 
-def _level(c: Comparison, level: str, most: int | None) -> Table:
+def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
     every = c.level(level)
-    rows = every[:most]
-    found = sum(bool(row.significant) for row in every)
+    rows = every[:max_rows]
+    significant = sum(bool(row.significant) for row in every)
     tested = sum(row.p_value is not None for row in every)
     scale = scale_of(Column("ns", pl.Float64(), "", "ns"), [v for r in rows for v in (r.before_ns, r.after_ns)])
     columns = [(level, "", False, 0), *_changed(scale.unit)]
@@ -178,8 +186,10 @@ def _level(c: Comparison, level: str, most: int | None) -> Table:
         columns.append(("most of it in", "", False, 6))
     below = [f"{len(every) - len(rows):,} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
     if tested:
-        below.append(f"{found:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
-                     f" {c.tested:,} rows.")  # fmt: skip
+        below.append(
+            f"{significant:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
+            f" {c.tested:,} rows."
+        )
     title = _LEVELS[level] if level != "operator" else f"Operators ({_BASIS[c.operator_basis]})"
     return of_rows(title, columns, [_row(row, scale, level) for row in rows], below)
 
@@ -203,19 +213,19 @@ def _name(row: Row) -> str:
     return name if row.after_name is None else f"{name} -> {short_name(row.after_name)}"
 
 
-def _changes(c: Comparison, most: int | None) -> Table:
-    rows = [_change_row(found) for found in c.changes[:most]]
+def _changes(c: Comparison, max_rows: int | None) -> Table:
+    rows = [_change_row(one) for one in c.changes[:max_rows]]
     below = [f"{len(c.changes) - len(rows):,} more; --rows 0 shows all."] if len(c.changes) > len(rows) else []
     columns = [("kernels", "", False, 0), ("count", "", True, 2), *_changed("")[:2], ("was", "", False, 1),
                ("is", "", False, 1), ("first in", "", False, 3)]  # fmt: skip
     return of_rows("Kernels that changed, in one step", columns, rows, below)
 
 
-def _change_row(found: Change) -> list[str]:
-    sides = ("; ".join(short_name(name, _LONGEST) for name in names) for names in (found.before, found.after))
-    times = (duration(ns) if names else "" for ns, names in ((found.before_ns, found.before),
-                                                             (found.after_ns, found.after)))  # fmt: skip
-    return [str(found.kind), count(found.places), *times, *sides, clean(found.layers[0])]
+def _change_row(one: Change) -> list[str]:
+    sides = ("; ".join(short_name(name, _LONGEST) for name in names) for names in (one.before, one.after))
+    times = (duration(ns) if names else "" for ns, names in ((one.before_ns, one.before),
+                                                             (one.after_ns, one.after)))  # fmt: skip
+    return [str(one.kind), count(one.places), *times, *sides, clean(one.layers[0])]
 
 
 def change(row: Row) -> str:

@@ -32,28 +32,30 @@ def terminal(
     for each in sections(c, rows):
         lines += ["", each.title, *table_lines(each, width)]
     if outcomes:
-        lines += ["", "Rules", *(part for o in outcomes for line in _told(o) for part in wrapped(line, width))]
+        lines += ["", "Rules", *(part for o in outcomes for line in _rule_lines(o) for part in wrapped(line, width))]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def terminal_of_several(found: Several, *, width: int | None = None) -> str:
+def terminal_of_several(several: Several, *, width: int | None = None) -> str:
     """One table of models, and what became of the rules of each."""
-    shown = of_several(found)
+    shown = of_several(several)
     lines = [shown.title, *table_lines(shown, width)]
-    for one in found.compared:
+    for one in several.compared:
         if one.outcomes:
             lines += ["", f"Rules, {clean(one.name)}"]
-            lines += [part for o in one.outcomes for line in _told(o) for part in wrapped(line, width)]
+            lines += [part for o in one.outcomes for line in _rule_lines(o) for part in wrapped(line, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def markdown_of_several(found: Several) -> str:
+def markdown_of_several(several: Several) -> str:
     """The table of models, then the summary of each model of which a rule is broken."""
-    shown = of_several(found)
-    broken = [c for c in found.compared if any(o.verdict is Verdict.BROKEN for o in c.outcomes)]
-    told = f"{len(broken)} of {len(found.compared)} models break performance rules" if broken else "Performance"
-    lines = [f"### {told}", "", *markdown_lines(shown), "", *(escaped(line) for line in shown.notes)]
-    for one in broken:
+    shown = of_several(several)
+    violated = [c for c in several.compared if any(o.verdict is Verdict.BROKEN for o in c.outcomes)]
+    headline = (
+        f"{len(violated)} of {len(several.compared)} models break performance rules" if violated else "Performance"
+    )
+    lines = [f"### {headline}", "", *markdown_lines(shown), "", *(escaped(line) for line in shown.notes)]
+    for one in violated:
         lines += ["", f"#### {escaped(clean(one.name))}", "", markdown(one.comparison, one.outcomes)]
     return "\n".join(lines) + "\n"
 
@@ -63,9 +65,9 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
     lines = [f"### {_headline(c, outcomes)}", ""]
     lines += [f"- {escaped(line)}" for line in sentences(c)]
     for outcome in outcomes:
-        _, *told = _told(outcome)
+        _, *lines_below = _rule_lines(outcome)
         lines.append(f"- **{_MARKS[outcome.verdict]}** {escaped(outcome.rule.text)}")
-        lines += [f"  - {escaped(line.strip())}" for line in told]
+        lines += [f"  - {escaped(line.strip())}" for line in lines_below]
     first, *rest = sections(c, rows)
     lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escaped, first.notes)]
     for each in rest:
@@ -75,15 +77,15 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
 
 
 def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
-    broken = sum(o.verdict is Verdict.BROKEN for o in outcomes)
-    told = f"{broken} of {len(outcomes)} performance rules broken" if broken else "Performance rules kept"
+    violated = sum(o.verdict is Verdict.BROKEN for o in outcomes)
+    text = f"{violated} of {len(outcomes)} performance rules broken" if violated else "Performance rules kept"
     row = c.latency
     noise = "" if row.significant is None else ", significant" if row.significant else ", within noise"
     latency = f"latency {change(row)}{noise}"
-    return escaped(f"{told}: {latency}" if outcomes else f"Performance: {latency}")
+    return escaped(f"{text}: {latency}" if outcomes else f"Performance: {latency}")
 
 
-def _told(outcome: Outcome) -> list[str]:
+def _rule_lines(outcome: Outcome) -> list[str]:
     mark = _MARKS[outcome.verdict]
     more = len(outcome.sentences) - _IN_SUMMARY
     lines = [f"{mark:8}{outcome.rule.text}"]

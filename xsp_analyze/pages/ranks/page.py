@@ -55,7 +55,9 @@ def render(job: Job, failed: Sequence[str] = ()) -> str:
 
 
 def _failed(reasons: Sequence[str]) -> Section:
-    entries = blocks.entries([(reason, None, "") for reason in reasons], most=_MAX_ROWS, more="see summary.json.")
+    entries = blocks.entries(
+        [(reason, None, "") for reason in reasons], max_entries=_MAX_ROWS, more="see summary.json."
+    )
     means = "Everything below is without these ranks."
     return blocks.section("failed", "Failed", f"Failed: {len(reasons):,}", means, [entries])
 

@@ -53,14 +53,14 @@ def render_answers(answers: Answers) -> str:
         next_steps.next_steps(answers),
         attribution.ledger(answers),
         overview.model(answers),
-        *_known(overhead.overhead(answers)),
+        *_if_any(overhead.overhead(answers)),
         step.one_step(answers),
         detail.time_by_path(answers),
         detail.layers(answers),
         detail.gpu_by_layer(answers),
         detail.layer_types(answers),
         detail.kernels(answers),
-        *_known(roofline.rooflines(answers)),
+        *_if_any(roofline.rooflines(answers)),
         detail.devices(answers),
         detail.modules(answers),
         all_analyses.every_analysis(answers),
@@ -76,7 +76,7 @@ def render_answers(answers: Answers) -> str:
     return drawn(data, _SCRIPTS)
 
 
-def _known(section: Section | None) -> list[Section]:
+def _if_any(section: Section | None) -> list[Section]:
     return [] if section is None else [section]
 
 

@@ -32,12 +32,12 @@ def every_analysis(answers: Answers) -> Section:
 
 
 def _entry(answers: Answers, one: Analysis) -> Block:
-    found, left_out, height = _answer(answers, one)
+    answer, left_out, height = _answer(answers, one)
     about = {"id": one.id, "title": one.title, "read": one.read, "doc": " ".join(one.doc.split())}
-    if isinstance(found, str):
-        return {**about, "missing": found, "blocks": []}
-    kept, left_out = (found, left_out) if left_out else cut(found)
-    drawn = [*figure(answers, found), blocks.table(kept, name=one.id, left_out=left_out)]
+    if isinstance(answer, str):
+        return {**about, "missing": answer, "blocks": []}
+    kept, left_out = (answer, left_out) if left_out else cut(answer)
+    drawn = [*figure(answers, answer), blocks.table(kept, name=one.id, left_out=left_out)]
     return {**about, "missing": None, "rows": height, "blocks": drawn}
 
 
@@ -46,5 +46,5 @@ def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, 
     view = answers.per_step
     if one is kernel_information and view.has("kernel") and view.executions.height > MOST_ROWS:
         return *cut_executions(view), view.executions.height
-    found = answers.of(one.id)
-    return found, None, 0 if isinstance(found, str) else found.table.height
+    answer = answers.of(one.id)
+    return answer, None, 0 if isinstance(answer, str) else answer.table.height

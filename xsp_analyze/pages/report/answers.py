@@ -51,15 +51,15 @@ class Answers:
             return "over the whole trace, which marks no steps"
         return "in the one step of the trace" if self.step_count == 1 else f"per step, averaged over {self.step_count}"
 
-    def taken(self, **words: str) -> str:
+    def taken(self, **roles: str) -> str:
         """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.
 
         Keys are fields of Roles (model, layers, kernels).
         """
         if not self.leveled:
             return ""
-        runs = {word: getattr(self.per_step.of_trace.roles, role) for role, word in words.items()}
-        parts = [f"{word} from run {', '.join(map(str, found))}" for word, found in runs.items() if found]
+        runs = {label: getattr(self.per_step.of_trace.roles, role) for role, label in roles.items()}
+        parts = [f"{label} from run {', '.join(map(str, run_ids))}" for label, run_ids in runs.items() if run_ids]
         sentence = " and ".join(parts)
         return f" {sentence[:1].upper()}{sentence[1:]}." if parts else ""
 
@@ -75,14 +75,14 @@ class Answers:
 
     def of_model(self) -> dict[str, Any]:
         """The row of A01 at the batch size that everything else is of; a sweep leaves rows of others beside it."""
-        found = self.of("A01")
-        if isinstance(found, str):
+        result = self.of("A01")
+        if isinstance(result, str):
             return {}
         own = self.per_step.run_latencies["batch_size"].unique()
-        rows = found.table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
+        rows = result.table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
         return rows.row(0, named=True) if rows.height else {}
 
     def first(self, identity: str) -> dict[str, Any]:
         """The first row of the result; empty where there is none."""
-        found = self.of(identity)
-        return {} if isinstance(found, str) or found.table.is_empty() else found.table.row(0, named=True)
+        result = self.of(identity)
+        return {} if isinstance(result, str) or result.table.is_empty() else result.table.row(0, named=True)

@@ -35,14 +35,14 @@ def ledger(answers: Answers) -> Section:
     summary = answers.summary
     total = summary.device_time_ns
     parts = [_part(p.attribution, p.count, p.duration_ns, total) for p in summary.attributed]
-    found: list[Block] = [blocks.shares(parts)] if parts else [blocks.missing("No device work was recorded.")]
+    drawn: list[Block] = [blocks.shares(parts)] if parts else [blocks.missing("No device work was recorded.")]
     rows = _findings(answers)
     if rows:
-        found += [blocks.text("What could not be read, linked or attributed, and what to do about it:")]
-        found += [blocks.findings(rows)]
+        drawn += [blocks.text("What could not be read, linked or attributed, and what to do about it:")]
+        drawn += [blocks.findings(rows)]
     else:
-        found += [blocks.text("Nothing else was lost or left out.")]
-    return blocks.section("ledger", "Coverage", "What these numbers cover", _coverage_means(answers), found)
+        drawn += [blocks.text("Nothing else was lost or left out.")]
+    return blocks.section("ledger", "Coverage", "What these numbers cover", _coverage_means(answers), drawn)
 
 
 def _coverage_means(answers: Answers) -> str:

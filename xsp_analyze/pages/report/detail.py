@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 
-_MOST_NODES = 6000
-_MOST_COLUMNS = 300
-_MOST_LAYERS = 3_000
-_MOST_IN_ORDER = 100  # layers shown in order of execution at first; of more, the longest come first
+_MAX_NODES = 6000
+_MAX_COLUMNS = 300
+_MAX_LAYERS = 3_000
+_MAX_IN_ORDER = 100  # layers shown in order of execution at first; of more, the longest come first
 _LAYER_LABELS = ("model_share", "allocated_bytes", "shapes")
 _PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
     "compute_ns": ("compute", "compute"),
     "exposed_communication_ns": ("communication alone", "communication"),
-    "exposed_memory_ns": ("copies and fills alone", "memory"),
+    "exposed_memory_ns": ("copies and memsets alone", "memory"),
     "idle_ns": ("idle", "idle"),
 }
 
@@ -42,7 +42,7 @@ def time_by_path(answers: Answers) -> Section:
     )
     tree = time_tree(answers.trace)
     found = (
-        {**blocks.icicle(pruned(tree, _MOST_NODES)), "link": "tree"}
+        {**blocks.icicle(pruned(tree, _MAX_NODES)), "link": "tree"}
         if tree.time_ns[0]
         else blocks.missing("The trace holds no device work, so there is no device time to divide.")
     )
@@ -59,10 +59,10 @@ def layers(answers: Answers) -> Section:
         f"{answers.taken(layers='latency', kernels='device time')}"
     )
     bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
-    sort = bar if not isinstance(found, str) and found.table.height > _MOST_IN_ORDER else None
+    sort = bar if not isinstance(found, str) and found.table.height > _MAX_IN_ORDER else None
     if isinstance(found, str):
         return blocks.section("layers", "Layers", "Layers", means, [blocks.missing(found)])
-    kept, left_out = cut(found, bar, _MOST_LAYERS)
+    kept, left_out = cut(found, bar, _MAX_LAYERS)
     table = blocks.table(kept, bar=bar, sort=sort, name="layers", left_out=left_out)
     return blocks.section(
         "layers", "Layers", "Layers", means, [{**table, "type": "layers", "parts": drill(answers, kept)}]
@@ -96,7 +96,7 @@ def _stacked_layers(found: Result) -> list[Block]:
     table = found.table
     if table.is_empty():
         return [blocks.missing("No layer has a latency in this trace.")]
-    longest = table.with_row_index("order").sort("layer_latency_ns", descending=True).head(_MOST_COLUMNS)
+    longest = table.with_row_index("order").sort("layer_latency_ns", descending=True).head(_MAX_COLUMNS)
     drawn = longest.sort("order")
     values = {
         name: [max(round(v), 0) for v in drawn[name].fill_null(0)] for name in ("kernel_duration_ns", "non_kernel_ns")
@@ -111,7 +111,7 @@ def _stacked_layers(found: Result) -> list[Block]:
     )
     if drawn.height == table.height:
         return [chart]
-    left_out = f"Only the {_MOST_COLUMNS} longest of {table.height:,} layers are drawn, in their order."
+    left_out = f"Only the {_MAX_COLUMNS} longest of {table.height:,} layers are drawn, in their order."
     return [chart, blocks.text(left_out)]
 
 
@@ -139,7 +139,7 @@ def _type_bars(found: Result) -> Block:
 def kernels(answers: Answers) -> Section:
     """The table of kernels by name."""
     means = (
-        f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and fills are"
+        f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and memsets are"
         " device time too. Model share is its time over the latency of the model."
         f"{answers.taken(kernels='device time', model='model latency')}"
     )
@@ -211,6 +211,6 @@ def modules(answers: Answers) -> Section | None:
     ]
     result = Result(found.analysis, rows, columns, found.ledger_of, found.provenance_of)
     weight = "device_sum_ns" if rows["device_sum_ns"].is_not_null().any() else "host_ns"
-    kept, left_out = cut(result, weight, _MOST_LAYERS)
+    kept, left_out = cut(result, weight, _MAX_LAYERS)
     table = blocks.table(kept, bar=weight, tree=True, left_out=left_out)
     return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(found), table])

@@ -22,37 +22,37 @@ if TYPE_CHECKING:
 
 __all__ = ["drill"]
 
-_MOST_PARTS = 6_000
+_MAX_PARTS = 6_000
 
 
 def drill(answers: Answers, layers: Result) -> Block:
     """Both tables of parts, each with the row in `layers` that a part belongs to (-1: in no row)."""
     view = answers.per_step
-    place = layers.table.select(*LAYER_KEY).with_row_index("place")
-    work = _table(answers, layers, device_parts(view), place, WORK_COLUMNS, "duration_ns")
-    host = _table(answers, layers, host_parts(view), place, HOST_COLUMNS, "self_ns")
+    positions = layers.table.select(*LAYER_KEY).with_row_index("place")
+    work = _table(answers, layers, device_parts(view), positions, WORK_COLUMNS, "duration_ns")
+    host = _table(answers, layers, host_parts(view), positions, HOST_COLUMNS, "self_ns")
     return {"work": work, "host": host, "basis": answers.basis}
 
 
 def _table(
-    answers: Answers, layers: Result, parts: pl.DataFrame, place: pl.DataFrame, columns: Sequence[Column], by: str
+    answers: Answers, layers: Result, parts: pl.DataFrame, positions: pl.DataFrame, columns: Sequence[Column], by: str
 ) -> Block:
     """The longest parts over all layers, in their order, as a table with `row`; what is left out is said."""
-    keyed = place.with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+    keyed = positions.with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
     joined = parts.join(keyed, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
     note = None
-    if joined.height > _MOST_PARTS:
+    if joined.height > _MAX_PARTS:
         order = pl.col(by).rank("ordinal", descending=True)
-        kept = joined.filter(order <= _MOST_PARTS)
+        kept = joined.filter(order <= _MAX_PARTS)
         part = share(float(kept[by].sum()) / (float(joined[by].sum()) or 1.0))
         note = (
-            f"Of all layers together the {_MOST_PARTS:,} longest of {joined.height:,} parts are here, {part} of their"
+            f"Of all layers together the {_MAX_PARTS:,} longest of {joined.height:,} parts are here, {part} of their"
             " time."
         )
         joined = kept
-    known = [c for c in columns if joined[c.name].null_count() < max(joined.height, 1)]
+    shown = [c for c in columns if joined[c.name].null_count() < max(joined.height, 1)]
     result = Result(
-        layers.analysis, joined.select(c.name for c in known), known, lambda: coverage.ledger(answers.per_step)
+        layers.analysis, joined.select(c.name for c in shown), shown, lambda: coverage.ledger(answers.per_step)
     )
     return {
         **blocks.table(result, bar=by, left_out=note),

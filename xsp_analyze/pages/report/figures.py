@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["figure"]
 
-_MOST_COLUMNS = 300
-_MOST_BARS = 20
-_MOST_STACKS = 32
+_MAX_COLUMNS = 300
+_MAX_BARS = 20
+_MAX_STACKS = 32
 _IN_ORDER = ("layer_index", "bin_start_ns", "step", "time_ns")  # axes on which neighbours are neighbours
 _TONES = ("layer", "compute", "communication", "memory", "rest", "idle")
 _TONE_OF = {
@@ -51,13 +51,13 @@ def figure(answers: Answers, result: Result) -> list[Block]:
     return list(_bars(result, spec))
 
 
-def _drawn(result: Result, spec: FigureSpec, most: int) -> tuple[Result, list[Block]]:
+def _drawn(result: Result, spec: FigureSpec, max_rows: int) -> tuple[Result, list[Block]]:
     """The result with the rows that are drawn, those with most in their order, and a sentence on the rest."""
-    known = result.table.drop_nulls(spec.y[0]) if len(spec.y) == 1 else result.table
-    if known.height <= most:
-        return replace(result, table=known), []
-    top = known.with_row_index("place").sort(spec.y[0], descending=True, nulls_last=True).head(most).sort("place")
-    note = blocks.text(f"Drawn: the {most} of {known.height:,} with most.")
+    table = result.table.drop_nulls(spec.y[0]) if len(spec.y) == 1 else result.table
+    if table.height <= max_rows:
+        return replace(result, table=table), []
+    top = table.with_row_index("place").sort(spec.y[0], descending=True, nulls_last=True).head(max_rows).sort("place")
+    note = blocks.text(f"Drawn: the {max_rows} of {table.height:,} with most.")
     return replace(result, table=top.drop("place")), [note]
 
 
@@ -70,10 +70,10 @@ def _series(result: Result, spec: FigureSpec) -> list[dict[str, Any]]:
         {
             **s,
             "name": docs[s["name"]].name.removesuffix("_ns").removesuffix("_bytes").replace("_", " "),
-            "tone": _TONE_OF.get(s["name"], _TONES[place % len(_TONES)]),
+            "tone": _TONE_OF.get(s["name"], _TONES[index % len(_TONES)]),
             "values": [None if v is None else max(v, 0) for v in s["values"]],
         }
-        for place, s in enumerate(series)
+        for index, s in enumerate(series)
     ]
 
 
@@ -85,10 +85,10 @@ def _labels(result: Result, spec: FigureSpec) -> list[str]:
     if spec.x == "device_id":
         runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
         return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
-    words = [short_name(str(v), 80) if spec.x == "kernel_name" else str(_or_dash(v)) for v in values]
-    if spec.color is None or len(set(words)) == len(words):
-        return words
-    return [f"{w} ({_or_dash(c)})" for w, c in zip(words, result.table[spec.color].to_list(), strict=True)]
+    labels = [short_name(str(v), 80) if spec.x == "kernel_name" else str(_or_dash(v)) for v in values]
+    if spec.color is None or len(set(labels)) == len(labels):
+        return labels
+    return [f"{w} ({_or_dash(c)})" for w, c in zip(labels, result.table[spec.color].to_list(), strict=True)]
 
 
 def _or_dash(value: object) -> object:
@@ -103,7 +103,7 @@ def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
             continue
         one = replace(spec, y=(y,))
         placed = replace(result, table=result.table.drop_nulls(spec.x)) if in_order else result
-        drawn, notes = _drawn(placed, one, _MOST_COLUMNS if in_order else spec.top or _MOST_BARS)
+        drawn, notes = _drawn(placed, one, _MAX_COLUMNS if in_order else spec.top or _MAX_BARS)
         series, labels = _series(drawn, one), _labels(drawn, one)
         title = spec.title if len(spec.y) == 1 else f"{spec.title}: {series[0]['name']}"
         if in_order:
@@ -118,16 +118,18 @@ def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
 
 def _spread(result: Result, spec: FigureSpec) -> dict[str, Any]:
     """Least, quartiles and most of each bar, where the figure has them and any is known."""
-    known = [c for c in spec.spread if result.table[c].null_count() < result.table.height]
-    return {"spread": [result.table[c].to_list() for c in known]} if known and len(known) == len(spec.spread) else {}
+    columns = [c for c in spec.spread if result.table[c].null_count() < result.table.height]
+    return (
+        {"spread": [result.table[c].to_list() for c in columns]} if columns and len(columns) == len(spec.spread) else {}
+    )
 
 
 def _stacked(result: Result, spec: FigureSpec) -> list[Block]:
     in_order = spec.x in _IN_ORDER
-    known = result.table.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in spec.y))
-    if known.is_empty():
+    table = result.table.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in spec.y))
+    if table.is_empty():
         return []
-    drawn, notes = _drawn(replace(result, table=known), spec, _MOST_COLUMNS if in_order else _MOST_STACKS)
+    drawn, notes = _drawn(replace(result, table=table), spec, _MAX_COLUMNS if in_order else _MAX_STACKS)
     kind = "columns" if in_order else "stack"
     series = [{**s, "values": [v or 0 for v in s["values"]]} for s in _series(drawn, spec)]
     return [blocks.bars(kind, _labels(drawn, spec), series, title=clean(spec.title)), *notes]
@@ -156,8 +158,8 @@ def _scatter(result: Result, spec: FigureSpec) -> Iterator[Block]:
 
 def _durations(values: Sequence[int]) -> Iterator[Block]:
     if len(values) > 1:
-        shown = values[:_MOST_COLUMNS]
+        shown = values[:_MAX_COLUMNS]
         series = [{"name": "step", "tone": "layer", "values": shown, "exact": "ns"}]
         yield blocks.bars("columns", [str(i) for i in range(len(shown))], series, title="Duration of every step")
         if len(shown) < len(values):
-            yield blocks.text(f"Drawn: the first {_MOST_COLUMNS} of {len(values):,} steps.")
+            yield blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {len(values):,} steps.")

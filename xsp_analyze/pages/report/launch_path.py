@@ -99,7 +99,7 @@ def _layer_spans(trace: Trace, count: int) -> Bools:
     layers = trace.scan("layers").select("span_id", "source").collect()
     runs = trace.frame("runs").select("run_id", "layer_source")
     run = column_at(trace, "run_id", layers["span_id"])
-    found = np.zeros(count, dtype=np.bool_)
+    mask = np.zeros(count, dtype=np.bool_)
     for run_id, source in runs.drop_nulls().iter_rows():
-        found[layers["span_id"].filter((run == run_id) & (layers["source"] == source)).to_numpy()] = True
-    return found
+        mask[layers["span_id"].filter((run == run_id) & (layers["source"] == source)).to_numpy()] = True
+    return mask

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["module_icicle", "module_tree"]
 
-_MOST_NODES = 3000
+_MAX_NODES = 3000
 
 
-def module_icicle(found: Result) -> list[Block]:
+def module_icicle(result: Result) -> list[Block]:
     """The icicle as a block; nothing where no module has device time."""
-    tree = module_tree(found)
+    tree = module_tree(result)
     if not tree.time_ns[0]:
         return []
-    words = {"counted": ["call", "calls"], "root": "Device time of all modules."}
-    return [{**blocks.icicle(pruned(tree, _MOST_NODES)), **words}]
+    texts = {"counted": ["call", "calls"], "root": "Device time of all modules."}
+    return [{**blocks.icicle(pruned(tree, _MAX_NODES)), **texts}]
 
 
-def module_tree(found: Result) -> TimeTree:
+def module_tree(result: Result) -> TimeTree:
     """B06 as a tree: node 0 is all modules, then every module, parents first; times in whole ns.
 
     A module counts at least what those in it do: phases are matched apart, and may leave a parent behind by rounding.
     """
-    rows = module_rows(found.table)
+    rows = module_rows(result.table)
     depths = [0, *(d + 1 for d in rows["depth"].to_list())]
     parent = _parents(depths)
     time = [0, *(round(v or 0) for v in rows["device_sum_ns"].to_list())]

@@ -50,12 +50,12 @@ def nested_timelines(view: StepFrames) -> list[Timeline]:
     roles = view.of_trace.roles
     taken = (roles.model, roles.layers, roles.serialised_kernels)
     level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
-    found = []
+    timelines = []
     for runs, level in level_of.items():
         duration = timed_latency(view.trace, view.of_trace.all_steps, runs)
         if duration is not None:
-            found.append(Timeline(level, duration, _layers(view, runs), _kernels(view, runs)))
-    return found
+            timelines.append(Timeline(level, duration, _layers(view, runs), _kernels(view, runs)))
+    return timelines
 
 
 def _starts(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
@@ -95,14 +95,14 @@ def _depths(boxes: pl.DataFrame) -> list[int]:
 def _kernels(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """Every execution of the mean step; empty in runs that are not asked for kernels."""
     starts = _starts(view, runs)
-    asked = tuple(runs) == tuple(view.of_trace.roles.serialised_kernels)
+    is_serialised = tuple(runs) == tuple(view.of_trace.roles.serialised_kernels)
     rows = (
         view.of_trace.all_activities
         if tuple(runs) == tuple(view.of_trace.roles.kernels)
         else device_activities(view.trace)
     )
-    wanted = Roles.of(rows, runs if asked else ())
-    together = aligned(wanted.with_columns(shapes_of(view.trace, wanted)), starts).join(
+    roles = Roles.of(rows, runs if is_serialised else ())
+    together = aligned(roles.with_columns(shapes_of(view.trace, roles)), starts).join(
         starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
     )
     return (
@@ -119,9 +119,9 @@ def _kernels(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     )
 
 
-def longest(boxes: pl.DataFrame, most: int) -> pl.DataFrame:
+def longest(boxes: pl.DataFrame, max_rows: int) -> pl.DataFrame:
     """At most so many boxes, those that last longest, still in order of start."""
-    if boxes.height <= most:
+    if boxes.height <= max_rows:
         return boxes
-    kept = boxes.with_row_index("place").sort("duration_ns", "place", descending=[True, False]).head(most)
+    kept = boxes.with_row_index("place").sort("duration_ns", "place", descending=[True, False]).head(max_rows)
     return kept.sort("place").drop("place")

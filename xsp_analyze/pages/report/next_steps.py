@@ -27,9 +27,9 @@ _NOTHING = "No rule found anything to gain. Most rules look at device work, some
 
 def next_steps(answers: Answers) -> Section:
     """The five most promising findings, the others behind a button, then doubts about the numbers."""
-    found = advise(answers.per_step, answers.of)
-    gains = [_item(one) for one in found if not one.rule.on_trust]
-    doubts = [_item(one) for one in found if one.rule.on_trust]
+    advice = advise(answers.per_step, answers.of)
+    gains = [_item(one) for one in advice if not one.rule.on_trust]
+    doubts = [_item(one) for one in advice if one.rule.on_trust]
     drawn = [blocks.text(_NOTHING)]
     if gains:
         drawn = [{"type": "advice", "items": gains, "first": _FIRST}]

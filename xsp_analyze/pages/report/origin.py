@@ -50,15 +50,13 @@ def _runs(summary: Summary) -> list[tuple[str, str]]:
     """What was read, a line a run; of a profile also what each run gave."""
     if not summary.roles.leveled:
         return [("Source", _source(run)) for run in summary.runs]
-    return [(f"Run {run['run_id']}", _given(run, summary.roles)) for run in summary.runs]
+    return [(f"Run {run['run_id']}", _taken_from(run, summary.roles)) for run in summary.runs]
 
 
-def _given(run: Mapping[str, Any], roles: Roles) -> str:
+def _taken_from(run: Mapping[str, Any], roles: Roles) -> str:
     """What a run of a profile gave, then where it is from."""
     number = run["run_id"]
-    gave = [
-        words for runs, words in ((roles.model, "model latency"), (roles.layers, "layer latency")) if number in runs
-    ]
+    gave = [text for runs, text in ((roles.model, "model latency"), (roles.layers, "layer latency")) if number in runs]
     gave += ["kernels and all device time"] if number in roles.kernels else []
     if run["role"] == "counters":
         gave = ["hardware counters, none of its times"]
@@ -103,12 +101,12 @@ def _window(whole_ns: int | None, device_ns: int | None) -> str:
 
 
 def _layer_basis(provenance: Mapping[str, object]) -> str:
-    words = {
+    texts = {
         "device": "measured on the device, from the first start to the last end of the layer's own work",
         "host": "measured on the host, with the device waited for after each layer",
     }
     basis = provenance.get("layer_latency_basis")
-    return words.get(str(basis), str(basis)) if basis else "no layers"
+    return texts.get(str(basis), str(basis)) if basis else "no layers"
 
 
 def _or_dash(value: object) -> object:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["overhead", "sentence"]
 
-_MOST_BOXES = 3000  # of a kind on a timeline: more are narrower than a line
+_MAX_BOXES = 3000  # of a kind on a timeline: more are narrower than a line
 _MEANS = (
     "Profiling slows what it measures, and more the deeper it looks. Below, the mean step of the same work as each run"
     " saw it, drawn to one scale: a layer's box is its call, with the layers called in it below, and kernels beneath"
@@ -38,21 +38,21 @@ def overhead(answers: Answers) -> Section | None:
     """The figure of nested timelines, then B02 as a table; None where the trace is no profile."""
     if not answers.leveled:
         return None
-    found = answers.of("B02")
+    result = answers.of("B02")
     title = ("overhead", "Overhead", "Profiling overhead", _MEANS)
-    if isinstance(found, str):
-        return blocks.section(*title, [blocks.missing(found)])
+    if isinstance(result, str):
+        return blocks.section(*title, [blocks.missing(result)])
     lines = nested_timelines(answers.per_step)
-    drawn: list[Block] = [_figure(lines, found)] if lines else []
-    if any(max(t.layers.height, t.kernels.height) > _MOST_BOXES for t in lines):
-        drawn.append(blocks.text(f"Of each timeline only the {_MOST_BOXES:,} longest layers and kernels are drawn."))
-    return blocks.section(*title, [*drawn, blocks.table(found)])
+    drawn: list[Block] = [_figure(lines, result)] if lines else []
+    if any(max(t.layers.height, t.kernels.height) > _MAX_BOXES for t in lines):
+        drawn.append(blocks.text(f"Of each timeline only the {_MAX_BOXES:,} longest layers and kernels are drawn."))
+    return blocks.section(*title, [*drawn, blocks.table(result)])
 
 
 def sentence(answers: Answers) -> str | None:
     """What profiling added to a step in total, for the page's head; None in a plain trace."""
-    found = answers.of("B02")
-    rows = [] if isinstance(found, str) else found.table.filter(level="total", scope="model").to_dicts()
+    result = answers.of("B02")
+    rows = [] if isinstance(result, str) else result.table.filter(level="total", scope="model").to_dicts()
     if not rows or rows[0]["overhead_ns"] is None:
         return None
     added, part = rows[0]["overhead_ns"], rows[0]["overhead_share"]
@@ -60,16 +60,16 @@ def sentence(answers: Answers) -> str | None:
     return f"{what}; the latency above is from the run without it." if added > 0 else None
 
 
-def _figure(lines: Sequence[Timeline], found: Result) -> Block:
+def _figure(lines: Sequence[Timeline], result: Result) -> Block:
     names: dict[str, int] = {}
-    costs = _costs(found.table)
+    costs = _costs(result.table)
     before: float | None = None
     drawn = []
     for line in lines:
         title, what = _LINES[line.level]
         boxes = _Boxes(names, costs)
-        rows = boxes.layers(longest(line.layers, _MOST_BOXES))
-        boxes.kernels(longest(line.kernels, _MOST_BOXES), rows)
+        rows = boxes.layers(longest(line.layers, _MAX_BOXES))
+        boxes.kernels(longest(line.kernels, _MAX_BOXES), rows)
         about = {"title": title, "what": what, "kernels": line.level == "kernels"}
         drawn.append({**about, "time": line.duration_ns, "before": before, **boxes.data})
         before = line.duration_ns
@@ -88,7 +88,7 @@ class _Boxes:
 
     def __init__(self, names: dict[str, int], costs: Mapping[int, object]) -> None:
         self._names = names
-        self._place = {index: place for place, index in enumerate(costs)}
+        self._row_of = {index: row for row, index in enumerate(costs)}
         columns = ("name", "kind", "start", "duration", "row", "layer", "in")
         self.data: dict[str, list[Any]] = {column: [] for column in columns}
 
@@ -108,7 +108,7 @@ class _Boxes:
     def _add(
         self, name: str, kind: str, start: float, time: float, row: int, layer: int | None, inside: str | None
     ) -> None:
-        place = None if layer is None else self._place.get(layer)
+        place = None if layer is None else self._row_of.get(layer)
         values = (self._number(name), kind, round(start), round(time), row, place, inside and self._number(inside))
         for column, value in zip(self.data.values(), values, strict=True):
             column.append(value)

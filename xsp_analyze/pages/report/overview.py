@@ -21,8 +21,8 @@ def model(answers: Answers) -> Section:
     """Key numbers of the model, a sentence each."""
     means = f"The model as a whole, {answers.basis}."
     items = list(_facts(answers))
-    found = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
-    return blocks.section("model", "Model", "The model", means, [found])
+    block = blocks.facts(items) if items else blocks.missing("The trace holds neither steps nor device work.")
+    return blocks.section("model", "Model", "The model", means, [block])
 
 
 def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
@@ -36,7 +36,7 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
         )
         yield "Latency", duration(latency), _exact(latency), note + answers.taken(model="taken")
     if (busy := row.get("kernel_duration_ns")) is not None:
-        note = "Sum of the durations of all kernels, copies and fills."
+        note = "Sum of the durations of all kernels, copies and memsets."
         yield "Device time", duration(busy), _exact(busy), note + answers.taken(kernels="taken")
     if (part := row.get("gpu_share")) is not None:
         several = ", for each process" if is_per_process(row) else ""

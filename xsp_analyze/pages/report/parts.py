@@ -98,20 +98,20 @@ def _around_launches(trace: Trace, work: Ints) -> list[pl.Series]:
         (levels == str(level)).to_numpy() for level in (Level.LAYER, Level.OPERATOR, Level.LIBRARY)
     )
     start = parent[work] if len(work) else work
-    operators, libraries = (above(start, parent, wanted, stop=is_layer) for wanted in (is_operator, is_library))
+    operators, libraries = (above(start, parent, mask, stop=is_layer) for mask in (is_operator, is_library))
     return [
         _described(trace, operators, both_ends=True).alias("operator"),
         _described(trace, libraries, both_ends=False).alias("library"),
     ]
 
 
-def _described(trace: Trace, found: SpanPaths, *, both_ends: bool) -> pl.Series:
+def _described(trace: Trace, paths_of: SpanPaths, *, both_ends: bool) -> pl.Series:
     """The innermost name of each row's path, and before it the outermost, as `outer > inner`, if there are several."""
-    names = column_at(trace, "name", pl.Series(found.spans, dtype=pl.Int64)).cast(pl.String)
+    names = column_at(trace, "name", pl.Series(paths_of.spans, dtype=pl.Int64)).cast(pl.String)
     code, first = ranked(*codes([names]))
-    which, paths = found.named(code)
-    words = names[first].to_list()
-    texts = [_ends([words[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]
+    which, paths = paths_of.named(code)
+    texts_of = names[first].to_list()
+    texts = [_ends([texts_of[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]
     return pl.Series(texts, dtype=pl.String).cast(pl.Categorical).gather(which)
 
 
@@ -131,9 +131,9 @@ def host_parts(view: StepFrames) -> pl.DataFrame:
         pl.col("run_id").is_in(list(view.of_trace.roles.layers)),
         pl.col("duration_ns").is_not_null(),
     )
-    known = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
-    inner = known.group_by("parent_id").agg(pl.col("duration_ns").sum().alias("inner_ns"))
-    own = known.join(inner, left_on="span_id", right_on="parent_id", how="left", maintain_order="left").with_columns(
+    timed = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
+    inner = timed.group_by("parent_id").agg(pl.col("duration_ns").sum().alias("inner_ns"))
+    own = timed.join(inner, left_on="span_id", right_on="parent_id", how="left", maintain_order="left").with_columns(
         (pl.col("duration_ns") - pl.col("inner_ns").fill_null(0)).clip(lower_bound=0).alias("self_ns")
     )
     chosen = view.chosen(own) if view.averaged else own

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["figure_of", "rooflines", "verdict"]
 
-_MOST_POINTS = 2000
+_MAX_POINTS = 2000
 _TITLE = ("rooflines", "Rooflines", "Rooflines")
 _MEANS = (
     "How much arithmetic was done per byte of device memory traffic (across), and how fast (up), both axes in powers of"
@@ -44,10 +44,10 @@ def rooflines(answers: Answers) -> Section | None:
     kernels, layers, models = (_rows(answers, identity) for identity in ("A09", "A14", "A15"))
     if not kernels and not layers:
         return None
-    found: list[Block] = [blocks.text(line) for line in _sentences(answers, models)]
+    drawn: list[Block] = [blocks.text(line) for line in _sentences(answers, models)]
     for title, rows, time in (("Layers", layers, "kernel_duration_ns"), ("Kernels", kernels, "duration_ns")):
-        found += _figure(title, rows, models, time) if rows else []
-    return blocks.section(*_TITLE, f"{_MEANS} {_basis(answers)}", found)
+        drawn += _figure(title, rows, models, time) if rows else []
+    return blocks.section(*_TITLE, f"{_MEANS} {_basis(answers)}", drawn)
 
 
 def figure_of(answers: Answers, identity: str) -> list[Block]:
@@ -66,10 +66,10 @@ def _basis(answers: Answers) -> str:
 
 def _rows(answers: Answers, identity: str) -> list[_Row]:
     """The rows of an analysis that stand under a roof; none where it cannot be answered."""
-    found = answers.of(identity)
-    if isinstance(found, str) or "precision" not in found.table.columns:
+    result = answers.of(identity)
+    if isinstance(result, str) or "precision" not in result.table.columns:
         return []
-    table: pl.DataFrame = found.table
+    table: pl.DataFrame = result.table
     return table.drop_nulls(["precision", "flop_count"]).to_dicts()
 
 
@@ -110,8 +110,8 @@ def _too_good(part: float | None) -> str:
 
 def _figure(title: str, rows: Sequence[_Row], models: Sequence[_Row], time: str) -> list[Block]:
     drawn = [row for row in rows if row["arithmetic_intensity"] and row["flop_per_s"]]
-    shown = sorted(drawn, key=lambda row: -(row[time] or 0))[:_MOST_POINTS]
-    whole = sum(row[time] or 0 for row in rows)
+    shown = sorted(drawn, key=lambda row: -(row[time] or 0))[:_MAX_POINTS]
+    total = sum(row[time] or 0 for row in rows)
     roofs = list(_roofs([*rows, *models]))
     precisions = list(dict.fromkeys([*(roof.precision for roof in roofs), *(row["precision"] for row in shown)]))
     block: Block = {
@@ -121,7 +121,7 @@ def _figure(title: str, rows: Sequence[_Row], models: Sequence[_Row], time: str)
         "roofs": [
             {"precision": precisions.index(r.precision), "peak": r.peak, "bandwidth": r.bandwidth} for r in roofs
         ],
-        "points": [_point(row, precisions, row[time], whole) for row in shown],
+        "points": [_point(row, precisions, row[time], total) for row in shown],
         "models": [
             _point(row, precisions, None) for row in models if row["arithmetic_intensity"] and row["flop_per_s"]
         ],
@@ -135,10 +135,10 @@ def _left_out(title: str, rows: Sequence[_Row], drawn: Sequence[_Row], shown: Se
             f"{title} without any flops or memory traffic have no place here: {count(len(rows) - len(drawn))}."
         )
     if len(shown) < len(drawn):
-        yield blocks.text(f"Only the {_MOST_POINTS:,} longest of {count(len(drawn))} are drawn.")
+        yield blocks.text(f"Only the {_MAX_POINTS:,} longest of {count(len(drawn))} are drawn.")
 
 
-def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None, whole: float = 0) -> _Row:
+def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None, total: float = 0) -> _Row:
     name = row.get("kernel_name") or row.get("layer_name") or "the model"
     layer = row.get("layer_name") if row.get("kernel_name") else None
     return {
@@ -148,7 +148,7 @@ def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None
         "x": row["arithmetic_intensity"],
         "y": row["flop_per_s"],
         "time": None if time is None else round(time),
-        "part": time / whole if time is not None and whole else None,
+        "part": time / total if time is not None and total else None,
         "bound": row["bound"],
         "share": row["roof_share"],
         "roof": clean(row["roof"]),

@@ -34,7 +34,7 @@ def cut(result: Result, by: str | None = None, most: int = MOST_ROWS) -> tuple[R
     if rank is None:
         return _kept(result, result.table.head(most)), f"The first {most:,} of {height:,} rows. {_where(result)}"
     table = result.table.filter(_longest(result.table[rank.name], most)).head(most)
-    return _kept(result, table), _said(_kept(result, table), rank, result.table[rank.name], most)
+    return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], most)
 
 
 def cut_executions(view: StepFrames, most: int = MOST_ROWS) -> tuple[Result, str]:
@@ -42,21 +42,21 @@ def cut_executions(view: StepFrames, most: int = MOST_ROWS) -> tuple[Result, str
     order = listed_order(view)
     duration = view.executions["duration_ns"].gather(order)
     kept = np.flatnonzero(_longest(duration, most).to_numpy())[:most]
-    found = run(replace(kernel_information, function=lambda view: listed(view, order[kept], kept)), view)
-    rank = next(c for c in found.columns if c.name == "duration_ns")
-    return found, _said(found, rank, duration, most)
+    result = run(replace(kernel_information, function=lambda view: listed(view, order[kept], kept)), view)
+    rank = next(c for c in result.columns if c.name == "duration_ns")
+    return result, _sentence(result, rank, duration, most)
 
 
-def _longest(values: pl.Series, most: int) -> pl.Series:
+def _longest(values: pl.Series, max_rows: int) -> pl.Series:
     """Whether each value is one of the largest."""
     order = pl.col(values.name).rank("ordinal", descending=True).fill_null(len(values) + 1)
-    return values.to_frame().select(order <= most).to_series()
+    return values.to_frame().select(order <= max_rows).to_series()
 
 
-def _said(kept: Result, rank: Column, values: pl.Series, most: int) -> str:
-    whole, held = float(values.sum() or 0), float(kept.table[rank.name].sum() or 0)
-    part = f", {share(held / whole)} of all {heading(rank)}" if whole else ""
-    return f"The {most:,} rows of {len(values):,} with most {heading(rank)}{part}. {_where(kept)}"
+def _sentence(kept: Result, rank: Column, values: pl.Series, max_rows: int) -> str:
+    total, held = float(values.sum() or 0), float(kept.table[rank.name].sum() or 0)
+    part = f", {share(held / total)} of all {heading(rank)}" if total else ""
+    return f"The {max_rows:,} rows of {len(values):,} with most {heading(rank)}{part}. {_where(kept)}"
 
 
 def _kept(result: Result, table: pl.DataFrame) -> Result:

@@ -53,34 +53,34 @@ class SpanPaths:
         )
 
 
-def above(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None = None) -> SpanPaths:
+def above(start: Ints, parent: Ints, selected: Bools, stop: Bools | None = None) -> SpanPaths:
     """The wanted spans among each start (-1: none) and those above it, up to the first span for which `stop` holds."""
-    nearest = _nearest(start, parent, wanted, stop)
-    place = no_refs(len(parent))
+    nearest = _nearest(start, parent, selected, stop)
+    index_of = no_refs(len(parent))
     spans, outer, total = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)], 0
-    found = _new(nearest, place)
-    while len(found):
-        place[found] = np.arange(total, total + len(found))
-        total += len(found)
-        spans.append(found)
-        outer.append(_nearest(parent[found], parent, wanted, stop))
-        found = _new(outer[-1], place)
-    return SpanPaths(np.concatenate(spans), _placed(np.concatenate(outer), place), _placed(nearest, place))
+    paths = _new(nearest, index_of)
+    while len(paths):
+        index_of[paths] = np.arange(total, total + len(paths))
+        total += len(paths)
+        spans.append(paths)
+        outer.append(_nearest(parent[paths], parent, selected, stop))
+        paths = _new(outer[-1], index_of)
+    return SpanPaths(np.concatenate(spans), _placed(np.concatenate(outer), index_of), _placed(nearest, index_of))
 
 
-def _placed(spans: Ints, place: Positions) -> Ints:
-    return np.where(spans >= 0, place[spans], -1).astype(np.int64) if len(place) else spans
+def _placed(spans: Ints, index_of: Positions) -> Ints:
+    return np.where(spans >= 0, index_of[spans], -1).astype(np.int64) if len(index_of) else spans
 
 
-def _new(spans: Ints, place: Positions) -> Ints:
+def _new(spans: Ints, index_of: Positions) -> Ints:
     """Those of the spans that have no place yet, each once, in order."""
-    is_new = np.zeros(len(place), dtype=np.bool_)
+    is_new = np.zeros(len(index_of), dtype=np.bool_)
     is_new[spans[spans >= 0]] = True
-    return np.flatnonzero(is_new & (place < 0))
+    return np.flatnonzero(is_new & (index_of < 0))
 
 
-def _nearest(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> Ints:
-    found = np.full(len(start), -1, dtype=np.int64)
+def _nearest(start: Ints, parent: Ints, selected: Bools, stop: Bools | None) -> Ints:
+    nearest = np.full(len(start), -1, dtype=np.int64)
     rows = np.flatnonzero(start >= 0)
     current = start[rows]
     for _ in range(len(parent) + 1):
@@ -88,9 +88,9 @@ def _nearest(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> In
             goes_on = ~stop[current]
             rows, current = rows[goes_on], current[goes_on]
         if not len(rows):
-            return found
-        hit = wanted[current]
-        found[rows[hit]] = current[hit]
+            return nearest
+        hit = selected[current]
+        nearest[rows[hit]] = current[hit]
         rows, current = rows[~hit], parent[current[~hit]]
         rows, current = rows[current >= 0], current[current >= 0]
     raise ValueError(_CYCLE)
@@ -99,11 +99,11 @@ def _nearest(start: Ints, parent: Ints, wanted: Bools, stop: Bools | None) -> In
 def _paths(parent: Ints, code: Ints) -> Ints:
     """One row a path and a last, empty one; a path is that of its parent (-1: none) and its own code."""
     depth = depths(parent)
-    found = np.full((len(parent) + 1, int(depth.max(initial=-1)) + 1), -1, dtype=np.int64)
+    paths = np.full((len(parent) + 1, int(depth.max(initial=-1)) + 1), -1, dtype=np.int64)
     path = np.arange(len(parent))
     up = path
     while len(path):
-        found[path, depth[up]] = code[up]
+        paths[path, depth[up]] = code[up]
         up = parent[up]
         path, up = path[up >= 0], up[up >= 0]
-    return found
+    return paths

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Step", "one_step", "step_spans"]
 
-_MOST_DEVICE = 12_000  # boxes
-_MOST_HOST = 8_000
-_MOST_LANES = 24
+_MAX_DEVICE = 12_000  # boxes
+_MAX_HOST = 8_000
+_MAX_LANES = 24
 _HOST_LEVELS = (Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
 _HOST_LANE = ("run_id", "process_id", "thread_id")
 _DEVICE_LANE = ("run_id", "device_id", "stream_id")
@@ -75,9 +75,9 @@ def one_step(answers: Answers) -> Section:
 def _means(answers: Answers, step: Step) -> str:
     what = f"Step {step.number}, the one nearest to the median" if step.number is not None else "The whole trace"
     return (
-        f"{what}: {duration(step.end_ns - step.start_ns)}. A lane a host thread, with what it called, then a lane a"
-        " stream of each device. Gaps in a stream are time in which it had nothing to do. Drag to move, use the buttons"
-        " or Ctrl and the wheel to look closer, click a box to read it. The step can be saved as a file that"
+        f"{what}: {duration(step.end_ns - step.start_ns)}. One track per host thread, with what it called, then one"
+        " per stream of each device. Gaps in a stream are time in which it was idle. Drag to pan, use the buttons or"
+        " Ctrl and the wheel to zoom, click a box for its details. The step can be saved as a file that"
         " ui.perfetto.dev and chrome://tracing open."
         f"{answers.taken(kernels='all')}"
     )
@@ -105,8 +105,8 @@ def step_spans(view: StepFrames) -> Step | None:
     ).row(0)
     device, host = every.filter("is_device"), every.filter("is_host")
     drawn = (
-        _described(view, _longest(device.sort("start_ns", "span_id"), _MOST_DEVICE)),
-        _described(view, _longest(host.sort("start_ns", -pl.col("duration_ns"), "span_id"), _MOST_HOST)),
+        _described(view, _longest(device.sort("start_ns", "span_id"), _MAX_DEVICE)),
+        _described(view, _longest(host.sort("start_ns", -pl.col("duration_ns"), "span_id"), _MAX_HOST)),
     )
     return Step(number, start, end, drawn[1], drawn[0], host.height, device.height)
 
@@ -114,8 +114,8 @@ def step_spans(view: StepFrames) -> Step | None:
 def _described(view: StepFrames, chosen: pl.DataFrame) -> pl.DataFrame:
     """All columns that are drawn of these spans, in their order."""
     spans = view.trace.scan("spans").filter(pl.col("span_id").is_in(chosen["span_id"].implode()))
-    found = spans.select(_DRAWN).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    return chosen.lazy().select("span_id").join(found, on="span_id", how="left", maintain_order="left").collect()
+    frame = spans.select(_DRAWN).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return chosen.lazy().select("span_id").join(frame, on="span_id", how="left", maintain_order="left").collect()
 
 
 def _median(view: StepFrames, runs: Sequence[int]) -> int | None:
@@ -125,8 +125,8 @@ def _median(view: StepFrames, runs: Sequence[int]) -> int | None:
         return None
     lengths = steps.group_by("step").agg(pl.col("duration_ns").max())
     distance = (pl.col("duration_ns") - pl.col("duration_ns").median()).abs()
-    found: int = lengths.sort(distance, "step")["step"][0]
-    return found
+    number: int = lengths.sort(distance, "step")["step"][0]
+    return number
 
 
 def _block(answers: Answers, step: Step) -> Block:
@@ -144,9 +144,9 @@ def _block(answers: Answers, step: Step) -> Block:
     }
 
 
-def _layer_names(answers: Answers, wanted: pl.Series) -> dict[int, str]:
+def _layer_names(answers: Answers, span_ids: pl.Series) -> dict[int, str]:
     """Name of the layer by the span that it is a call of, for these of them."""
-    layers = answers.trace.scan("layers").filter(pl.col("span_id").is_in(wanted.unique().implode()))
+    layers = answers.trace.scan("layers").filter(pl.col("span_id").is_in(span_ids.unique().implode()))
     rows = layers.select("span_id", pl.col("layer_name").cast(pl.String)).collect()
     return dict(rows.iter_rows())
 
@@ -157,11 +157,11 @@ _Lane = tuple[str, str, pl.DataFrame]  # its name, host or device, its spans
 def _host_lanes(step: Step) -> list[_Lane]:
     kept = step.host
     several = kept["run_id"].n_unique() > 1
-    found = []
+    lanes = []
     for key, rows in kept.group_by(_HOST_LANE, maintain_order=True):
         run, _, thread = key
-        found.append((f"{f'run {run}, ' if several else ''}thread {thread}", "host", rows))
-    busiest = sorted(found, key=lambda lane: -lane[2].height)[: _MOST_LANES // 3]
+        lanes.append((f"{f'run {run}, ' if several else ''}thread {thread}", "host", rows))
+    busiest = sorted(lanes, key=lambda lane: -lane[2].height)[: _MAX_LANES // 3]
     return sorted(busiest, key=lambda lane: int(lane[2]["start_ns"].min() or 0))  # type: ignore[arg-type]
 
 
@@ -172,15 +172,19 @@ def _device_lanes(step: Step) -> list[_Lane]:
     for key, rows in kept.sort(*_DEVICE_LANE, "start_ns", nulls_last=True).group_by(_DEVICE_LANE, maintain_order=True):
         run, device, stream = (("-" if k is None else k) for k in key)
         lanes.append((f"{f'run {run}, ' if several else ''}device {device}, stream {stream}", "device", rows))
-    busiest = sorted(range(len(lanes)), key=lambda i: -int(lanes[i][2]["duration_ns"].sum()))[:_MOST_LANES]
+    busiest = sorted(range(len(lanes)), key=lambda i: -int(lanes[i][2]["duration_ns"].sum()))[:_MAX_LANES]
     return [lanes[i] for i in sorted(busiest)]
 
 
-def _longest(spans: pl.DataFrame, most: int) -> pl.DataFrame:
-    if spans.height <= most:
+def _longest(spans: pl.DataFrame, max_rows: int) -> pl.DataFrame:
+    if spans.height <= max_rows:
         return spans
     return (
-        spans.with_row_index("at").sort("duration_ns", "at", descending=[True, False]).head(most).sort("at").drop("at")
+        spans.with_row_index("at")
+        .sort("duration_ns", "at", descending=[True, False])
+        .head(max_rows)
+        .sort("at")
+        .drop("at")
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["in_short", "is_per_process"]
 
 _MORE_THAN_ROUNDING = 1.01
-_MOST_WAITING = 0.5  # of the time: from there on the device waits more than it works
+_MAX_WAITING = 0.5  # of the time: from there on the device waits more than it works
 _MUCH_EXPOSED = 0.2  # of the time: communication or copies that nothing hides
 _MATCH = "match_"
 _SPELLED = {
@@ -31,7 +31,7 @@ _SPELLED = {
 
 def in_short(answers: Answers) -> list[str]:
     """What a reader in a hurry should take away, a sentence each."""
-    lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_trust(answers))
+    lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_confidence(answers))
     extra = (roofline.verdict(answers), overhead.sentence(answers))
     return [clean(line) for line in (*lines[:3], *extra, *lines[3:]) if line]
 
@@ -100,21 +100,21 @@ def _how_fast(answers: Answers) -> str | None:
 
 def _bound(answers: Answers) -> str | None:
     """Who waits for whom: by B03's busiest device beside model latency."""
-    row, found = answers.first("A15"), answers.of("B03")
+    row, timeline = answers.first("A15"), answers.of("B03")
     latency = row.get("model_latency_ns")
-    if isinstance(found, str) or found.table.is_empty() or not latency:
+    if isinstance(timeline, str) or timeline.table.is_empty() or not latency:
         return None
-    busiest = found.table.sort("busy_ns", descending=True).row(0, named=True)
-    whole = latency if answers.step_count else busiest["window_ns"]
-    busy, alone = busiest["busy_ns"] / whole, busiest["exposed_communication_ns"] / whole
-    copying = busiest["exposed_memory_ns"] / whole
-    who = "The busiest device" if found.table.height > 1 else "The device"
+    busiest = timeline.table.sort("busy_ns", descending=True).row(0, named=True)
+    total = latency if answers.step_count else busiest["window_ns"]
+    busy, alone = busiest["busy_ns"] / total, busiest["exposed_communication_ns"] / total
+    copying = busiest["exposed_memory_ns"] / total
+    who = "The busiest device" if timeline.table.height > 1 else "The device"
     span = "it" if answers.step_count else "the time between its first and last work"
     return f"{who} works for {share(busy)} of {span}: {_verdict(busy, alone, copying)}."
 
 
 def _verdict(busy: float, alone: float, copying: float) -> str:
-    if 1 - busy >= _MOST_WAITING:
+    if 1 - busy >= _MAX_WAITING:
         return "the host bounds this run"
     if alone >= _MUCH_EXPOSED:
         return "communication that nothing hides bounds this run"
@@ -134,7 +134,7 @@ def _where(answers: Answers) -> Iterator[str]:
         yield f"The kernel with most time is {name}: {part} of device time."
 
 
-def _trust(answers: Answers) -> Iterator[str]:
+def _confidence(answers: Answers) -> Iterator[str]:
     """How much of device time is tied to layers, how much has no launch, and how well a profile's runs match."""
     summary = answers.summary
     total = summary.device_time_ns

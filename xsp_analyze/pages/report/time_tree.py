@@ -58,11 +58,11 @@ class _Nodes:
         distinct, which = np.unique(parent * len(names) + code, return_inverse=True)
         first = len(self.parent)
         self.parent.extend((distinct // len(names)).tolist())
-        codes = (distinct % len(names)).tolist()
-        self.name.extend(names[c] for c in codes)
-        self.kind.extend([kind] * len(codes) if isinstance(kind, str) else [kind[c] for c in codes])
-        found: Ints = first + which
-        return found
+        name_ids = (distinct % len(names)).tolist()
+        self.name.extend(names[c] for c in name_ids)
+        self.kind.extend([kind] * len(name_ids) if isinstance(kind, str) else [kind[c] for c in name_ids])
+        numbers: Ints = first + which
+        return numbers
 
 
 def time_tree(trace: Trace) -> TimeTree:
@@ -83,10 +83,10 @@ def time_tree(trace: Trace) -> TimeTree:
 def _outermost(nodes: _Nodes, paths: LaunchPaths) -> Ints:
     """Each path's node before its operators: its innermost layer's, or that of what it is outside for."""
     at = np.zeros(len(paths.leaf), dtype=np.int64)
-    words = list(_OUTSIDE)
+    kinds = list(_OUTSIDE)
     outside = np.array([i for i, a in enumerate(paths.attribution) if a != str(Attribution.LAYER)], dtype=np.int64)
-    codes = np.array([words.index(paths.attribution[i]) for i in outside], dtype=np.int64)
-    at[outside] = nodes.below(at[outside], codes, list(_OUTSIDE.values()), "outside")
+    kind_ids = np.array([kinds.index(paths.attribution[i]) for i in outside], dtype=np.int64)
+    at[outside] = nodes.below(at[outside], kind_ids, list(_OUTSIDE.values()), "outside")
     for depth in range(paths.layers.shape[1]):
         inside = np.flatnonzero(paths.layers[:, depth] >= 0)
         at[inside] = nodes.below(at[inside], paths.layers[inside, depth], paths.names, "layer")
@@ -128,9 +128,11 @@ def pruned(tree: TimeTree, most: int) -> TimeTree:
 
 def _ordered(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
     """The kept nodes and the rests, parents first and longest first within a parent."""
-    place = np.full(len(tree.parent), -1, dtype=np.int64)
-    place[kept] = np.arange(len(kept))
-    parent = np.concatenate((np.where(kept == 0, -1, place[tree.parent[kept]]), place[others["parent"].to_numpy()]))
+    positions = np.full(len(tree.parent), -1, dtype=np.int64)
+    positions[kept] = np.arange(len(kept))
+    parent = np.concatenate(
+        (np.where(kept == 0, -1, positions[tree.parent[kept]]), positions[others["parent"].to_numpy()])
+    )
     name = [*(tree.name[k] for k in kept), *(f"{n:,} others" for n in others["nodes"])]
     kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
     time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))

@@ -97,8 +97,8 @@ def _of_runs(spans: pl.LazyFrame, roles: Roles, runs: Sequence[int]) -> pl.LazyF
 
 def _counts(spans: pl.LazyFrame) -> dict[str, int]:
     rows = spans.group_by("level").len().collect().iter_rows()
-    found: dict[str, int] = dict(rows)
-    return {str(level): found[level] for level in LEVELS if level in found}
+    counts: dict[str, int] = dict(rows)
+    return {str(level): counts[level] for level in LEVELS if level in counts}
 
 
 def _extent(spans: pl.LazyFrame) -> int | None:
@@ -109,8 +109,8 @@ def _extent(spans: pl.LazyFrame) -> int | None:
 
 def _attributed(device: pl.LazyFrame) -> list[AttributedTime]:
     rows = device.group_by("attribution").agg(pl.len(), pl.col("duration_ns").sum()).collect().iter_rows()
-    found = {name: AttributedTime(name, count, duration) for name, count, duration in rows}
-    return [found[a] for a in Attribution if a in found]
+    by_name = {name: AttributedTime(name, count, duration) for name, count, duration in rows}
+    return [by_name[a] for a in Attribution if a in by_name]
 
 
 def _devices(trace: Trace, device: pl.LazyFrame) -> list[Mapping[str, Any]]:
