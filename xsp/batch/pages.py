@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["index_page", "job_pages", "members"]
 
-_MOST_LISTED = 200
+_MAX_LISTED = 200
 
 
 def members(document: Mapping[str, Any]) -> list[Member]:
@@ -29,10 +29,10 @@ def members(document: Mapping[str, Any]) -> list[Member]:
 
 def index_page(document: Mapping[str, Any]) -> str:
     """The index: what failed first, then jobs, then all models."""
-    known = members(document)
+    models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
-    title = _title(len(known), len(document["jobs"]))
-    return render(gathered(known), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
+    title = _title(len(models), len(document["jobs"]))
+    return render(gathered(models), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
 
 
 def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -66,8 +66,8 @@ def _everything(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _failed(bad: Sequence[Mapping[str, Any]]) -> list[Part]:
     if not bad:
         return []
-    rows = "".join(f"<li><b>{escaped(r['name'])}</b> {escaped(r['reason'] or '')}</li>" for r in bad[:_MOST_LISTED])
-    rest = f"<p>... and {len(bad) - _MOST_LISTED:,} more; see summary.json.</p>" if len(bad) > _MOST_LISTED else ""
+    rows = "".join(f"<li><b>{escaped(r['name'])}</b> {escaped(r['reason'] or '')}</li>" for r in bad[:_MAX_LISTED])
+    rest = f"<p>... and {len(bad) - _MAX_LISTED:,} more; see summary.json.</p>" if len(bad) > _MAX_LISTED else ""
     means = "These could not be read; the rest of this page is without them."
     return [
         ("failed", "Failed", section("failed", f"Failed: {len(bad):,}", means, f'<ul class="failed">{rows}</ul>{rest}'))
@@ -90,8 +90,8 @@ def _left_out(document: Mapping[str, Any]) -> list[Part]:
     rows = document["left_out"]
     if not rows:
         return []
-    items = "".join(f"<li>{escaped(r['input'])}: {escaped(r['reason'])}</li>" for r in rows[:_MOST_LISTED])
-    more = f"<p>... and {len(rows) - _MOST_LISTED:,} more; see summary.json.</p>" if len(rows) > _MOST_LISTED else ""
+    items = "".join(f"<li>{escaped(r['input'])}: {escaped(r['reason'])}</li>" for r in rows[:_MAX_LISTED])
+    more = f"<p>... and {len(rows) - _MAX_LISTED:,} more; see summary.json.</p>" if len(rows) > _MAX_LISTED else ""
     content = f'<details><summary>{len(rows):,} files</summary><ul class="failed">{items}</ul>{more}</details>'
     means = "Files of folders that no known profiler wrote."
     return [("left-out", "Left out", section("left-out", "Left out", means, content))]

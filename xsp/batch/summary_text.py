@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lines"]
 
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _HEADINGS = ("trace", "model", "batch", "latency", "GPU share", "spans")
 _NARROWEST = 12
 _NAMES = 2  # columns of text, which come first
@@ -21,9 +21,9 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
     """The lines, fitted to so many cells (null: as many as needed)."""
     good = [row for row in document["traces"] if row["status"] == "ok"]
     if good:
-        yield from _table([_cells(row) for row in good[:_MOST_ROWS]], width)
-        if len(good) > _MOST_ROWS:
-            yield f"... and {len(good) - _MOST_ROWS:,} more"
+        yield from _table([_cells(row) for row in good[:_MAX_ROWS]], width)
+        if len(good) > _MAX_ROWS:
+            yield f"... and {len(good) - _MAX_ROWS:,} more"
         yield ""
     for job in document["jobs"]:
         yield _job(job)
@@ -74,13 +74,13 @@ def _cut(text: str, width: int) -> str:
 
 def _ended(spent: Mapping[str, Any]) -> str:
     counts, done = spent["counts"], spent["done"]
-    words = [f"{counts['done']:,} done"]
-    words += [
-        f"{counts[word]:,} {said}"
-        for word, said in (("kept", "kept from before"), ("failed", "failed"))
-        if counts[word]
+    parts = [f"{counts['done']:,} done"]
+    parts += [
+        f"{counts[status]:,} {phrase}"
+        for status, phrase in (("kept", "kept from before"), ("failed", "failed"))
+        if counts[status]
     ]
     took = f"{spent['wall_s']:.1f} s by {spent['how']}"
     if not counts["done"]:
-        return f"{', '.join(words)} in {took}"
-    return f"{', '.join(words)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"
+        return f"{', '.join(parts)} in {took}"
+    return f"{', '.join(parts)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"
