@@ -63,10 +63,10 @@ def test_python_has_every_option_by_its_name_and_says_what_it_is() -> None:
 
 def test_ingesters_get_what_they_share_and_what_is_for_one_of_them() -> None:
     assert options_of(Reading()) == Options()
-    given = options_of(reading_of(_OTHER))
-    assert (given.layer_source, given.model_ranges, given.keep_private) == ("module", ("step",), True)
-    assert given.extra == {"nsys": "/opt/nsys", "os_runtime": ""}
-    assert (given.selection.from_ns, given.selection.process_ids) == (1_000_000_000, (7,))
+    taken = options_of(reading_of(_OTHER))
+    assert (taken.layer_source, taken.model_ranges, taken.keep_private) == ("module", ("step",), True)
+    assert taken.extra == {"nsys": "/opt/nsys", "os_runtime": ""}
+    assert (taken.selection.from_ns, taken.selection.process_ids) == (1_000_000_000, (7,))
 
 
 _TOY = '    toy: str | None = field(default=None, metadata=_option("--toy", "A toy.", "NAME", reader_specific=True))\n'

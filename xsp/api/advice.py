@@ -33,17 +33,17 @@ _SCHEMA = {
 class Findings(Sequence["Advice"]):
     """What is worth doing next: doubts about the numbers first, then what promises most."""
 
-    found: Sequence[Advice]
+    advice: Sequence[Advice]
 
     @overload
     def __getitem__(self, index: int) -> Advice: ...
     @overload
     def __getitem__(self, index: slice) -> Findings: ...
     def __getitem__(self, index: int | slice) -> Advice | Findings:
-        return Findings(self.found[index]) if isinstance(index, slice) else self.found[index]
+        return Findings(self.advice[index]) if isinstance(index, slice) else self.advice[index]
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.advice)
 
     def to_polars(self) -> pl.DataFrame:
         """One row a finding; `gain_ns` is the most it can take off a step, null: unknown; `rows` an analysis's id."""
@@ -58,17 +58,17 @@ class Findings(Sequence["Advice"]):
                 one.found.rows or None,
                 one.rule.do,
             )
-            for one in self.found
+            for one in self.advice
         ]
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
     def __str__(self) -> str:
-        return as_text(self.found)
+        return as_text(self.advice)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        if not self.found:
+        if not self.advice:
             return html.paragraph(as_text(()))
         rows = [
             (
@@ -77,7 +77,7 @@ class Findings(Sequence["Advice"]):
                 one.found.sentence,
                 one.rule.do,
             )
-            for one in self.found
+            for one in self.advice
         ]
         columns = [(heading, "", False, 0) for heading in ("finding", "gain", "what was found", "what to do")]
         return html.table(of_rows("", columns, rows))

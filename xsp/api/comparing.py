@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparedTraces", "compared"]
 
-_MOST_ROWS = 10
+_MAX_ROWS = 10
 _ON_THE_COMMAND_LINE, _HERE = "--rows 0 shows all.", "to_polars() holds all."
 _TEXTS = dict.fromkeys(("level", "name", "change", "after_name", "layer_type", "path", "kernel"), pl.String)
 _TYPES = {**_TEXTS, "significant": pl.Boolean, "layer_index": pl.Int64}  # what is not listed is Float64
@@ -73,13 +73,13 @@ class ComparedTraces:
         return write(Path(path).expanduser(), page(self.comparison))
 
     def __str__(self) -> str:
-        return text.terminal(self.comparison, rows=_MOST_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)
+        return text.terminal(self.comparison, rows=_MAX_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         parts = [html.paragraph(line) for line in sentences(self.comparison)]
-        for one in sections(self.comparison, _MOST_ROWS):
+        for one in sections(self.comparison, _MAX_ROWS):
             parts.append(html.heading(one.title))
             parts.append(html.table(one))
             notes = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.notes)

@@ -44,14 +44,14 @@ class Info:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """A word and what stands beside it, in order."""
-        found = self.summary
-        for run in found.runs:
+        summary = self.summary
+        for run in summary.runs:
             parts = (run["source_path"], run["format"], run["profiler"], run["framework"])
             yield f"run {run['run_id']}", ", ".join(str(part) for part in parts if part)
-        yield "layers", f"{found.layer_count:,} from {', '.join(found.layer_sources) or 'nothing'}"
-        yield "spans", ", ".join(f"{count:,} {level}" for level, count in found.counts.items()) or "none"
-        yield "steps", _steps(found)
-        for device in found.devices:
+        yield "layers", f"{summary.layer_count:,} from {', '.join(summary.layer_sources) or 'nothing'}"
+        yield "spans", ", ".join(f"{count:,} {level}" for level, count in summary.counts.items()) or "none"
+        yield "steps", _steps(summary)
+        for device in summary.devices:
             name = device["name"] or "no name in the file"
             time = device["duration_ns"]
             yield (
@@ -60,7 +60,7 @@ class Info:
                 + (f", {duration(time)} in sum (run {device['run_id']})" if isinstance(time, int) else ""),
             )
         yield "device time", self._device_time()
-        worrying = [one for one in found.findings if one["severity"] != "info"]
+        worrying = [one for one in summary.findings if one["severity"] != "info"]
         yield (
             "ledger",
             "; ".join(f"{one['severity']}: {one['detail']} ({one['count']:,})" for one in worrying) or "clear",
@@ -72,7 +72,7 @@ class Info:
         return f"{duration(self.device_time_ns)}, of which {share(self.coverage)} in a layer"
 
     def __str__(self) -> str:
-        return "\n".join(f"{word:<13}{clean(what)}" for word, what in self.lines())
+        return "\n".join(f"{label:<13}{clean(what)}" for label, what in self.lines())
 
     __repr__ = __str__
 
@@ -85,12 +85,12 @@ def info_of(trace: Trace) -> Info:
     return Info(summarise(trace))
 
 
-def _steps(found: Summary) -> str:
-    if not found.steps:
+def _steps(summary: Summary) -> str:
+    if not summary.steps:
         return "none marked"
-    if len(found.steps) <= _STEPS_IN_FULL:
-        return f"{len(found.steps)}: {', '.join(map(str, found.steps))}"
-    return f"{len(found.steps)}: {found.steps[0]} to {found.steps[-1]}"
+    if len(summary.steps) <= _STEPS_IN_FULL:
+        return f"{len(summary.steps)}: {', '.join(map(str, summary.steps))}"
+    return f"{len(summary.steps)}: {summary.steps[0]} to {summary.steps[-1]}"
 
 
 def _or_unknown(value: object) -> object:

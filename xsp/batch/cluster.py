@@ -18,7 +18,7 @@ __all__ = ["run_on_cluster"]
 
 _PATIENCE_S = 30
 _AHEAD = 4  # units handed out per thread of the cluster, so that the scheduler never holds all of a large batch
-_LEAST_AHEAD = 64
+_MIN_AHEAD = 64
 
 
 def run_on_cluster(
@@ -45,9 +45,9 @@ def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
     try:
         return Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        words = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise XspError(
-            f"the scheduler does not answer ({words})", path=scheduler, advice="Start one with `dask scheduler`"
+            f"the scheduler does not answer ({reason})", path=scheduler, advice="Start one with `dask scheduler`"
         ) from error
 
 
@@ -57,11 +57,11 @@ def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
 
     try:
         client.wait_for_workers(1, timeout=_PATIENCE_S)
-        found = client.run(own_version, on_error="return")
+        versions = client.run(own_version, on_error="return")
     except TimeoutError as error:
         advice = "Start some with `dask worker ADDRESS`"
         raise XspError("the cluster has no workers", path=client.scheduler.address, advice=advice) from error
-    for address, version in sorted(found.items()):
+    for address, version in sorted(versions.items()):
         if isinstance(version, OSError):
             continue  # it has gone meanwhile, and another may come in its place
         if isinstance(version, Exception):
@@ -86,7 +86,7 @@ def _outcomes(client: Any, units: Sequence[Unit], settings: Settings) -> Generat
         of_future[future] = unit
         return future
 
-    ahead = max(_LEAST_AHEAD, _AHEAD * sum(client.nthreads().values()))
+    ahead = max(_MIN_AHEAD, _AHEAD * sum(client.nthreads().values()))
     waiting = as_completed([handed_out(*one) for one in islice(rest, ahead)], loop=client.loop)
     for future in waiting:
         yield _outcome(future, of_future.pop(future))
@@ -100,6 +100,6 @@ def _outcome(future: Any, unit: Unit) -> Outcome:  # noqa: ANN401
     if error is None:
         outcome: Outcome = future.result()
         return outcome
-    words = " ".join(str(error).split())
-    sentence = f"{unit.inputs[0]}: its worker died or was lost ({type(error).__name__}: {words})"
+    reason = " ".join(str(error).split())
+    sentence = f"{unit.inputs[0]}: its worker died or was lost ({type(error).__name__}: {reason})"
     return Outcome(unit, Status.FAILED, sentence)

@@ -44,9 +44,9 @@ def record(unit: Unit, settings: Settings, inputs: Inputs) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
-def earlier(unit: Unit, settings: Settings, place: str) -> Inputs | None:
+def earlier(unit: Unit, settings: Settings, location: str) -> Inputs | None:
     """What the inputs were when the unit was done the same way before; None where it was not."""
-    content = read_bytes(joined(place, DONE))
+    content = read_bytes(joined(location, DONE))
     if content is None or settings.redo:
         return None
     try:
@@ -60,14 +60,14 @@ def earlier(unit: Unit, settings: Settings, place: str) -> Inputs | None:
 
 def same_content(before: Inputs) -> bool:
     """Whether every input is still what it was: by the digest of what lies here, by the stamp of what does not."""
-    return all(_is_same(name, known) for name, known in before.items())
+    return all(_is_same(name, content) for name, content in before.items())
 
 
-def _is_same(name: str, known: dict[str, Any]) -> bool:
+def _is_same(name: str, content: dict[str, Any]) -> bool:
     if is_url(name):
-        return known.get("stamp") is not None and stamp(name) == known["stamp"]
+        return content.get("stamp") is not None and stamp(name) == content["stamp"]
     path = Path(name)
-    return path.exists() and content_of([path])[0] == known.get("sha256")
+    return path.exists() and content_of([path])[0] == content.get("sha256")
 
 
 def content_of(paths: Sequence[Path]) -> tuple[str, int]:

@@ -17,25 +17,25 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Found", "discover"]
+__all__ = ["Discovered", "discover"]
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _ENDINGS = re.compile(
     r"(\.pt)?(\.trace)?\.(json|sqlite|db|csv|txt|log|xplane\.pb|pb|nsys-rep|ncu-rep|xsp|pftrace)?(\.gz)?$"
 )
-_LONGEST = 120
-_MOST_STEPS = 8  # of a path, that may be needed to tell a file from others
+_MAX_CHARACTERS = 120
+_MAX_STEPS = 8  # of a path, that may be needed to tell a file from others
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Discovered:
     """All units by name, and the files of folders that were left out, each with a sentence."""
 
     units: Sequence[Unit]
     left_out: Sequence[tuple[str, str]] = field(default=())
 
 
-def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, wanted: str | None) -> Found:
+def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_name: str | None) -> Discovered:
     """The units of all inputs, each once; XspError where an input names nothing or holds nothing known.
 
     `ranks`: whether the traces of a folder are ranks of one job; None: where they say so themselves.
@@ -46,10 +46,10 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, wanted: 
     for text in inputs:
         parts = []
         for name in [text] if is_url(text) else map(str, expand([text])):
-            found, unknown = _parts(absolute(name), wanted, Path(output) if not is_url(output) else None)
+            new, unknown = _parts(absolute(name), format_name, Path(output) if not is_url(output) else None)
             left_out += unknown
-            parts += [p for p in found if p.inputs not in seen]
-            seen |= {p.inputs for p in found}
+            parts += [p for p in new if p.inputs not in seen]
+            seen |= {p.inputs for p in new}
         units += _units(parts, _job_name(text), ranks)
     if not units:
         example = f" ({left_out[0][1]})" if left_out else ""
@@ -58,16 +58,16 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, wanted: 
             path=", ".join(inputs),
             advice="`xsp formats` lists what can be read",
         )
-    return Found(_named_once(_told_apart(units)), left_out)
+    return Discovered(_named_once(_distinguished(units)), left_out)
 
 
-def _parts(place: str, wanted: str | None, output: Path | None) -> tuple[list[Part], list[tuple[str, str]]]:
-    if is_url(place):
-        return remote.parts(place), []
-    path = Path(place)
+def _parts(location: str, format_name: str | None, output: Path | None) -> tuple[list[Part], list[tuple[str, str]]]:
+    if is_url(location):
+        return remote.parts(location), []
+    path = Path(location)
     if path.is_dir():
-        return folders.parts(path, wanted, output)
-    return [Part((place,), path.name, found=False)], []
+        return folders.parts(path, format_name, output)
+    return [Part((location,), path.name, discovered=False)], []
 
 
 def _job_name(text: str) -> str:
@@ -78,38 +78,42 @@ def _job_name(text: str) -> str:
 
 def _units(parts: Sequence[Part], job: str, ranks: bool | None) -> list[Unit]:
     groups = job_ranks.grouped(parts, ranks) if ranks is not False else {}
-    units = [Unit(_fit(p.below), p.inputs, found=p.found) for p in parts if not any(p in g for g in groups.values())]
+    units = [
+        Unit(_fit(p.below), p.inputs, discovered=p.discovered)
+        for p in parts
+        if not any(p in g for g in groups.values())
+    ]
     for below, of_rank in groups.items():
         name = _fit(below or job)
         width = len(str(max(of_rank.values())))
         for part, rank in sorted(of_rank.items(), key=lambda pair: pair[1]):
-            units.append(Unit(f"rank-{rank:0{width}d}", part.inputs, Kind.RANK, part.found, name, rank))
+            units.append(Unit(f"rank-{rank:0{width}d}", part.inputs, Kind.RANK, part.discovered, name, rank))
     return units
 
 
 def _fit(text: str) -> str:
     """The text as a folder's name on any system: the path's steps joined, without the endings of files."""
     bare = _ENDINGS.sub("", text.replace("\\", "/").strip("/"))
-    return _UNFIT.sub("-", bare.replace("/", "-")).strip(".-")[:_LONGEST] or "trace"
+    return _UNFIT.sub("-", bare.replace("/", "-")).strip(".-")[:_MAX_CHARACTERS] or "trace"
 
 
-def _told_apart(units: Sequence[Unit]) -> list[Unit]:
+def _distinguished(units: Sequence[Unit]) -> list[Unit]:
     """Traces of one name get the names of as many folders above them as tell them apart, where that is any number.
 
     a/trace.json and b/trace.json are a-trace and b-trace.
     """
     same: dict[str, list[int]] = {}
-    for place, unit in enumerate(units):
+    for index, unit in enumerate(units):
         if unit.job is None:
-            same.setdefault(unit.name.casefold(), []).append(place)
+            same.setdefault(unit.name.casefold(), []).append(index)
     names = [unit.name for unit in units]
-    for places in (p for p in same.values() if len(p) > 1):
-        paths = [[s for s in re.split(r"[/\\]+", units[n].inputs[0]) if s] for n in places]
-        for steps in range(2, _MOST_STEPS):
+    for indices in (p for p in same.values() if len(p) > 1):
+        paths = [[s for s in re.split(r"[/\\]+", units[n].inputs[0]) if s] for n in indices]
+        for steps in range(2, _MAX_STEPS):
             longer = [_fit("/".join(path[-steps:])) for path in paths]
             if len({name.casefold() for name in longer}) == len(longer):
-                for place, name in zip(places, longer, strict=True):
-                    names[place] = name
+                for index, name in zip(indices, longer, strict=True):
+                    names[index] = name
                 break
     return [replace(unit, name=name) for unit, name in zip(units, names, strict=True)]
 

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 __all__ = ["parts"]
 
 _Unknown = list[tuple[str, str]]
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
 
-def parts(folder: Path, wanted: str | None, output: Path | None) -> tuple[list[Part], _Unknown]:
+def parts(folder: Path, format_name: str | None, output: Path | None) -> tuple[list[Part], _Unknown]:
     """The traces in the folder and the folders inside it, and the files nobody knows; `output` is not looked into."""
     unknown: _Unknown = []
-    found = list(_walk(folder, folder, wanted, output, unknown))  # which fills `unknown`
-    return found, unknown
+    traces = list(_walk(folder, folder, format_name, output, unknown))  # which fills `unknown`
+    return traces, unknown
 
 
 def _walk(
-    folder: Path, root: Path, wanted: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
+    folder: Path, root: Path, format_name: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
 ) -> Iterator[Part]:
     from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
     from xsp_ingest.ingester import laid_out, owner_of  # noqa: PLC0415 (--help must not wait for polars)
@@ -35,19 +35,19 @@ def _walk(
     from xsp_model import bundle  # noqa: PLC0415
 
     ingesters = all_ingesters()
-    if folder == output or depth > _DEEPEST:
+    if folder == output or depth > _MAX_DEPTH:
         return
-    if bundle.is_bundle(folder) or _is_one_run_set(folder) or owner_of(folder, ingesters, wanted):
+    if bundle.is_bundle(folder) or _is_one_run_set(folder) or owner_of(folder, ingesters, format_name):
         yield _part([folder], root, named=folder == root)
         return
-    if laid_out(folder, ingesters, wanted):
+    if laid_out(folder, ingesters, format_name):
         yield _part([folder], root, named=folder == root)
         return
     files, _ = inside(folder)
-    yield from _files([f for f in files if f.is_file()], root, ingesters, wanted, unknown)
+    yield from _files([f for f in files if f.is_file()], root, ingesters, format_name, unknown)
     for each in files:
         if each.is_dir() and not each.name.startswith("."):
-            yield from _walk(each, root, wanted, output, unknown, depth + 1)
+            yield from _walk(each, root, format_name, output, unknown, depth + 1)
 
 
 def _is_one_run_set(folder: Path) -> bool:
@@ -70,19 +70,19 @@ def _is_one_run_set(folder: Path) -> bool:
 
 
 def _files(
-    files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], wanted: str | None, unknown: _Unknown
+    files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], format_name: str | None, unknown: _Unknown
 ) -> Iterator[Part]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
     from xsp_ingest.ingester import choose, units  # noqa: PLC0415
 
-    known: list[tuple[Path, Ingester]] = []
+    claimed: list[tuple[Path, Ingester]] = []
     for path in files:
-        claimants = [] if wanted else _claimants(path, ingesters, unknown)
-        if wanted or claimants:
-            known.append((path, claimants[0] if len(claimants) == 1 else choose(path, ingesters, wanted)))
-    whole = [one for one in known if not one[1].is_supplement]
-    more = [path for path, ingester in known if ingester.is_supplement]
-    groups = [list(paths) for paths, _ in units(whole)]
+        claimants = [] if format_name else _claimants(path, ingesters, unknown)
+        if format_name or claimants:
+            claimed.append((path, claimants[0] if len(claimants) == 1 else choose(path, ingesters, format_name)))
+    traces = [one for one in claimed if not one[1].is_supplement]
+    more = [path for path, ingester in claimed if ingester.is_supplement]
+    groups = [list(paths) for paths, _ in units(traces)]
     if len(groups) == 1 and more:
         groups[0] += more
     elif not groups:
@@ -103,15 +103,15 @@ def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> 
     if path.name.startswith(".") or not path.stat().st_size:
         return []
     try:
-        found = claimants_of(Probe(path), ingesters)
-        if not found:
+        claimants = claimants_of(Probe(path), ingesters)
+        if not claimants:
             unknown.append((str(path), refusal(Probe(path)).what))
     except XspError as error:
         unknown.append((str(path), error.what))
         return []
-    return found
+    return claimants
 
 
 def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> Part:
     below = root.name if named else paths[0].relative_to(root).as_posix()
-    return Part(tuple(map(str, paths)), below, found=not named)
+    return Part(tuple(map(str, paths)), below, discovered=not named)

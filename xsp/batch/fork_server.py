@@ -92,10 +92,10 @@ def _without_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _environment(unless_said: Mapping[str, str], said: Mapping[str, str]) -> Iterator[None]:
+def _environment(defaults: Mapping[str, str], always: Mapping[str, str]) -> Iterator[None]:
     """Within `with`, the environment has these besides; it is for processes started there."""
-    before = {name: os.environ.get(name) for name in (*unless_said, *said)}
-    os.environ.update({name: value for name, value in unless_said.items() if before[name] is None}, **said)
+    before = {name: os.environ.get(name) for name in (*defaults, *always)}
+    os.environ.update({name: value for name, value in defaults.items() if before[name] is None}, **always)
     try:
         yield
     finally:

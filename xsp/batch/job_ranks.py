@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["grouped"]
 
 _NAMED = re.compile(r"(?<![A-Za-z])rank[-_.=]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_STATED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
+_RECORDED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
 _PAIR = 2
 
 
@@ -28,7 +28,7 @@ def grouped(parts: Sequence[Part], forced: bool | None) -> dict[str, Mapping[Par
     traces of a forced job say they are the same rank.
     """
     named = {p: int(m[-1]) for p in parts if (m := _NAMED.findall(p.below))}
-    ranks = {p: r for p in parts if (r := named.get(p, _stated(p))) is not None}
+    ranks = {p: r for p in parts if (r := named.get(p, _recorded(p))) is not None}
     if forced:
         return {"": _forced(parts, ranks)}
     jobs: dict[str, dict[Part, int]] = {}
@@ -59,7 +59,7 @@ def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]
     return dict(ranks)
 
 
-def _stated(part: Part) -> int | None:
+def _recorded(part: Part) -> int | None:
     """The rank that the file's head states; of what lies elsewhere only names are looked at."""
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
 
@@ -67,7 +67,7 @@ def _stated(part: Part) -> int | None:
     if is_url(name) or not Path(name).is_file():
         return None
     try:
-        match = _STATED.search(Probe(Path(name)).text)
+        match = _RECORDED.search(Probe(Path(name)).text)
     except XspError:
         return None
     return int(match[1]) if match else None

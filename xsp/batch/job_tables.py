@@ -18,19 +18,19 @@ _FACTS = "facts.json"
 
 
 @contextmanager
-def local_tables(place: str, ranks: Sequence[str]) -> Iterator[Path]:
+def local_tables(location: str, ranks: Sequence[str]) -> Iterator[Path]:
     """Within `with`, a folder of the job with the facts and tables of these ranks; bundles are not fetched."""
     from xsp_analyze.ranks.rank_facts import TABLES  # noqa: PLC0415 (imports polars)
 
-    if not is_url(place):
-        yield Path(place)
+    if not is_url(location):
+        yield Path(location)
         return
     with tempfile.TemporaryDirectory(prefix="xsp-job-") as scratch:
         for rank in ranks:
             folder = Path(scratch, "ranks", rank)
             folder.mkdir(parents=True)
             for name in (_FACTS, *(f"{table}.parquet" for table in TABLES)):
-                content = read_bytes(joined(place, "ranks", rank, name))
+                content = read_bytes(joined(location, "ranks", rank, name))
                 if content is not None:
                     (folder / name).write_bytes(content)
         yield Path(scratch)

@@ -32,7 +32,7 @@ _STAMPS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "md5Hash", 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that a URL's folder or pattern holds, and its place below it."""
+    """A file that a URL's folder or pattern holds, and its path below it."""
 
     url: str
     below: str
@@ -63,15 +63,15 @@ def listed(url: str) -> list[Entry]:
     """The files of a URL: itself, those below it where it is a folder, or those that match its pattern; by name."""
     with _reached(url) as (fs, path):
         if any(c in path for c in "*?["):
-            found = {name: info for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"}
+            files = {name: info for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"}
             base = path[: min(path.index(c) for c in "*?[" if c in path)].rpartition("/")[0]
         elif _is_file(fs, path):
-            found, base = {path: fs.info(path)}, path.rpartition("/")[0]
+            files, base = {path: fs.info(path)}, path.rpartition("/")[0]
         else:
-            found, base = fs.find(path, detail=True), path
+            files, base = fs.find(path, detail=True), path
     entries = [
         Entry(fs.unstrip_protocol(name), name.removeprefix(base).lstrip("/"), info.get("size"))
-        for name, info in sorted(found.items())
+        for name, info in sorted(files.items())
     ]
     if not entries:
         raise XspError("nothing is there", path=url)
@@ -98,13 +98,13 @@ def fetch(url: str, folder: Path) -> Path:
     return target
 
 
-def read_bytes(place: str) -> bytes | None:
+def read_bytes(location: str) -> bytes | None:
     """What a small file holds; None where there is none."""
-    if not is_url(place):
+    if not is_url(location):
         with suppress(OSError):
-            return Path(place).read_bytes()
+            return Path(location).read_bytes()
         return None
-    with _reached(place) as (fs, path):
+    with _reached(location) as (fs, path):
         try:
             content: bytes = fs.cat_file(path)
         except FileNotFoundError:
@@ -112,13 +112,13 @@ def read_bytes(place: str) -> bytes | None:
     return content
 
 
-def put_file(place: str, content: bytes) -> None:
+def put_file(location: str, content: bytes) -> None:
     """Writes a file that appears only when it is whole."""
-    if is_url(place):
-        with _reached(place) as (fs, path):
+    if is_url(location):
+        with _reached(location) as (fs, path):
             fs.pipe_file(path, content)
         return
-    target = Path(place)
+    target = Path(location)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -128,12 +128,12 @@ def put_file(place: str, content: bytes) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def put_folder(folder: Path, place: str, last: str) -> None:
-    """Moves the folder to its place, replacing what is there. To a URL: uploads it, the file `last` after the rest."""
-    if is_url(place):
-        _upload(folder, place, last)
+def put_folder(folder: Path, location: str, last: str) -> None:
+    """Moves the folder there, replacing what is there. To a URL: uploads it, the file `last` after the rest."""
+    if is_url(location):
+        _upload(folder, location, last)
         return
-    target = Path(place)
+    target = Path(location)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         old = folder.with_name(f"{folder.name}.old")
@@ -159,8 +159,8 @@ def stamp(url: str) -> str | None:
         info = fs.info(path)
         if info.get("type") == "directory":
             return None
-    known = [f"{key}={info[key]}" for key in _STAMPS if info.get(key) is not None]
-    return f"size={info.get('size')} {' '.join(known)}" if known else None
+    facts = [f"{key}={info[key]}" for key in _STAMPS if info.get(key) is not None]
+    return f"size={info.get('size')} {' '.join(facts)}" if facts else None
 
 
 class _reached:  # noqa: N801 (read as a word: `with _reached(url)`)
@@ -177,10 +177,10 @@ class _reached:  # noqa: N801 (read as a word: `with _reached(url)`)
                 "reading URLs needs fsspec, which is not installed", path=self.url, advice="pip install 'xsp[cluster]'"
             ) from error
         try:
-            found: tuple[Any, str] = url_to_fs(self.url, use_listings_cache=False)
+            system_and_path: tuple[Any, str] = url_to_fs(self.url, use_listings_cache=False)
         except Exception as error:
             raise _unreachable(self.url, error) from error
-        return found
+        return system_and_path
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, XspError):
@@ -189,7 +189,7 @@ class _reached:  # noqa: N801 (read as a word: `with _reached(url)`)
 
 def _unreachable(url: str, error: Exception) -> XspError:
     """Libraries of clouds raise errors of their own, most of several lines."""
-    words = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, FileNotFoundError):
-        words = "nothing is there"
-    return XspError(f"cannot be reached ({words})", path=url, advice="Check the address and your credentials for it")
+        reason = "nothing is there"
+    return XspError(f"cannot be reached ({reason})", path=url, advice="Check the address and your credentials for it")

@@ -29,10 +29,10 @@ def members(document: Mapping[str, Any]) -> list[Member]:
 
 def index_page(document: Mapping[str, Any]) -> str:
     """The index: what failed first, then jobs, then all models."""
-    traces = members(document)
+    models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
-    title = _title(len(traces), len(document["jobs"]))
-    return render(gathered(traces), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
+    title = _title(len(models), len(document["jobs"]))
+    return render(gathered(models), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
 
 
 def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -13,4 +13,4 @@ class Part:
 
     inputs: tuple[str, ...]
     below: str
-    found: bool = True
+    discovered: bool = True

@@ -27,7 +27,7 @@ class BatchProgress:
     def __init__(self, total: int) -> None:
         self._total = total
         self._ended = self._failed = 0
-        self._said = time.monotonic()
+        self._noted_s = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -68,8 +68,8 @@ class BatchProgress:
         if outcome.status is Status.FAILED:
             self._failed += 1
         self._ended += 1
-        if self._bar is None and time.monotonic() - self._said > _EVERY_S:
-            self._said = time.monotonic()
+        if self._bar is None and time.monotonic() - self._noted_s > _EVERY_S:
+            self._noted_s = time.monotonic()
             note(f"{self._ended:,} of {self._total:,}, {self._failed:,} failed")
         if self._bar is not None and self._task is not None:
             failed = f"{self._failed} failed, " if self._failed else ""

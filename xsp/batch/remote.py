@@ -22,10 +22,10 @@ def parts(url: str) -> list[Part]:
     """Bundles (by `manifest.json`), run sets (by `run.json`), and every other file as a trace of its own."""
     entries = listed(url)
     if len(entries) == 1 and entries[0].below == entries[0].url.rpartition("/")[2]:
-        return [Part((entries[0].url,), entries[0].below, found=entries[0].url.rpartition("/")[2] not in url)]
+        return [Part((entries[0].url,), entries[0].below, discovered=entries[0].url.rpartition("/")[2] not in url)]
     folders = _folders(entries)
     end = "/" if url.endswith("/") and is_http(url) else ""
-    whole = {f: Part((f + end,), below) for f, below in folders.items()}
+    traces = {f: Part((f + end,), below) for f, below in folders.items()}
     rest = [
         Part((e.url,), e.below)
         for e in entries
@@ -33,25 +33,25 @@ def parts(url: str) -> list[Part]:
         and not any(e.url.startswith(f"{f}/") for f in folders)
         and not e.below.rpartition("/")[2].startswith(".")
     ]
-    return sorted((*whole.values(), *rest), key=lambda part: part.inputs)
+    return sorted((*traces.values(), *rest), key=lambda part: part.inputs)
 
 
 def _folders(entries: Sequence[Entry]) -> dict[str, str]:
     """Folders that are one input, by URL, with where they lie: bundles, and what holds run folders or is one."""
-    found: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     runs: dict[str, str] = {}
     for entry in entries:
         folder, _, name = entry.url.rpartition("/")
         below = entry.below.rpartition("/")[0]
         if name == _MANIFEST:
-            found[folder] = below or folder.rpartition("/")[2]
+            inputs[folder] = below or folder.rpartition("/")[2]
         elif name == _DESCRIPTION:
             runs[folder] = below or folder.rpartition("/")[2]
     for folder, below in runs.items():
         parent = folder.rpartition("/")[0]
         siblings = [other for other in runs if other.rpartition("/")[0] == parent]
         if len(siblings) > 1 and "/" in below:
-            found[parent] = below.rpartition("/")[0]
-        elif not any(folder.startswith(f"{other}/") for other in found):
-            found[folder] = below
-    return found
+            inputs[parent] = below.rpartition("/")[0]
+        elif not any(folder.startswith(f"{other}/") for other in inputs):
+            inputs[folder] = below
+    return inputs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp.batch.locations import joined, put_file
 from xsp.batch.unit import Kind, Status
-from xsp.batch.work import BUNDLE, REPORT, place_of
+from xsp.batch.work import BUNDLE, REPORT, location_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,15 +41,15 @@ def summary(outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], se
 
 def _row(outcome: Outcome, settings: Settings) -> dict[str, Any]:
     unit = outcome.unit
-    path = place_of(unit, settings.output)[len(settings.output.rstrip("/")) + 1 :]
+    location = location_of(unit, settings.output)[len(settings.output.rstrip("/")) + 1 :]
     done = outcome.status in _OK
     return {
         "name": unit.name,
         "inputs": list(unit.inputs),
         "status": "ok" if done else str(outcome.status),
         "reason": outcome.reason or None,
-        "report": f"{path}/{REPORT}" if done and settings.reports and unit.kind is Kind.TRACE else None,
-        "bundle": f"{path}/{BUNDLE}" if done else None,
+        "report": f"{location}/{REPORT}" if done and settings.reports and unit.kind is Kind.TRACE else None,
+        "bundle": f"{location}/{BUNDLE}" if done else None,
         "rank": unit.rank,
         "facts": outcome.facts,
     }
@@ -96,8 +96,8 @@ def write(document: dict[str, Any], spent: dict[str, Any], outcomes: Sequence[Ou
         put_file(joined(settings.output, name), text.encode())
     for outcome in outcomes:
         if outcome.details:
-            path = joined(settings.output, "faults", f"{outcome.unit.job or ''}{outcome.unit.name}.txt")
-            put_file(path, outcome.details.encode())
+            location = joined(settings.output, "faults", f"{outcome.unit.job or ''}{outcome.unit.name}.txt")
+            put_file(location, outcome.details.encode())
     from xsp.batch.pages import index_page, job_pages  # noqa: PLC0415 (imports polars)
 
     for job in document["jobs"]:

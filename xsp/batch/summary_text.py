@@ -62,13 +62,13 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _ended(spent: Mapping[str, Any]) -> str:
     counts, done = spent["counts"], spent["done"]
-    counted = [f"{counts['done']:,} done"]
-    counted += [
-        f"{counts[status]:,} {text}"
-        for status, text in (("kept", "kept from before"), ("failed", "failed"))
+    parts = [f"{counts['done']:,} done"]
+    parts += [
+        f"{counts[status]:,} {phrase}"
+        for status, phrase in (("kept", "kept from before"), ("failed", "failed"))
         if counts[status]
     ]
     took = f"{spent['wall_s']:.1f} s by {spent['how']}"
     if not counts["done"]:
-        return f"{', '.join(counted)} in {took}"
-    return f"{', '.join(counted)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"
+        return f"{', '.join(parts)} in {took}"
+    return f"{', '.join(parts)} in {took}; {size(done['input_bytes'])} read, {size(done['output_bytes'])} written"

@@ -31,13 +31,13 @@ class Status(StrEnum):
 class Unit:
     """One trace to convert and report: `name` is its folder within the output, `inputs` are what `xsp report` takes.
 
-    Inputs are absolute paths or URLs. `found`: they were found in a folder, not named by the user.
+    Inputs are absolute paths or URLs. `discovered`: they lay in a folder, not named by the user.
     """
 
     name: str
     inputs: tuple[str, ...]
     kind: Kind = Kind.TRACE
-    found: bool = False
+    discovered: bool = False
     job: str | None = None
     rank: int | None = None
 

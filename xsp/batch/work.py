@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same_content
 from xsp.batch.locations import fetch, is_url, joined, put_folder, read_bytes, stamp
 from xsp.batch.unit import Cost, Kind, Outcome, Status
+from xsp.opening import load
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from xsp.batch.unit import Settings, Unit
     from xsp_model import Trace
 
-__all__ = ["BUNDLE", "FACTS", "REPORT", "place_of", "process"]
+__all__ = ["BUNDLE", "FACTS", "REPORT", "location_of", "process"]
 
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
 _KIB = 1024
@@ -34,7 +35,7 @@ _SMALL_SPANS = 200_000
 _DISK_FULL = 28  # ENOSPC
 
 
-def place_of(unit: Unit, output: str) -> str:
+def location_of(unit: Unit, output: str) -> str:
     """Where the unit's results go."""
     if unit.job is not None:
         return joined(output, "jobs", unit.job, "ranks", unit.name)
@@ -57,8 +58,8 @@ def process(unit: Unit, settings: Settings) -> Outcome:
         sentence = f"{unit.inputs[0]}: cannot be read or written ({error.strerror or error}). {advice}"
         outcome = Outcome(unit, Status.FAILED, sentence)
     except Exception as error:  # noqa: BLE001 (one bad file must not stop the rest)
-        words = f"{type(error).__name__}: {error}"
-        sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(words.split())}). Please report it"
+        reason = f"{type(error).__name__}: {error}"
+        sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(reason.split())}). Please report it"
         outcome = Outcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
     cost = replace(
         outcome.cost,
@@ -86,19 +87,19 @@ def _check_known(path: Path) -> None:
     from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
 
     if path.is_file() and not claimants_of(Probe(path), all_ingesters()):
-        said = refusal(Probe(path))
-        raise _UnknownError(said.what, path=path, advice=said.advice)
+        error = refusal(Probe(path))
+        raise _UnknownError(error.what, path=path, advice=error.advice)
 
 
 def _kept(unit: Unit, settings: Settings) -> Outcome | None:
-    place = place_of(unit, settings.output)
-    before = earlier(unit, settings, place)
+    location = location_of(unit, settings.output)
+    before = earlier(unit, settings, location)
     if before is None or not same_content(before):
         return None
-    facts = read_bytes(joined(place, FACTS))
+    facts = read_bytes(joined(location, FACTS))
     if facts is None:
         return None
-    size = sum(int(known.get("bytes", 0)) for known in before.values())
+    size = sum(int(content.get("bytes", 0)) for content in before.values())
     return Outcome(unit, Status.KEPT, facts=json.loads(facts), cost=Cost(input_bytes=size))
 
 
@@ -115,8 +116,8 @@ def _done(unit: Unit, settings: Settings) -> Outcome:
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
         (result / DONE).write_bytes(record(unit, settings, inputs))
         written = sum(file.stat().st_size for file in result.rglob("*") if file.is_file())
-        put_folder(result, place_of(unit, settings.output), DONE)
-    read = sum(int(known["bytes"]) for known in inputs.values())
+        put_folder(result, location_of(unit, settings.output), DONE)
+    read = sum(int(content["bytes"]) for content in inputs.values())
     return Outcome(unit, Status.DONE, facts=facts, cost=Cost(input_bytes=read, output_bytes=written))
 
 
@@ -126,10 +127,12 @@ def _called(names: Mapping[Path, str]) -> Iterator[None]:
     try:
         yield
     except XspError as error:
-        place = str(error.path)
+        path_text = str(error.path)
         for path, name in names.items():
-            place = place.replace(str(path), name)
-        raise type(error)(error.what, path=place if error.path is not None else None, advice=error.advice) from error
+            path_text = path_text.replace(str(path), name)
+        raise type(error)(
+            error.what, path=path_text if error.path is not None else None, advice=error.advice
+        ) from error
 
 
 def _text(facts: dict[str, Any]) -> str:
@@ -141,24 +144,23 @@ def _text(facts: dict[str, Any]) -> str:
 def _here(name: str, folder: Path, inputs: Inputs) -> Path:
     """The input on this machine, fetched where it lies elsewhere; what its content was goes into `inputs`."""
     if not is_url(name):
-        path, known = Path(name), {}
+        path, facts = Path(name), {}
         if not path.exists():
             raise XspError("there is no such file or folder (any more)", path=name)
     else:
         folder.mkdir()
-        known = {"stamp": stamp(name)}
+        facts = {"stamp": stamp(name)}
         path = fetch(name, folder)
     digest, size = content_of([path])
-    inputs[name] = {"sha256": digest, "bytes": size, **known}
+    inputs[name] = {"sha256": digest, "bytes": size, **facts}
     return path
 
 
 def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
     """Writes bundle and report into the folder; the unit's facts."""
-    from xsp.opening import load  # noqa: PLC0415 (imports polars)
-    from xsp_model import bundle  # noqa: PLC0415
+    from xsp_model import bundle  # noqa: PLC0415 (imports polars)
 
-    if unit.found and settings.reading.format is None:
+    if unit.discovered and settings.reading.format is None:
         _check_known(paths[0])
     trace = load([str(path) for path in paths], settings.reading, lambda _: None)
     bundle.write(trace, result / BUNDLE)

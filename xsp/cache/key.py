@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Digests", "Seen", "key", "look"]
 
 _READ_BYTES = 1 << 20
-_MOST_DIGESTS = 2_000
+_MAX_DIGESTS = 2_000
 _FORMAT = 1
 
 
@@ -54,10 +54,10 @@ def look(paths: Sequence[Path]) -> Seen | None:
     now, stamps = time.time_ns(), []
     try:
         for path in paths:
-            found = stamps_in(path) if path.is_dir() else [("", stamp_of(path))]
-            if found is None:
+            files = stamps_in(path) if path.is_dir() else [("", stamp_of(path))]
+            if files is None:
                 return None
-            stamps.append(tuple(found))
+            stamps.append(tuple(files))
     except OSError:
         return None
     return Seen(tuple(paths), tuple(stamps), now)
@@ -66,7 +66,7 @@ def look(paths: Sequence[Path]) -> Seen | None:
 def key(seen: Seen, reading: Reading, digests: Digests) -> str | None:
     """The name for what reading these inputs gives.
 
-    A file counts by its name and the SHA-256 of its content, wherever it lies. A folder counts by its place and the
+    A file counts by its name and the SHA-256 of its content, wherever it lies. A folder counts by its path and the
     stamps of all files in it, so that nothing is hashed that no format reads; None while one of them is so new that a
     later write might not show.
     """
@@ -98,22 +98,22 @@ class Digests:
         """The digest of the file, whose stamp was this at that time; OSError where it cannot be read."""
         note = self._folder / f"{hashlib.sha256(os.fsencode(path.absolute())).hexdigest()}.json"
         with suppress(OSError, ValueError, TypeError, KeyError):
-            found = json.loads(note.read_text(encoding="utf-8"))
-            if found["stamp"] == stamp.numbers() and isinstance(found["sha256"], str):
-                return found["sha256"]
+            remembered = json.loads(note.read_text(encoding="utf-8"))
+            if remembered["stamp"] == stamp.numbers() and isinstance(remembered["sha256"], str):
+                return remembered["sha256"]
         digest = sha256(path)
         if stamp.is_settled(at_ns) and stamp_of(path) == stamp:
             self._remember(note, {"stamp": stamp.numbers(), "sha256": digest})
         return digest
 
-    def _remember(self, note: Path, found: dict[str, object]) -> None:
+    def _remember(self, note: Path, document: dict[str, object]) -> None:
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False) as file:
-                json.dump(found, file)
+                json.dump(document, file)
             Path(file.name).replace(note)
             notes = sorted(self._folder.glob("*.json"), key=lambda each: each.stat().st_mtime_ns)
-            for old in notes[:-_MOST_DIGESTS]:
+            for old in notes[:-_MAX_DIGESTS]:
                 old.unlink(missing_ok=True)
 
 

@@ -45,21 +45,21 @@ def _version(name: str) -> str:
 
 def _sources(package: str) -> str:
     spec = find_spec(package)
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    files = [spec.origin] if spec and spec.origin and not places else []
-    for place in places:
-        for at, _, names in os.walk(place):
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    files = [spec.origin] if spec and spec.origin and not roots else []
+    for root in roots:
+        for at, _, names in os.walk(root):
             files += [os.path.join(at, name) for name in names if name.endswith(_SOURCES)]  # noqa: PTH118 (many files)
     digest = hashlib.sha256()
     for file in sorted(files):
-        found = os.stat(file)  # noqa: PTH116
-        digest.update(f"{file}\n{found.st_size}\n{found.st_mtime_ns}\n".encode())
+        status = os.stat(file)  # noqa: PTH116
+        digest.update(f"{file}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
 def _tool(named: str | None, variable: str, name: str) -> str:
-    found = shutil.which(named or os.environ.get(variable) or name)
-    if found is None:
+    path = shutil.which(named or os.environ.get(variable) or name)
+    if path is None:
         return "none"
-    real = Path(found).resolve()
+    real = Path(path).resolve()
     return f"{real} {real.stat().st_size} {real.stat().st_mtime_ns}"

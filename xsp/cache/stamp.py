@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 __all__ = ["Stamp", "stamp_of", "stamps_in"]
 
 _SETTLED_NS = 2_000_000_000  # coarser than any file system's clock
-_MOST_FILES = 20_000
+_MAX_FILES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A file's place and times.
+    """Where a file is stored, and its times.
 
     Any write, also one that sets the time of modification back, moves `changed_ns`, which programs cannot set. Only a
     write within the same tick of the file system's clock could leave a stamp as it was: see `is_settled`.
@@ -42,36 +42,36 @@ class Stamp:
 def stamp_of(path: Path) -> Stamp:
     """The stamp of the file, links followed. Opened first, as network file systems then ask their server."""
     with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        status = os.fstat(file.fileno())
+    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def stamps_in(folder: Path) -> list[tuple[str, Stamp]] | None:
-    """Every file in the folder at any depth with its stamp, by its place; None where there are too many to look at.
+    """Every file in the folder at any depth with its stamp, by its path; None where there are too many to look at.
 
     What is no ordinary file counts by its own stamp: it is never opened, as a pipe would wait for its writer.
     """
-    found: list[tuple[str, Stamp]] = []
+    stamps: list[tuple[str, Stamp]] = []
     for at, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(at, name))]  # noqa: PTH114, PTH118 (many files)
         for name in (*files, *links):
-            place = os.path.join(at, name)  # noqa: PTH118
-            own, followed = os.lstat(place), _followed(place)
-            found += [
-                (os.path.relpath(place, folder), _of(own)),
-                (os.path.relpath(place, folder), _of(followed or own)),
+            path = os.path.join(at, name)  # noqa: PTH118
+            own, followed = os.lstat(path), _followed(path)
+            stamps += [
+                (os.path.relpath(path, folder), _of(own)),
+                (os.path.relpath(path, folder), _of(followed or own)),
             ]
-        if len(found) > _MOST_FILES:
+        if len(stamps) > _MAX_FILES:
             return None
-    return sorted(found, key=lambda each: each[0])
+    return sorted(stamps, key=lambda each: each[0])
 
 
-def _followed(place: str) -> os.stat_result | None:
+def _followed(path: str) -> os.stat_result | None:
     try:
-        return os.stat(place)  # noqa: PTH116
+        return os.stat(path)  # noqa: PTH116
     except OSError:
         return None
 
 
-def _of(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _of(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -27,51 +27,53 @@ class Formats(StrEnum):
     MD = "md"
 
 
-def write(found: Several, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
+def write(comparisons: Several, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
     """Writes the files that were asked for."""
     from xsp_analyze.pages.compare import junit as as_junit  # noqa: PLC0415
 
     if junit is not None:
-        write_file(junit, as_junit.render(found.compared))
+        write_file(junit, as_junit.render(comparisons.compared))
     if markdown is not None:
-        write_file(markdown, _markdown(found, _IN_SUMMARY).encode())
+        write_file(markdown, _markdown(comparisons, _IN_SUMMARY).encode())
     if html is not None:
-        write_file(html, _page(found).encode())
+        write_file(html, _page(comparisons).encode())
 
 
-def _page(found: Several) -> str:
+def _page(comparisons: Several) -> str:
     from xsp_analyze.pages.compare.page import page, page_of_several  # noqa: PLC0415
 
-    one = found.compared[0]
-    return page_of_several(found) if _is_batch(found) else page(one.comparison, one.outcomes)
+    one = comparisons.compared[0]
+    return page_of_several(comparisons) if _is_batch(comparisons) else page(one.comparison, one.outcomes)
 
 
-def _markdown(found: Several, rows: int | None) -> str:
+def _markdown(comparisons: Several, rows: int | None) -> str:
     from xsp_analyze.pages.compare import text  # noqa: PLC0415
 
-    if _is_batch(found):
-        return text.markdown_of_several(found)
-    return text.markdown(found.compared[0].comparison, found.compared[0].outcomes, rows=rows)
+    if _is_batch(comparisons):
+        return text.markdown_of_several(comparisons)
+    return text.markdown(comparisons.compared[0].comparison, comparisons.compared[0].outcomes, rows=rows)
 
 
-def _is_batch(found: Several) -> bool:
-    return found.compared[0].name != ALONE
+def _is_batch(comparisons: Several) -> bool:
+    return comparisons.compared[0].name != ALONE
 
 
-def printed(found: Several, output_format: str, rows: int | None) -> bytes:
+def printed(comparisons: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
     from xsp_analyze.pages.compare import json_text, text  # noqa: PLC0415
 
     if output_format == Formats.MD:
-        return _markdown(found, rows).encode()
+        return _markdown(comparisons, rows).encode()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    one = found.compared[0]
+    one = comparisons.compared[0]
     if output_format == Formats.JSON:
         content = (
-            json_text.render_several(found) if _is_batch(found) else json_text.render(one.comparison, one.outcomes)
+            json_text.render_several(comparisons)
+            if _is_batch(comparisons)
+            else json_text.render(one.comparison, one.outcomes)
         )
-    elif _is_batch(found):
-        content = text.terminal_of_several(found, width=width)
+    elif _is_batch(comparisons):
+        content = text.terminal_of_several(comparisons, width=width)
     else:
         content = text.terminal(one.comparison, one.outcomes, width=width, rows=rows)
     return content.encode()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["ALONE", "Asked", "found"]
+__all__ = ["ALONE", "Request", "comparisons"]
 
 ALONE = "xsp compare"
 """The name of a comparison that is not one of a batch."""
@@ -28,7 +28,7 @@ _TWO = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """How the user wants comparisons made."""
 
     reading: Reading
@@ -40,17 +40,17 @@ class Asked:
     strict: bool
 
 
-def found(
-    before: Sequence[str], after: Sequence[str], baseline: str | None, asked: Asked, progress: Progress
+def comparisons(
+    before: Sequence[str], after: Sequence[str], baseline: str | None, request: Request, progress: Progress
 ) -> Several:
+    """The comparison, as the only one, or those of each model of two batches; XspError where there can be none."""
     from xsp_analyze.compare.several import Several  # noqa: PLC0415 (--help must not wait for polars)
 
-    """The comparison, as the only one, or those of each model of two batches; XspError where there can be none."""
-    batches = _of_batches(before, after, asked, progress)
-    return batches or Several([_one(before, after, baseline, asked, progress)])
+    batches = _of_batches(before, after, request, progress)
+    return batches or Several([_one(before, after, baseline, request, progress)])
 
 
-def _of_batches(before: Sequence[str], after: Sequence[str], asked: Asked, progress: Progress) -> Several | None:
+def _of_batches(before: Sequence[str], after: Sequence[str], request: Request, progress: Progress) -> Several | None:
     """The comparisons of two batches, model by model; null where the inputs are none."""
     from xsp_analyze.compare.several import Several  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
@@ -63,8 +63,8 @@ def _of_batches(before: Sequence[str], after: Sequence[str], asked: Asked, progr
             "a batch is compared with one other batch", path=batches[0], advice="Give two results of xsp batch"
         )
     models = pairing(before[0], after[0])
-    pairs = [_one([one], [two], None, asked, progress, name=name) for name, one, two in models.pairs]
-    for rule in asked.rules:
+    pairs = [_one([one], [two], None, request, progress, name=name) for name, one, two in models.pairs]
+    for rule in request.rules:
         if not any(outcome.rule is rule for pair in pairs for outcome in pair.outcomes):
             raise XspError(f"{rule.text!r}: no model of the batches has such a {rule.subject}")
     return Several(pairs, models.only_before, models.only_after)
@@ -74,30 +74,30 @@ def _one(
     before: Sequence[str],
     after: Sequence[str],
     baseline: str | None,
-    asked: Asked,
+    request: Request,
     progress: Progress,
     *,
     name: str = ALONE,
 ) -> Compared:
     from xsp_analyze.compare.several import Compared  # noqa: PLC0415
 
-    views = [[_view(one, asked, progress) for one in side] for side in (before, after)]
+    views = [[_view(one, request, progress) for one in side] for side in (before, after)]
     progress.note("comparing")
-    found = _compared(views, (before[0], after[0]), baseline, asked)
-    return Compared(name, found, _outcomes(found, asked, name))
+    comparison = _compared(views, (before[0], after[0]), baseline, request)
+    return Compared(name, comparison, _outcomes(comparison, request, name))
 
 
-def _view(text: str, asked: Asked, progress: Progress) -> StepFrames:
+def _view(text: str, request: Request, progress: Progress) -> StepFrames:
     from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
-    if asked.steps not in {None, "mean", "all"}:
-        raise XspError(f"{asked.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    return StepFrames.of(load([text], asked.reading, progress.note, cache=asked.cache), steps=asked.steps)
+    if request.steps not in {None, "mean", "all"}:
+        raise XspError(f"{request.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
+    return StepFrames.of(load([text], request.reading, progress.note, cache=request.cache), steps=request.steps)
 
 
 def _compared(
-    views: Sequence[Sequence[StepFrames]], inputs: tuple[str, str], baseline: str | None, asked: Asked
+    views: Sequence[Sequence[StepFrames]], inputs: tuple[str, str], baseline: str | None, request: Request
 ) -> Comparison:
     from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
 
@@ -106,20 +106,20 @@ def _compared(
         names = [str(Path(text)) for text in inputs]
     if baseline is not None:
         names[0] = f"baseline {baseline}"
-    noise = None if asked.run_noise is None else asked.run_noise / 100
-    return compared(*views, names=(names[0], names[1]), per_input=asked.per_input, run_noise=noise)
+    noise = None if request.run_noise is None else request.run_noise / 100
+    return compared(*views, names=(names[0], names[1]), per_input=request.per_input, run_noise=noise)
 
 
-def _outcomes(found: Comparison, asked: Asked, name: str) -> list[Outcome]:
+def _outcomes(comparison: Comparison, request: Request, name: str) -> list[Outcome]:
     """What became of the rules; in a batch, a rule on what a model does not have is not held against it."""
     from xsp_analyze.compare.rules import absent, check  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
-    if asked.rules and not found.comparable:
+    if request.rules and not comparison.comparable:
         which = "" if name == ALONE else f"{name}: "
         raise XspError(
-            f"{which}no rule can be held against different work: {'; '.join(found.reasons)}",
+            f"{which}no rule can be held against different work: {'; '.join(comparison.reasons)}",
             advice="Compare captures of the same model and batch size (--per-input evens out batch sizes)",
         )
-    rules = [rule for rule in asked.rules if name == ALONE or not absent(rule, found)]
-    return [check(rule, found, strict=asked.strict) for rule in rules]
+    rules = [rule for rule in request.rules if name == ALONE or not absent(rule, comparison)]
+    return [check(rule, comparison, strict=request.strict) for rule in rules]

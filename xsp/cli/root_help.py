@@ -131,5 +131,5 @@ def _highlighted(line: str, *base: str) -> str:
     return "".join((*parts, _styled(line[end:], *base)))
 
 
-def _styled(piece: str, *codes: str) -> str:
-    return f"\x1b[{';'.join(codes)}m{piece}\x1b[0m" if piece and codes else piece
+def _styled(piece: str, *attributes: str) -> str:
+    return f"\x1b[{';'.join(attributes)}m{piece}\x1b[0m" if piece and attributes else piece

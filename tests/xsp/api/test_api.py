@@ -67,10 +67,10 @@ def test_an_answer_is_the_command_s(
 
 
 def test_an_answer_is_one_table_in_three_libraries(small: xsp.OpenTrace) -> None:
-    found = small.analyze("A10", steps="all")
-    assert found.to_polars()["duration_ns"].to_list() == found.to_pandas()["duration_ns"].tolist()
-    assert found.to_polars()["duration_ns"].to_list() == found.to_arrow()["duration_ns"].to_pylist()
-    assert found.to_polars()["duration_ns"].sum() == small.info().device_time_ns
+    result = small.analyze("A10", steps="all")
+    assert result.to_polars()["duration_ns"].to_list() == result.to_pandas()["duration_ns"].tolist()
+    assert result.to_polars()["duration_ns"].to_list() == result.to_arrow()["duration_ns"].to_pylist()
+    assert result.to_polars()["duration_ns"].sum() == small.info().device_time_ns
 
 
 def test_a_step_may_be_a_number(small: xsp.OpenTrace) -> None:
@@ -102,11 +102,11 @@ def test_info_counts(small: xsp.OpenTrace) -> None:
 
 
 def test_findings_are_a_sequence_and_a_table(small: xsp.OpenTrace) -> None:
-    found = small.findings()
-    assert [one.rule.id for one in found] == found.to_polars()["id"].to_list()
-    assert len(found[:2]) == 2
-    assert found.to_polars().filter(pl.col("id") == "gpu-idle")["gain_ns"].item() == pytest.approx(910_001.5)
-    assert "gpu-idle" in str(found)
+    findings = small.findings()
+    assert [one.rule.id for one in findings] == findings.to_polars()["id"].to_list()
+    assert len(findings[:2]) == 2
+    assert findings.to_polars().filter(pl.col("id") == "gpu-idle")["gain_ns"].item() == pytest.approx(910_001.5)
+    assert "gpu-idle" in str(findings)
 
 
 def test_files_are_written_whole_and_named(small: xsp.OpenTrace, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "says"),
+    ("inputs", "options", "says"),
     [
         ((), {}, "nothing to open"),
         (("nowhere.json",), {}, "there is no such file or folder"),
@@ -181,22 +181,22 @@ def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
         (("nowhere.json",), {"layer_source": "modules"}, "'modules' is no layer source. Choose of auto, module"),
     ],
 )
-def test_what_cannot_be_opened_is_one_sentence(given: tuple[str, ...], options: dict[str, str], says: str) -> None:
+def test_what_cannot_be_opened_is_one_sentence(inputs: tuple[str, ...], options: dict[str, str], says: str) -> None:
     with pytest.raises(xsp.XspError, match=says):
-        xsp.open(*given, **options)  # type: ignore[arg-type]
+        xsp.open(*inputs, **options)  # type: ignore[arg-type]
 
 
 def test_a_trace_compared_with_itself_is_the_same(small: xsp.OpenTrace, tmp_path: Path) -> None:
-    found = small.compare(small)
-    assert found.comparable
-    assert found.reasons == []
-    assert found.ratio == 1.0
-    rows = found.to_polars()
+    compared = small.compare(small)
+    assert compared.comparable
+    assert compared.reasons == []
+    assert compared.ratio == 1.0
+    rows = compared.to_polars()
     assert set(rows["difference_ns"].drop_nulls()) == {0.0}
-    assert found.to_polars("kernel").equals(rows.filter(pl.col("level") == "kernel"))
-    assert found.to_dict()["comparable"] is True
-    assert "</html>" in found.report(tmp_path / "c.html").read_text(encoding="utf-8")
-    assert "--rows" not in found._repr_html_()
+    assert compared.to_polars("kernel").equals(rows.filter(pl.col("level") == "kernel"))
+    assert compared.to_dict()["comparable"] is True
+    assert "</html>" in compared.report(tmp_path / "c.html").read_text(encoding="utf-8")
+    assert "--rows" not in compared._repr_html_()
 
 
 def test_the_examples_of_the_docs_run(fixtures_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,10 +204,10 @@ def test_the_examples_of_the_docs_run(fixtures_dir: Path, tmp_path: Path, monkey
     (tmp_path / trace.name).write_bytes(trace.read_bytes())
     monkeypatch.chdir(tmp_path)
     text = (_REPO / "docs" / "python.md").read_text(encoding="utf-8")
-    found: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(example, found)  # noqa: S102 (our own docs)
-    assert found["layers"].height == 28
+        exec(example, names)  # noqa: S102 (our own docs)
+    assert names["layers"].height == 28
     assert (tmp_path / "trace.xsp").is_dir()
 
 

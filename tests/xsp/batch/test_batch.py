@@ -50,17 +50,17 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[in
 
 
 def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, found = _run(capsys, traces, "-o", tmp_path / "out", "--jobs", "2")
+    status, document = _run(capsys, traces, "-o", tmp_path / "out", "--jobs", "2")
     assert status == 1
-    assert [(row["name"], row["status"]) for row in found["traces"]] == [
+    assert [(row["name"], row["status"]) for row in document["traces"]] == [
         ("a-one", "ok"), ("a-two", "ok"), ("cut", "failed"), ("three", "ok")
     ]  # fmt: skip
-    cut = found["traces"][2]
+    cut = document["traces"][2]
     assert "cut.json: the trace is cut off" in cut["reason"]
     assert cut["report"] is None
-    assert [Path(row["input"]).name for row in found["left_out"]] == ["notes.md"]
-    assert found["costs"]["counts"] == {"done": 3, "kept": 0, "failed": 1, "left out": 0}
-    one = found["traces"][0]
+    assert [Path(row["input"]).name for row in document["left_out"]] == ["notes.md"]
+    assert document["costs"]["counts"] == {"done": 3, "kept": 0, "failed": 1, "left out": 0}
+    one = document["traces"][0]
     assert bundle.read(tmp_path / "out" / one["bundle"]).row_count == one["facts"]["spans"]
     assert "</html>" in (tmp_path / "out" / one["report"]).read_text()
     index = (tmp_path / "out" / "index.html").read_text()
@@ -71,8 +71,8 @@ def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys:
 def test_the_numbers_are_those_of_a_report_of_the_one_file(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, found = _run(capsys, traces / "a", "-o", tmp_path / "out", "--jobs", "1")
-    facts = {row["name"]: row["facts"] for row in found["traces"]}
+    _, document = _run(capsys, traces / "a", "-o", tmp_path / "out", "--jobs", "1")
+    facts = {row["name"]: row["facts"] for row in document["traces"]}
     # 100 us (200 us) of kernel in steps of 1.5 ms
     assert facts["one"]["speeds"][0]["latency_ns"] == facts["two"]["speeds"][0]["latency_ns"] == 1_500_000
     assert facts["one"]["gpu_share"] == pytest.approx(100 / 1500)
@@ -97,9 +97,9 @@ def test_a_second_run_keeps_what_is_done(traces: Path, tmp_path: Path, capsys: p
     out = tmp_path / "out"
     _run(capsys, traces, "-o", out, "--jobs", "1")
     before = bytes_below(out)
-    status, found = _run(capsys, traces, "-o", out, "--jobs", "1")
+    status, document = _run(capsys, traces, "-o", out, "--jobs", "1")
     assert status == 0
-    assert found["costs"]["counts"] == {"done": 0, "kept": 3, "failed": 0, "left out": 0}
+    assert document["costs"]["counts"] == {"done": 0, "kept": 3, "failed": 0, "left out": 0}
     assert bytes_below(out) == before
 
 
@@ -160,15 +160,15 @@ def _outcomes(
 
 
 def test_a_worker_that_is_killed_costs_one_trace(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _outcomes(traces, tmp_path / "out", "killed", monkeypatch, 1 << 34)
-    assert [found[n].status for n in ("one", "killed", "two")] == [Status.DONE, Status.FAILED, Status.DONE]
-    assert "its worker was killed by the system or died" in found["killed"].reason
+    outcomes = _outcomes(traces, tmp_path / "out", "killed", monkeypatch, 1 << 34)
+    assert [outcomes[n].status for n in ("one", "killed", "two")] == [Status.DONE, Status.FAILED, Status.DONE]
+    assert "its worker was killed by the system or died" in outcomes["killed"].reason
 
 
 def test_a_worker_beyond_its_memory_is_ended(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _outcomes(traces, tmp_path / "out", "greedy", monkeypatch, 600_000_000)
-    assert [found[n].status for n in ("one", "greedy", "two")] == [Status.DONE, Status.FAILED, Status.DONE]
-    assert "took more than 0.6 GB of memory" in found["greedy"].reason
+    outcomes = _outcomes(traces, tmp_path / "out", "greedy", monkeypatch, 600_000_000)
+    assert [outcomes[n].status for n in ("one", "greedy", "two")] == [Status.DONE, Status.FAILED, Status.DONE]
+    assert "took more than 0.6 GB of memory" in outcomes["greedy"].reason
 
 
 @pytest.mark.slow
@@ -181,9 +181,9 @@ def test_an_interrupt_leaves_nothing_half_done(traces: Path, tmp_path: Path) -> 
     batch = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(_REPO)}, stderr=subprocess.PIPE, text=True)
     _wait(lambda: len(list(out.glob("traces/*"))) >= 2)
     batch.send_signal(signal.SIGTERM)
-    _, said = batch.communicate(timeout=300)
+    _, errors = batch.communicate(timeout=300)
     assert batch.returncode == 130
-    assert "interrupted" in said
+    assert "interrupted" in errors
     done = sorted(out.glob("traces/*"))
     assert 2 <= len(done) < 43
     assert all((each / "done.json").is_file() and (each / "report.html").is_file() for each in done)
@@ -240,16 +240,16 @@ def test_a_folder_without_traces_says_so(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.slow
 def test_results_of_an_earlier_batch_are_not_inputs(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run(capsys, traces, "-o", traces / "out", "--jobs", "1")
-    _, found = _run(capsys, traces, "-o", traces / "out", "--jobs", "1")
-    assert [row["name"] for row in found["traces"]] == ["a-one", "a-two", "cut", "three"]
+    _, document = _run(capsys, traces, "-o", traces / "out", "--jobs", "1")
+    assert [row["name"] for row in document["traces"]] == ["a-one", "a-two", "cut", "three"]
 
 
 # What is a trace
 
 
 def _names(folder: Path, *, ranks: bool | None = None) -> list[tuple[str, str | None, int | None]]:
-    found = discover([str(folder)], "/nowhere", ranks=ranks, wanted=None)
-    return [(u.name, u.job, u.rank) for u in found.units]
+    discovered = discover([str(folder)], "/nowhere", ranks=ranks, format_name=None)
+    return [(u.name, u.job, u.rank) for u in discovered.units]
 
 
 def test_names_that_come_twice_are_numbered(tmp_path: Path) -> None:
@@ -268,13 +268,13 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
         [str(tmp_path / "runs" / folder) for folder in "ab"],  # folders one by one
         sorted(str(path) for path in tmp_path.glob("runs/*/*.json")),  # files one by one
     ):
-        found = discover(inputs, "/nowhere", ranks=None, wanted=None)
-        assert sorted(u.name for u in found.units) == ["a-trace", "b-trace", "other"]
+        discovered = discover(inputs, "/nowhere", ranks=None, format_name=None)
+        assert sorted(u.name for u in discovered.units) == ["a-trace", "b-trace", "other"]
 
 
 def test_the_same_file_twice_is_one_unit(traces: Path) -> None:
-    found = discover([str(traces / "a"), str(traces / "a" / "one.json")], "/nowhere", ranks=None, wanted=None)
-    assert [u.name for u in found.units] == ["one", "two"]
+    discovered = discover([str(traces / "a"), str(traces / "a" / "one.json")], "/nowhere", ranks=None, format_name=None)
+    assert [u.name for u in discovered.units] == ["one", "two"]
 
 
 @pytest.mark.parametrize("names", [("rank0.json", "rank1.json"), ("rank_00/t.json", "rank_01/t.json")])
@@ -333,5 +333,5 @@ def test_logs_of_one_load_test_are_one_unit() -> None:
 def test_units_of_a_job_are_ranks(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_bytes(trace_of(100).to_bytes())
-    found = discover([str(tmp_path)], "/nowhere", ranks=None, wanted=None)
-    assert {u.kind for u in found.units} == {Kind.RANK}
+    discovered = discover([str(tmp_path)], "/nowhere", ranks=None, format_name=None)
+    assert {u.kind for u in discovered.units} == {Kind.RANK}

@@ -43,8 +43,8 @@ def fixture_scheduler() -> Iterator[str]:
     distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `cluster`)")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-    ) as found:
-        yield str(found.scheduler_address)
+    ) as scheduler:
+        yield str(scheduler.scheduler_address)
 
 
 @pytest.fixture(name="s3")
@@ -88,9 +88,9 @@ def _environment(url: str) -> dict[str, str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
     return port
 
 
@@ -133,11 +133,11 @@ def test_a_trace_that_kills_its_workers_is_one_failed_trace(
     units = [Unit(name, (str(folder / "t0.json"),)) for name in ("one", "killed", "two")]
     settings = Settings(str(tmp_path / "out"), version=own_version())
     outcomes = cluster.run_on_cluster(units, settings, scheduler=scheduler, say=lambda _: None)
-    found = {o.unit.name: o for o in outcomes}
-    assert found["killed"].status is Status.FAILED
+    by_name = {o.unit.name: o for o in outcomes}
+    assert by_name["killed"].status is Status.FAILED
     # Where a result was lost with the other trace's worker, that trace is taken up again, and found to be done.
-    assert {found[n].status for n in ("one", "two")} <= {Status.DONE, Status.KEPT}
-    assert "its worker died or was lost (KilledWorker" in found["killed"].reason
+    assert {by_name[n].status for n in ("one", "two")} <= {Status.DONE, Status.KEPT}
+    assert "its worker died or was lost (KilledWorker" in by_name["killed"].reason
 
 
 def test_a_scheduler_that_does_not_answer_is_a_sentence(
@@ -167,12 +167,12 @@ def test_traces_are_read_from_and_written_to_s3(s3: S3, tmp_path: Path, capsys: 
     s3.pipe_file(f"{_BUCKET}/in/notes.md", b"# not a trace\n")
     command = ["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--jobs", "1", "-f", "json"]
     assert main(command) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["status"] for row in found["traces"]} == {
+    document = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["status"] for row in document["traces"]} == {
         "cut": "failed", "t0": "ok", "t1": "ok", "t2": "ok"
     }  # fmt: skip
-    assert [row["input"] for row in found["left_out"]] == [f"s3://{_BUCKET}/in/notes.md"]
-    assert found["traces"][0]["reason"].startswith(f"s3://{_BUCKET}/in/cut.json: the trace is cut off")
+    assert [row["input"] for row in document["left_out"]] == [f"s3://{_BUCKET}/in/notes.md"]
+    assert document["traces"][0]["reason"].startswith(f"s3://{_BUCKET}/in/cut.json: the trace is cut off")
     s3.get(f"{_BUCKET}/out", str(tmp_path / "far"), recursive=True)
     main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
     capsys.readouterr()
@@ -228,15 +228,15 @@ def test_patterns_and_run_sets_of_s3_are_units(s3: S3) -> None:
 
     for name in ("a/m/run.json", "a/mlg/run.json", "a/mlg/trace.json", "b.xsp/manifest.json", "c/x.json", "c/y.txt"):
         s3.pipe_file(f"{_BUCKET}/{name}", b"{}")
-    found = discover([f"s3://{_BUCKET}/"], "/nowhere", ranks=None, wanted=None)
-    assert [(u.name, u.inputs[0]) for u in found.units] == [
+    discovered = discover([f"s3://{_BUCKET}/"], "/nowhere", ranks=None, format_name=None)
+    assert [(u.name, u.inputs[0]) for u in discovered.units] == [
         ("a", f"s3://{_BUCKET}/a"),
         ("b", f"s3://{_BUCKET}/b.xsp"),
         ("c-x", f"s3://{_BUCKET}/c/x.json"),
         ("c-y", f"s3://{_BUCKET}/c/y.txt"),
     ]
-    found = discover([f"s3://{_BUCKET}/c/*.json"], "/nowhere", ranks=None, wanted=None)
-    assert [u.name for u in found.units] == ["x"]
+    discovered = discover([f"s3://{_BUCKET}/c/*.json"], "/nowhere", ranks=None, format_name=None)
+    assert [u.name for u in discovered.units] == ["x"]
 
 
 def test_ranks_on_s3_are_joined_from_their_small_tables(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:

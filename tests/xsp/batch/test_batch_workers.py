@@ -87,10 +87,10 @@ def test_no_worker_outlives_a_batch_that_is_killed(many: Path, tmp_path: Path) -
 def test_an_interrupt_from_the_keyboard_is_one_line(many: Path, tmp_path: Path) -> None:
     batch = _begun(many, tmp_path / "out")
     os.killpg(batch.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, said = batch.communicate(timeout=300)
+    _, errors = batch.communicate(timeout=300)
     assert batch.returncode == 130
-    assert said.startswith("interrupted: ")
-    assert said.count("\n") == 1
+    assert errors.startswith("interrupted: ")
+    assert errors.count("\n") == 1
     _wait(lambda: _nobody_in(batch.pid))
 
 
@@ -112,5 +112,5 @@ def test_the_largest_come_first(tmp_path: Path) -> None:
     for name, scale in (("small", 1), ("large", 3), ("middle", 2)):
         (tmp_path / f"{name}.json").write_bytes(trace_of(100).to_bytes() + b" " * scale)
     units = [Unit(name, (str(tmp_path / f"{name}.json"),)) for name in ("small", "large", "middle", "gone")]
-    found = run_here(units, Settings(str(tmp_path / "out"), reports=False), jobs=1, limit_bytes=1 << 34)
-    assert [outcome.unit.name for outcome in found] == ["large", "middle", "small", "gone"]
+    outcomes = run_here(units, Settings(str(tmp_path / "out"), reports=False), jobs=1, limit_bytes=1 << 34)
+    assert [outcome.unit.name for outcome in outcomes] == ["large", "middle", "small", "gone"]

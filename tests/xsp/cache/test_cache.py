@@ -116,9 +116,9 @@ def _rewritten(raw: Path) -> None:
 
 
 def _rewritten_with_its_time_set_back(raw: Path) -> None:
-    found = raw.stat()
+    status = raw.stat()
     _rewritten(raw)
-    os.utime(raw, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.utime(raw, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _exchanged(raw: Path) -> None:
@@ -223,8 +223,8 @@ def test_a_digest_is_remembered_of_a_file_at_rest_only(
     monkeypatch.setattr(keys, "sha256", counted)
     digests, stamp = Digests(tmp_path / "digests"), stamp_of(raw)
     just_now, later = stamp.changed_ns + 1_000_000_000, stamp.changed_ns + 3_000_000_000
-    found = [digests.of(raw, stamp, at) for at in (just_now, just_now, later, later, just_now)]
-    assert len(set(found)) == 1
+    digests_seen = [digests.of(raw, stamp, at) for at in (just_now, just_now, later, later, just_now)]
+    assert len(set(digests_seen)) == 1
     assert len(read) == 3  # twice while it might still be written, once at rest
 
 
@@ -262,7 +262,7 @@ def test_small_inputs_are_not_kept(tmp_path: Path, raw: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "manifest"])
 def test_a_damaged_entry_is_made_anew(tmp_path: Path, raw: Path, converted: list[str], damage: str) -> None:
-    whole = _load(raw, _reading(tmp_path))
+    undamaged = _load(raw, _reading(tmp_path))
     (entry,) = _kept(tmp_path)
     if damage == "cut":
         spans = entry / "spans.parquet"
@@ -271,7 +271,7 @@ def test_a_damaged_entry_is_made_anew(tmp_path: Path, raw: Path, converted: list
         (entry / "layers.parquet").unlink()
     else:
         (entry / bundle.MANIFEST).write_text("{", encoding="utf-8")
-    assert _same(_load(raw, _reading(tmp_path)), whole)
+    assert _same(_load(raw, _reading(tmp_path)), undamaged)
     assert len(converted) == 2
     assert _load(raw, _reading(tmp_path)).origin == entry
     assert len(converted) == 2

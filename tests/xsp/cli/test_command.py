@@ -105,7 +105,7 @@ def test_the_shell_completes_commands_ids_and_formats(typed: str, offered: list[
         },
     )  # fmt: skip
     assert set(offered) <= set(done.stdout.split())
-    assert all(word.lower().startswith(typed.rsplit(maxsplit=1)[-1].lower()) for word in done.stdout.split())
+    assert all(offer.lower().startswith(typed.rsplit(maxsplit=1)[-1].lower()) for offer in done.stdout.split())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -215,16 +215,16 @@ def test_info_is_the_same_of_a_bundle(raw: Path, bundled: Path, capsys: pytest.C
 
 
 def test_one_analysis_as_json_is_one_object(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(_printed(capsys, "analyze", raw, "-a", "A10", "-f", "json", "--steps", "all"))
-    assert found["analysis"] == "A10"
-    rows = {row["kernel_name"]: (row["count"], row["duration_ns"]) for row in found["rows"]}
+    document = json.loads(_printed(capsys, "analyze", raw, "-a", "A10", "-f", "json", "--steps", "all"))
+    assert document["analysis"] == "A10"
+    rows = {row["kernel_name"]: (row["count"], row["duration_ns"]) for row in document["rows"]}
     assert rows["gemm_0"] == (2, 39_999)
     assert rows["left over"] == (1, 7_000)
 
 
 def test_several_analyses_as_json_are_an_array(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(_printed(capsys, "analyze", raw, "-a", "B03", "-a", "A15", "-f", "json"))
-    assert [one["analysis"] for one in found] == ["B03", "A15"]
+    documents = json.loads(_printed(capsys, "analyze", raw, "-a", "B03", "-a", "A15", "-f", "json"))
+    assert [one["analysis"] for one in documents] == ["B03", "A15"]
 
 
 def test_steps_choose_what_is_counted(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -400,10 +400,10 @@ def test_an_interrupt_ends_quietly(
 
 
 def test_our_own_mistakes_are_not_hidden(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_content: bytes) -> None:
+    def failing(_content: bytes) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("xsp.cli.commands.analyze.print_bytes", broken)
+    monkeypatch.setattr("xsp.cli.commands.analyze.print_bytes", failing)
     with pytest.raises(ZeroDivisionError):
         main(["analyze", str(raw), "-a", "A10"])
 
@@ -439,8 +439,8 @@ def test_without_matplotlib_a_figure_says_how_to_get_it(
     raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    said = _error(capsys, "figure", raw, "-a", "A10", "-o", tmp_path / "f.svg")
-    assert "pip install 'xsp[figures]'" in said
+    error = _error(capsys, "figure", raw, "-a", "A10", "-o", tmp_path / "f.svg")
+    assert "pip install 'xsp[figures]'" in error
 
 
 # On a terminal

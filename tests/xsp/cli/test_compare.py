@@ -74,7 +74,7 @@ def test_several_captures_a_side_measure_the_noise_between_them(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "sentence"),
     [
         (["before.xsp"], "takes two inputs"),
         (["before.xsp", "nowhere.xsp"], "there is no such file"),
@@ -86,7 +86,11 @@ def test_several_captures_a_side_measure_the_noise_between_them(
     ],
 )
 def test_what_the_user_can_mend_is_one_sentence_and_status_2(
-    folder: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder)
     assert main(["compare", *arguments]) == 2
@@ -94,7 +98,7 @@ def test_what_the_user_can_mend_is_one_sentence_and_status_2(
     assert shown.out == ""
     assert shown.err.startswith("error: ")
     assert shown.err.count("\n") == 1
-    assert told in shown.err
+    assert sentence in shown.err
 
 
 def test_a_junit_file_that_cannot_be_written_is_told_before_the_work(

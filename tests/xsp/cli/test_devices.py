@@ -28,8 +28,8 @@ def test_the_table_lists_every_device_with_its_ideal_intensity(capfd: pytest.Cap
 
 def test_json_says_every_peak_with_its_source(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "-f", "json"]) == 0
-    found = {device["name"]: device for device in json.loads(capfd.readouterr().out)}
-    peaks = {peak["quantity"]: peak for peak in found["H100 SXM5"]["peaks"]}
+    devices = {device["name"]: device for device in json.loads(capfd.readouterr().out)}
+    peaks = {peak["quantity"]: peak for peak in devices["H100 SXM5"]["peaks"]}
     assert peaks["bf16_tensor"] == {
         "quantity": "bf16_tensor",
         "value": 989.4e12,
@@ -37,7 +37,7 @@ def test_json_says_every_peak_with_its_source(capfd: pytest.CaptureFixture[str])
         "source": "NVIDIA H100 GPU architecture paper",
         "detail": "dense, accumulates in FP32, at 1830 MHz",
     }
-    assert found["H100 SXM5"]["boost_clock_hz"] == 1_980_000_000
+    assert devices["H100 SXM5"]["boost_clock_hz"] == 1_980_000_000
 
 
 def test_a_users_file_is_listed_as_it_is_understood(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CAPTURE = Path(__file__).parents[3] / "fixtures" / "nsys_sqlite" / "inference_2gpu_synthetic" / "trace.sqlite"
 
 
-def _said(arguments: Sequence[str]) -> str:
+def _printed(arguments: Sequence[str]) -> str:
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -28,31 +28,31 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the captures that were converted."""
     from xsp_ingest import convert  # noqa: PLC0415
 
-    found: list[str] = []
+    names: list[str] = []
     really = convert.convert
 
-    def watched(paths: Sequence[Path], *given: object, **named: object) -> object:
-        found.extend(path.name for path in paths)
-        return really(paths, *given, **named)  # type: ignore[arg-type]
+    def watched(paths: Sequence[Path], *options: object, **named: object) -> object:
+        names.extend(path.name for path in paths)
+        return really(paths, *options, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(convert, "convert", watched)
-    return found
+    return names
 
 
-@pytest.mark.parametrize("asked", [["cuda_gpu_kern_sum"], ["nvtx_gpu_proj_sum", "cuda_api_sum", "nvtx_sum"]])
-def test_the_answer_is_that_of_the_bundle(asked: list[str], tmp_path: Path, read_whole: list[str]) -> None:
-    analyses = [word for name in asked for word in ("-a", name)]
-    part = _said(["analyze", str(_CAPTURE), *analyses, "-f", "csv"])
+@pytest.mark.parametrize("requested", [["cuda_gpu_kern_sum"], ["nvtx_gpu_proj_sum", "cuda_api_sum", "nvtx_sum"]])
+def test_the_answer_is_that_of_the_bundle(requested: list[str], tmp_path: Path, read_whole: list[str]) -> None:
+    analyses = [argument for name in requested for argument in ("-a", name)]
+    part = _printed(["analyze", str(_CAPTURE), *analyses, "-f", "csv"])
     assert read_whole == []
-    _said(["convert", str(_CAPTURE), "-o", str(tmp_path / "whole.xsp")])
-    assert part == _said(["analyze", str(tmp_path / "whole.xsp"), *analyses, "-f", "csv"])
+    _printed(["convert", str(_CAPTURE), "-o", str(tmp_path / "whole.xsp")])
+    assert part == _printed(["analyze", str(tmp_path / "whole.xsp"), *analyses, "-f", "csv"])
 
 
 def test_what_is_printed_beside_an_answer_is_of_the_whole_trace(read_whole: list[str]) -> None:
-    found = json.loads(_said(["analyze", str(_CAPTURE), "-a", "cuda_gpu_kern_sum", "-f", "json"]))
+    document = json.loads(_printed(["analyze", str(_CAPTURE), "-a", "cuda_gpu_kern_sum", "-f", "json"]))
     assert read_whole == [_CAPTURE.name]
-    assert found["provenance"]["sources"][0]["sha256"]
-    assert found["ledger"]
+    assert document["provenance"]["sources"][0]["sha256"]
+    assert document["ledger"]
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_whatever_takes_more_reads_all(further: list[str], read_whole: list[str]
 
 def test_a_part_is_never_kept_as_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSP_CACHE_SIZE", "1GB")
-    _said(["analyze", str(_CAPTURE), "-a", "cuda_gpu_kern_sum", "-f", "csv", "--cache-dir", str(tmp_path)])
+    _printed(["analyze", str(_CAPTURE), "-a", "cuda_gpu_kern_sum", "-f", "csv", "--cache-dir", str(tmp_path)])
     assert list(tmp_path.rglob("*.parquet")) == []

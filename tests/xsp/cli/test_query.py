@@ -39,8 +39,8 @@ def test_rows_equal_those_of_the_frame(raw: Path, capsysbinary: pytest.CaptureFi
     )
     for name, read in (("csv", pl.read_csv), ("parquet", pl.read_parquet), ("json", pl.read_json)):
         assert main(["query", str(raw), text, "-f", name]) == 0
-        found = read(io.BytesIO(capsysbinary.readouterr().out)).cast(expected.schema)
-        assert found.equals(expected), name
+        printed = read(io.BytesIO(capsysbinary.readouterr().out)).cast(expected.schema)
+        assert printed.equals(expected), name
 
 
 def test_an_analysis_is_a_table_and_steps_are_its(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,10 +79,10 @@ def test_a_file_holds_all_rows_and_appears_whole(raw: Path, tmp_path: Path, caps
 )
 def test_a_bad_query_is_one_sentence(raw: Path, text: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", str(raw), text]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    assert says.replace("one statement", "one (and only one) statement") in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert says.replace("one statement", "one (and only one) statement") in captured.err
 
 
 def test_text_in_quotes_is_no_code(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,9 +145,9 @@ def test_a_table_of_the_schema_has_types_and_units(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("identity", [one.id for one in ANALYSES])
 def test_every_analysis_has_a_schema(identity: str) -> None:
-    (found,) = described(identity)
-    assert found["name"] == identity
-    assert found["columns"]
+    (schema,) = described(identity)
+    assert schema["name"] == identity
+    assert schema["columns"]
 
 
 def test_an_unknown_table_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +161,6 @@ def test_an_example_of_the_docs_has_an_answer(
 ) -> None:
     trace = fixtures_dir / "torch_profiler" / "transformer_train_gpu_synthetic" / "trace.json.gz"
     assert main(["query", str(trace), text, "-f", "parquet"]) == 0
-    found = pl.read_parquet(io.BytesIO(capsysbinary.readouterr().out))
-    assert found.height or "from ledger" in text
-    assert [name for name in found.columns if found[name].null_count() == found.height and found.height] == []
+    answer = pl.read_parquet(io.BytesIO(capsysbinary.readouterr().out))
+    assert answer.height or "from ledger" in text
+    assert [name for name in answer.columns if answer[name].null_count() == answer.height and answer.height] == []

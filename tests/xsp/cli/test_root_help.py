@@ -43,12 +43,12 @@ def test_it_is_what_typer_prints(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, ours = _typer_s(columns, capsys, monkeypatch), root_help.rendered(columns, color=False) + "\n"
-    assert _words(ours) == _words(theirs)
+    assert _tokens(ours) == _tokens(theirs)
     if typer.__version__ == _LOOKS_LIKE:
         assert ours == theirs
 
 
-def _words(text: str) -> list[str]:
+def _tokens(text: str) -> list[str]:
     return re.findall(r"[^\s│╭╮╰╯─]+", re.sub(r"<\w+>", "", text))
 
 

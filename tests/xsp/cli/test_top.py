@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _lines(ranking: Ranking, most: int, width: int = 80, full: float = 1.0) -> list[str]:
-    return [str(line) for line in ranking_lines(ranking, most, width, full)]
+def _lines(ranking: Ranking, count: int, width: int = 80, full: float = 1.0) -> list[str]:
+    return [str(line) for line in ranking_lines(ranking, count, width, full)]
 
 
 def test_what_is_not_shown_and_what_no_row_holds_stand_in_sum() -> None:

@@ -114,24 +114,24 @@ def _find(ids: Sequence[str]) -> list[Analysis]:
     return [find(identity) for identity in dict.fromkeys(ids)]
 
 
-def _reads(wanted: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequence[str]] | None:
+def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequence[str]] | None:
     """What of a capture these answers are made from, nothing being said beside them of what they cover."""
-    if not wanted or steps is not None:
+    if not selected or steps is not None:
         return None
-    found: dict[str, dict[str, None]] = {}
-    for one in wanted:
+    merged: dict[str, dict[str, None]] = {}
+    for one in selected:
         if one.reads is None:
             return None
-        for sort, columns in one.reads.items():
-            found.setdefault(sort, {}).update(dict.fromkeys(columns))
-    return {sort: tuple(columns) for sort, columns in found.items()}
+        for kind, columns in one.reads.items():
+            merged.setdefault(kind, {}).update(dict.fromkeys(columns))
+    return {kind: tuple(columns) for kind, columns in merged.items()}
 
 
-def _run(wanted: Sequence[Analysis], view: StepFrames, progress: Progress) -> list[Result]:
+def _run(selected: Sequence[Analysis], view: StepFrames, progress: Progress) -> list[Result]:
     from xsp_analyze.core import run  # noqa: PLC0415
 
     results = []
-    for one in wanted:
+    for one in selected:
         progress.note(f"{one.id} {one.title}")
         results.append(run(one, view))
     return results

@@ -23,7 +23,7 @@ from xsp.cli.reading_options import reads_input
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
-    from xsp.batch.discover import Found
+    from xsp.batch.discover import Discovered
     from xsp.batch.unit import Outcome, Settings, Unit
 
 __all__ = ["batch"]
@@ -111,17 +111,17 @@ def batch(
     _check_exclusive(scheduler, jobs, memory)
     began = time.perf_counter()
     with ExitStack() as stack:
-        place, scratch = stack.enter_context(_opened(output))
+        location, scratch = stack.enter_context(_opened(output))
         if scheduler is None:
             begin()
             stack.callback(end)
-        settings = Settings(place, reading, reports, redo, scratch, own_version())
-        found = discover(inputs, place, ranks=ranks, wanted=reading.format)
-        outcomes = summary.ordered(_all(found, settings, scheduler, jobs, memory))
-        known, left_out = _sorted_out(found, outcomes)
-        document = summary.summary(known, left_out, settings)
-        spent = summary.costs(known, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
-        summary.write(document, spent, known, settings)
+        settings = Settings(location, reading, reports, redo, scratch, own_version())
+        discovered = discover(inputs, location, ranks=ranks, format_name=reading.format)
+        outcomes = summary.ordered(_all(discovered, settings, scheduler, jobs, memory))
+        traces, left_out = _sorted_out(discovered, outcomes)
+        document = summary.summary(traces, left_out, settings)
+        spent = summary.costs(traces, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
+        summary.write(document, spent, traces, settings)
     _print(document, spent, output_format, output)
     return _SOME_FAILED if spent["counts"]["failed"] else 0
 
@@ -212,20 +212,22 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _all(
-    found: Found, settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
+    discovered: Discovered, settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
 ) -> list[Outcome]:
     """The outcomes of all units; on an interrupt what is done stays, and a line says how to go on."""
     from xsp.batch.progress import BatchProgress  # noqa: PLC0415
 
     outcomes: list[Outcome] = []
-    with ended_politely(), BatchProgress(len(found.units)) as progress:
-        stream = _stream(found.units, settings, scheduler, jobs, memory)
+    with ended_politely(), BatchProgress(len(discovered.units)) as progress:
+        stream = _stream(discovered.units, settings, scheduler, jobs, memory)
         try:
             for outcome in stream:
                 outcomes.append(outcome)
                 progress.count(outcome)
         except KeyboardInterrupt:
-            note(f"interrupted: {len(outcomes)} of {len(found.units)} are done; the same command goes on from there")
+            note(
+                f"interrupted: {len(outcomes)} of {len(discovered.units)} are done; the same command goes on from there"
+            )
             raise
         finally:
             stream.close()
@@ -245,15 +247,15 @@ def _stream(
     return run_here(units, settings, jobs=count, limit_bytes=_bytes(memory) if memory else default_limit_bytes(count))
 
 
-def _sorted_out(found: Found, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
+def _sorted_out(discovered: Discovered, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
     """Outcomes of what is a trace, and the files that are none, with a sentence each."""
-    known = [o for o in outcomes if str(o.status) != "left out"]
+    traces = [o for o in outcomes if str(o.status) != "left out"]
     unknown = [
         (o.unit.inputs[0], o.reason.removeprefix(f"{o.unit.inputs[0]}: "))
         for o in outcomes
         if str(o.status) == "left out"
     ]
-    return known, sorted((*found.left_out, *unknown))
+    return traces, sorted((*discovered.left_out, *unknown))
 
 
 def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str, output: str) -> None:

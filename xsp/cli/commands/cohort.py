@@ -75,17 +75,17 @@ def cohort(
 
     if output is not None:
         check_writable(output if output_format is None else output / "any")
-    known = read_prices(prices) if prices else NO_PRICES
+    price_list = read_prices(prices) if prices else NO_PRICES
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
         systems = gathered(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
             from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
 
-            write_file(output, render(systems, title=_title(inputs), prices=known).encode())
+            write_file(output, render(systems, title=_title(inputs), prices=price_list).encode())
             note(f"{output}: {len(systems)} rows")
             return
-        results = tables(systems, known)
+        results = tables(systems, price_list)
     _print(results, str(output_format or Formats.TABLE), output)
 
 
@@ -99,16 +99,16 @@ def _members(
     """The traces of all inputs; XspError where there is none. `beside`: the folder of the page that links to them."""
     from xsp_model import XspError  # noqa: PLC0415
 
-    found: list[Member] = []
+    members: list[Member] = []
     for text in inputs:
         path = Path(text)
         if (path / _SUMMARY).is_file():
-            found += _of_batch(path, beside)
+            members += _of_batch(path, beside)
         else:
-            found += _of_traces(text, reading, cache, progress)
-    if not found:
+            members += _of_traces(text, reading, cache, progress)
+    if not members:
         raise XspError("no trace that could be read is there", path=", ".join(inputs))
-    return found
+    return members
 
 
 def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
@@ -120,7 +120,7 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
 
     try:
         document = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-        found = members(document)
+        members_of_batch = members(document)
         failed = sum(row["status"] == "failed" for row in document["traces"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise XspError(
@@ -130,9 +130,9 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
         ) from error
     if failed:
         note(f"{folder}: {failed} {'trace' if failed == 1 else 'traces'} failed and are not in the cohort")
-    for one in found:
-        place = os.path.relpath(folder / one.report, beside) if one.report and beside else None
-        yield replace(one, report=place)
+    for one in members_of_batch:
+        link = os.path.relpath(folder / one.report, beside) if one.report and beside else None
+        yield replace(one, report=link)
 
 
 def _of_traces(text: str, reading: Reading, cache: Cache | None, progress: Progress) -> Iterator[Member]:
@@ -142,8 +142,8 @@ def _of_traces(text: str, reading: Reading, cache: Cache | None, progress: Progr
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
-    found = discover([text], "", ranks=False, wanted=None)
-    for unit in found.units:
+    discovered = discover([text], "", ranks=False, format_name=None)
+    for unit in discovered.units:
         progress.note(f"reading {unit.name}")
         try:
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)

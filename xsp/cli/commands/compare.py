@@ -11,8 +11,8 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.compare_output import Formats, printed, write
-from xsp.cli.compare_runs import Asked
-from xsp.cli.compare_runs import found as compared
+from xsp.cli.compare_runs import Request
+from xsp.cli.compare_runs import comparisons as compared
 from xsp.cli.output import check_writable, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -152,13 +152,13 @@ def compare(
     if not before:
         _save(baselines, save_baseline, after)
         return 0
-    asked = Asked(reading, cache, steps, per_input, run_noise, rules, strict)
+    request = Request(reading, cache, steps, per_input, run_noise, rules, strict)
     with Progress() as progress:
-        found = compared(before, after, baseline, asked, progress)
-        write(found, junit, markdown, html)
-        content = printed(found, output_format, rows or None)
+        comparisons = compared(before, after, baseline, request, progress)
+        write(comparisons, junit, markdown, html)
+        content = printed(comparisons, output_format, rows or None)
     print_bytes(content)
-    failed = any(o.verdict == "broken" for one in found.compared for o in one.outcomes)
+    failed = any(o.verdict == "broken" for one in comparisons.compared for o in one.outcomes)
     if save_baseline and not failed:
         _save(baselines, save_baseline, after)
     return _RULE_BROKEN if failed else 0
@@ -185,14 +185,14 @@ def _named(
     from xsp_model import XspError  # noqa: PLC0415
 
     if baseline is not None:
-        known = read(file)
-        if baseline not in known:
+        saved = read(file)
+        if baseline not in saved:
             raise XspError(
-                f"there is no baseline {baseline!r}", path=file, advice=f"It has {', '.join(known) or 'none'}"
+                f"there is no baseline {baseline!r}", path=file, advice=f"It has {', '.join(saved) or 'none'}"
             )
         if len(inputs) != 1:
             raise XspError("with --baseline there is one input, AFTER", advice="Further captures go to --also-after")
-        return [*known[baseline].inputs, *also_before], [*inputs, *also_after]
+        return [*saved[baseline].inputs, *also_before], [*inputs, *also_after]
     if len(inputs) == _TWO:
         return [inputs[0], *also_before], [inputs[1], *also_after]
     if len(inputs) == 1 and save_baseline and not also_before:

@@ -69,5 +69,5 @@ def _errors(trace: Trace) -> list[str]:
     from xsp_model import Severity  # noqa: PLC0415
     from xsp_model.plain_text import clean  # noqa: PLC0415
 
-    found = trace.frame("ledger").filter(pl.col("severity").cast(pl.String) == str(Severity.ERROR))
-    return [clean(detail) for detail in found["detail"].cast(pl.String)]
+    errors = trace.frame("ledger").filter(pl.col("severity").cast(pl.String) == str(Severity.ERROR))
+    return [clean(detail) for detail in errors["detail"].cast(pl.String)]

@@ -82,7 +82,7 @@ def export(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         _check_not_an_input(output, trace, inputs)
-        part = part_of(trace, step=step, levels=[word.strip() for word in levels.split(",")] if levels else [])
+        part = part_of(trace, step=step, levels=[level.strip() for level in levels.split(",")] if levels else [])
         progress.note(f"writing {output.name}")
         try:
             write(part, find(str(to)), output)

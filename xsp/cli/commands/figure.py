@@ -65,15 +65,15 @@ def figure(
     from xsp_analyze.figure.look import require_matplotlib, settings  # noqa: PLC0415
     from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
 
-    wanted, suffix = find(analysis), _suffix(output)
+    selected, suffix = find(analysis), _suffix(output)
     look = Look(width_inches(width) if width else None, style)
     require_matplotlib()
     settings(style)
     check_writable(output)
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
-        progress.note(f"drawing {wanted.id}")
-        drawn = draw(Answers(trace), wanted, suffix, look)
+        progress.note(f"drawing {selected.id}")
+        drawn = draw(Answers(trace), selected, suffix, look)
         write_file(output, drawn.content)
     for sentence in drawn.notes:
         note(sentence)

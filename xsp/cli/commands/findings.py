@@ -57,10 +57,10 @@ def findings(
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
 
-        found = advise(StepFrames.of(trace))
-    found = found[:top] if top else found
+        advice = advise(StepFrames.of(trace))
+    advice = advice[:top] if top else advice
     write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
-    text = write(found) if write else as_text(found, _width())
+    text = write(advice) if write else as_text(advice, _width())
     if output is None:
         print_text(text.removesuffix("\n"))
     else:

@@ -26,7 +26,7 @@ __all__ = ["info"]
 
 _STEPS_IN_FULL = 8
 _LABEL_WIDTH = 13
-_LEAST_TEXT = 30
+_MIN_TEXT = 30
 _OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
 _NEXT = "xsp top, xsp findings, xsp report -o report.html, xsp analyze -a ID (`xsp analyses` lists them)"
 
@@ -56,7 +56,7 @@ def _printed(label: str, text: str) -> str:
     label = f"{label:<{_LABEL_WIDTH}}"
     if not sys.stdout.isatty():
         return f"{label} {text}".rstrip()
-    room = max(shutil.get_terminal_size().columns - _LABEL_WIDTH - 1, _LEAST_TEXT)
+    room = max(shutil.get_terminal_size().columns - _LABEL_WIDTH - 1, _MIN_TEXT)
     first, *more = textwrap.wrap(text, room, subsequent_indent="  ") if len(text) > room else [text]
     bold = f"\x1b[1m{label}\x1b[0m" if in_color() and label.strip() else label
     return "\n".join([f"{bold} {first}".rstrip(), *(" " * (_LABEL_WIDTH + 1) + line for line in more)])

@@ -82,8 +82,8 @@ def merge(
     check_writable(output)
     options = options_of(reading)
     single = [("model", model), ("layers", layers), ("kernels", kernels), *(("counters", c) for c in counters or ())]
-    given = [(role, path) for role, path in single if path is not None]
-    if (run_set is None) == (not given):
+    files = [(role, path) for role, path in single if path is not None]
+    if (run_set is None) == (not files):
         raise XspError(
             "xsp merge takes either a run set or single runs",
             advice="Give a folder with a run.json per run, or --model, --layers, --kernels and --counters",
@@ -92,7 +92,7 @@ def merge(
     for finding in failed:
         note(finding.detail)
     with Progress() as progress:
-        runs = _runs(run_set, given, options, progress.note)
+        runs = _runs(run_set, files, options, progress.note)
         progress.note("merging")
         profile = with_device_file(merged(runs, min_match=min_match, noted=failed), reading.device)
         progress.note(f"writing {output.name}")
@@ -110,10 +110,10 @@ def _failed(run_set: Path | None) -> list[Finding]:
 
 
 def _runs(
-    run_set: Path | None, given: Sequence[tuple[str, Path]], options: Options, progress: Callable[[str], None]
+    run_set: Path | None, files: Sequence[tuple[str, Path]], options: Options, progress: Callable[[str], None]
 ) -> list[Trace]:
     from xsp_ingest.run_set.run_set import read_run_set, read_single  # noqa: PLC0415
 
     if run_set is not None:
         return read_run_set(run_set, options, progress=progress)
-    return [read_single(path, role, options, progress=progress) for role, path in given]
+    return [read_single(path, role, options, progress=progress) for role, path in files]

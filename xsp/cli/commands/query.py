@@ -88,12 +88,12 @@ def query(
     with Progress() as progress:
         trace = load(paths, reading, progress.note, cache=cache)
         progress.note("asking")
-        found = answer(trace, text, steps=steps)
+        answer_rows = answer(trace, text, steps=steps)
     if output is not None:
-        write_file(output, b"".join(_parts(found, output_format, None)))
-        note(f"{output}: {found.height:,} rows")
+        write_file(output, b"".join(_parts(answer_rows, output_format, None)))
+        note(f"{output}: {answer_rows.height:,} rows")
         return
-    for part in _parts(found, output_format, rows):
+    for part in _parts(answer_rows, output_format, rows):
         print_bytes(part)
 
 
@@ -107,16 +107,16 @@ def _check_order(paths: list[str], text: str) -> None:
         )
 
 
-def _parts(found: pl.DataFrame, output_format: str, rows: int | None) -> Iterator[bytes]:
+def _parts(frame: pl.DataFrame, output_format: str, rows: int | None) -> Iterator[bytes]:
     from xsp_analyze.render.frame import as_csv, as_json, as_parquet, as_table  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if output_format == QueryFormats.TABLE:
         on_screen = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if on_screen else None
-        most = _ROWS_ON_SCREEN if on_screen and rows is None else rows or None
-        return iter([as_table(found, width=width, rows=most).encode(errors="backslashreplace")])
+        max_rows = _ROWS_ON_SCREEN if on_screen and rows is None else rows or None
+        return iter([as_table(frame, width=width, rows=max_rows).encode(errors="backslashreplace")])
     if output_format == QueryFormats.PARQUET and sys.stdout.isatty():
         raise XspError("parquet is not for reading on a terminal", advice="Give a file with -o")
-    part = found if not rows else found.head(rows)
+    part = frame if not rows else frame.head(rows)
     return {QueryFormats.CSV: as_csv, QueryFormats.JSON: as_json}.get(QueryFormats(output_format), as_parquet)(part)

@@ -45,12 +45,12 @@ def schema(
     """
     from xsp_analyze.schema import described  # noqa: PLC0415 (--help must not wait for polars)
 
-    found = described(table)
+    tables = described(table)
     if output_format == SchemaFormats.JSON:
-        print_text(json.dumps(found, ensure_ascii=False, indent=1))
+        print_text(json.dumps(tables, ensure_ascii=False, indent=1))
         return
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDEST
-    lines = _overview(found, width) if table is None else _columns(found[0], width)
+    lines = _overview(tables, width) if table is None else _columns(tables[0], width)
     print_text("\n".join(lines))
 
 
@@ -82,8 +82,8 @@ def _widest(rows: list[dict[str, str]], key: str) -> int:
 
 def _hung(pairs: list[tuple[str, str]], width: int) -> Iterator[str]:
     """Words, and beside them what they mean, wrapped to the width."""
-    left = max(len(word) for word, _ in pairs) + len(_GAP)
-    for word, what in pairs:
+    left = max(len(term) for term, _ in pairs) + len(_GAP)
+    for term, what in pairs:
         first, *rest = textwrap.wrap(what, max(width - left, 24)) or [""]
-        yield f"{word:<{left}}{first}".rstrip()
+        yield f"{term:<{left}}{first}".rstrip()
         yield from (" " * left + line for line in rest)

@@ -32,7 +32,7 @@ __all__ = ["top"]
 def top(
     inputs: Inputs,
     *,
-    most: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
+    count: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
@@ -51,7 +51,7 @@ def top(
     print_text(textwrap.fill(_head(answers, rankings), width))
     full = max((r.largest_share for r in rankings), default=1.0)
     for ranking in rankings:
-        print_text("\n" + _printed(ranking_lines(ranking, most, width, full), width))
+        print_text("\n" + _printed(ranking_lines(ranking, count, width, full), width))
 
 
 def _head(answers: Answers, rankings: list[Ranking]) -> str:
@@ -60,9 +60,9 @@ def _head(answers: Answers, rankings: list[Ranking]) -> str:
 
     if not rankings:
         return f"Nothing to rank: the trace holds neither layers with a latency nor device work ({answers.basis})."
-    whole = rankings[0].whole_ns
+    total_ns = rankings[0].whole_ns
     what = "of device time" if answers.summary.attributed else "in layers on the host (no device work was recorded)"
-    return f"{duration(whole)} {what}, {answers.basis}"
+    return f"{duration(total_ns)} {what}, {answers.basis}"
 
 
 def _rankings(answers: Answers) -> Iterator[Ranking]:
@@ -76,17 +76,17 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
             entries = _entries(layers, "latency_ns", _layer_name)
             yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries))
         return
-    whole = float(kernels["duration_ns"].sum() or 0)
+    total_ns = float(kernels["duration_ns"].sum() or 0)
     layers = _table(answers, "A11")
     if layers is not None:
         entries = _entries(layers, "kernel_duration_ns", _layer_name)
-        yield Ranking("Layers by device time", entries, whole, "outside every layer")
-    yield Ranking("Kernels by device time", _entries(kernels, "duration_ns", _kernel_name), whole)
+        yield Ranking("Layers by device time", entries, total_ns, "outside every layer")
+    yield Ranking("Kernels by device time", _entries(kernels, "duration_ns", _kernel_name), total_ns)
 
 
 def _table(answers: Answers, identity: str) -> pl.DataFrame | None:
-    found = answers.of(identity)
-    return None if isinstance(found, str) or found.table.is_empty() else found.table
+    answer = answers.of(identity)
+    return None if isinstance(answer, str) or answer.table.is_empty() else answer.table
 
 
 def _entries(table: pl.DataFrame, by: str, name: Callable[[dict[str, object]], tuple[str, str]]) -> list[Entry]:
