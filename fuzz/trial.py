@@ -86,7 +86,7 @@ def compiled_readers(number: int) -> Iterator[None]:
 def tried(paths: list[Path], format_name: str | None) -> Outcome:
     """How reading these files ends."""
     try:
-        trace = convert(paths, Options(), wanted=format_name)
+        trace = convert(paths, Options(), format_name=format_name)
     except XspError as refusal:
         return _of_refusal(str(refusal))
     except Exception as error:  # noqa: BLE001 (any other exception is what we look for)

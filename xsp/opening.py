@@ -99,7 +99,7 @@ def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], 
 
         _refuse_format(paths[0], reading)
         return merge(read_run_set(paths[0], options, progress=progress), noted=failed_runs(paths[0]))
-    return convert(paths, options, wanted=reading.format, progress=progress)
+    return convert(paths, options, format_name=reading.format, progress=progress)
 
 
 def _refuse_format(path: Path, reading: Reading) -> None:

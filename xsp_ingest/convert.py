@@ -31,7 +31,7 @@ def convert(
     paths: Sequence[Path],
     options: Options,
     *,
-    wanted: str | None = None,
+    format_name: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
     """The trace of all files given, each one run (a rank) or more; a directory stands for the known files inside it.
@@ -39,37 +39,39 @@ def convert(
     `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file that
     was named cannot be used. Of a directory's files one that cannot be used is left out, and the ledger says so.
     """
-    found, skipped = _find(paths, wanted)
-    return _linked(found, options, NOTHING, skipped, progress, named=paths)
+    claimed, skipped = _find(paths, format_name)
+    return _linked(claimed, options, NOTHING, skipped, progress, named=paths)
 
 
 def convert_run(
     files: Sequence[tuple[Path, str | None]],
     options: Options,
-    given: RunOverrides,
+    overrides: RunOverrides,
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
     """The trace of one described run from its files, each with its format's name (None: detected); or from a folder."""
     ingesters = all_ingesters()
-    found: list[tuple[Path, Ingester]] = []
-    for path, wanted in files:
+    claimed: list[tuple[Path, Ingester]] = []
+    for path, format_name in files:
         check(path)
-        found += _inside(path, ingesters, wanted) if path.is_dir() else [(path, choose(path, ingesters, wanted))]
-    return _linked(found, options, given, [], progress)
+        claimed += (
+            _inside(path, ingesters, format_name) if path.is_dir() else [(path, choose(path, ingesters, format_name))]
+        )
+    return _linked(claimed, options, overrides, [], progress)
 
 
-def without_files(given: RunOverrides, path: Path) -> Trace:
+def without_files(overrides: RunOverrides, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
-    source = Source("run_description", given.named(path.name), sha256(path), path.stat().st_size)
-    return link([raw], [source], "auto", overrides=given)
+    source = Source("run_description", overrides.named(path.name), sha256(path), path.stat().st_size)
+    return link([raw], [source], "auto", overrides=overrides)
 
 
 def _linked(
-    found: Sequence[tuple[Path, Ingester]],
+    claimed: Sequence[tuple[Path, Ingester]],
     options: Options,
-    given: RunOverrides,
+    overrides: RunOverrides,
     noted: Sequence[Finding],
     progress: Callable[[str], None] | None,
     *,
@@ -79,19 +81,19 @@ def _linked(
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
-    whole = [one for one in found if not one[1].is_supplement]
+    traces = [one for one in claimed if not one[1].is_supplement]
     unusable: list[XspError] = []
-    supplements = [one for one in found if whole and one[1].is_supplement]
+    supplements = [one for one in claimed if traces and one[1].is_supplement]
     part = bool(options.selection)
     pushed = part and not supplements  # supplements go by the index of rows among all
-    for paths, ingester in units(whole or found):
+    for paths, ingester in units(traces or claimed):
         path = paths[0]
         say(f"reading {path.name}")
         try:
             with Digests() as digests:
                 digest = digests.of(path)
                 found_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
-                source = Source(ingester.name, given.named(path.name), digest.result(), _size(path))
+                source = Source(ingester.name, overrides.named(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
@@ -109,7 +111,7 @@ def _linked(
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     noted = [*noted, *(_left_out(error) for error in unusable)]
-    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, overrides=given)
+    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, overrides=overrides)
 
 
 def _left_out(error: XspError) -> Finding:
@@ -119,48 +121,48 @@ def _left_out(error: XspError) -> Finding:
     return Finding(LedgerKind.UNREADABLE_FILE, detail, 1, advice=error.advice)
 
 
-def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
+def _find(paths: Sequence[Path], format_name: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
     ingesters = all_ingesters()
-    found: list[tuple[Path, Ingester]] = []
+    claimed: list[tuple[Path, Ingester]] = []
     unknown = unsafe = 0
     for path in paths:
         check(path)
         if not path.is_dir():
-            found.append((path, choose(path, ingesters, wanted)))
+            claimed.append((path, choose(path, ingesters, format_name)))
             continue
-        known = _inside(path, ingesters, wanted)
-        found += known
-        read = {file for file, _ in known}
+        members = _inside(path, ingesters, format_name)
+        claimed += members
+        read = {file for file, _ in members}
         files, others = inside(path)
         unknown += 0 if path in read else sum(1 for file in files if file.is_file() and file not in read)
         unsafe += others
     left_out = "files of the directory are of no known format and were left out"
     special = "links that lead out of the directory, and files that are pipes, sockets or devices, were left out"
-    return found, [
+    return claimed, [
         Finding(LedgerKind.UNKNOWN_FILE, left_out, unknown),
         Finding(LedgerKind.UNSAFE_FILE, special, unsafe),
     ]
 
 
-def _inside(directory: Path, ingesters: Sequence[Ingester], wanted: str | None) -> list[tuple[Path, Ingester]]:
+def _inside(directory: Path, ingesters: Sequence[Ingester], format_name: str | None) -> list[tuple[Path, Ingester]]:
     """The directory itself where it is one input; else the known files and such directories in it, by name."""
-    if files := laid_out(directory, ingesters, wanted):
+    if files := laid_out(directory, ingesters, format_name):
         return [(file, ingester) for file, ingester in files if not leaves(file, directory)]
-    if owner := owner_of(directory, ingesters, wanted):
+    if owner := owner_of(directory, ingesters, format_name):
         return [(directory, owner)]
-    known: list[tuple[Path, Ingester]] = []
+    claimed: list[tuple[Path, Ingester]] = []
     for path in inside(directory)[0]:
         if path.is_dir():
-            known += [(path, whole)] if (whole := owner_of(path, ingesters, wanted)) else []
+            claimed += [(path, folder_owner)] if (folder_owner := owner_of(path, ingesters, format_name)) else []
         elif path.is_file() and path.stat().st_size and (claimants := _claimants(path, ingesters)):
-            known.append((path, choose(path, ingesters, wanted, claimants=claimants)))
-    if not known:
+            claimed.append((path, choose(path, ingesters, format_name, claimants=claimants)))
+    if not claimed:
         raise XspError(
             f"no file of a known profiler format is in the directory{_for_example(directory)}",
             path=directory,
             advice="`xsp formats` lists what can be read",
         )
-    return known
+    return claimed
 
 
 def _for_example(directory: Path) -> str:

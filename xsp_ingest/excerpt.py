@@ -29,7 +29,7 @@ _RUNS = pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]})
 
 def excerpt(
     paths: Sequence[Path],
-    wanted: Mapping[str, Collection[str]],
+    columns: Mapping[str, Collection[str]],
     *,
     format: str | None = None,  # noqa: A002
 ) -> Trace | None:
@@ -44,15 +44,15 @@ def excerpt(
         check(path)
         probe = Probe(path)
         reader = next((each for each in _READERS if format in (None, each.name) and each.sniff(probe)), None)
-        found = reader.read_excerpt(path, wanted) if reader is not None else None
+        tables = reader.read_excerpt(path, columns) if reader is not None else None
     except XspError:
         return None
-    return None if found is None else Trace({name: _table(name, found) for name in TABLES})
+    return None if tables is None else Trace({name: _table(name, tables) for name in TABLES})
 
 
-def _table(name: str, found: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    if name in found:
-        return found[name]
+def _table(name: str, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    if name in tables:
+        return tables[name]
     return conformed(_RUNS if name == "runs" else pl.DataFrame(), TABLES[name]).head(
         _RUNS.height if name == "runs" else 0
     )

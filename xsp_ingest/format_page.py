@@ -48,8 +48,8 @@ def page(ingesters: Sequence[Ingester]) -> str:
     others = "\n".join(
         ["| a file that is | what to do |", "|---|---|", *(f"| {_cell(w)} | {_cell(a)} |" for w, a in named())]
     )
-    known = f"## Recognised, not read\n\nWhat is said of files that no reader claims.\n\n{others}\n"
-    return "\n".join([_INTRODUCTION, table + "\n", *sections, known])
+    recognised = f"## Recognised, not read\n\nWhat is said of files that no reader claims.\n\n{others}\n"
+    return "\n".join([_INTRODUCTION, table + "\n", *sections, recognised])
 
 
 def _section(title: str, ingester: Ingester) -> str:

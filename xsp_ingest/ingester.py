@@ -38,7 +38,7 @@ class LayerScope:
 
     name: str
     type: str = ""
-    place: int | None = None
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +127,17 @@ def units(files: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], 
     return [(paths, ingester) for paths, ingester in grouped if paths is not None]
 
 
-def owner_of(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester | None:
+def owner_of(folder: Path, ingesters: Sequence[Ingester], format_name: str | None = None) -> Ingester | None:
     """The one ingester that takes the folder as a whole; None where its files are inputs of their own."""
-    owners = [i for i in ingesters if wanted in (None, i.name) and i.sniff_folder(folder)]
+    owners = [i for i in ingesters if format_name in (None, i.name) and i.sniff_folder(folder)]
     return owners[0] if len(owners) == 1 else None
 
 
-def laid_out(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> list[tuple[Path, Ingester]]:
+def laid_out(
+    folder: Path, ingesters: Sequence[Ingester], format_name: str | None = None
+) -> list[tuple[Path, Ingester]]:
     """The files of a folder that one tool laid out, with the tool's ingester; none of any other folder."""
-    layouts = (i for i in ingesters if wanted in (None, i.name))
+    layouts = (i for i in ingesters if format_name in (None, i.name))
     return next(([(file, i) for file in files] for i in layouts if (files := i.files_in(folder))), [])
 
 
@@ -146,28 +148,28 @@ def claimants_of(probe: Probe, ingesters: Sequence[Ingester]) -> list[Ingester]:
     return [ingester for match, ingester in matches if match == best and match]
 
 
-def no_format(wanted: str, ingesters: Sequence[Ingester]) -> XspError:
+def no_format(format_name: str, ingesters: Sequence[Ingester]) -> XspError:
     """The error for a name that is no format's, with those that are near to it by name or title."""
     titles = {i.title: i.name for i in ingesters}
-    near = [titles.get(name, name) for name in closest(wanted, [*(i.name for i in ingesters), *titles])]
+    near = [titles.get(name, name) for name in closest(format_name, [*(i.name for i in ingesters), *titles])]
     hint = f"Did you mean {' or '.join(dict.fromkeys(near))}? " if near else ""
-    return XspError(f"there is no format {wanted!r}", advice=f"{hint}`xsp formats` lists them")
+    return XspError(f"there is no format {format_name!r}", advice=f"{hint}`xsp formats` lists them")
 
 
 def choose(
     path: Path,
     ingesters: Sequence[Ingester],
-    wanted: str | None = None,
+    format_name: str | None = None,
     *,
     claimants: Sequence[Ingester] | None = None,
 ) -> Ingester:
     """The one ingester that claims the file (`claimants`: those that do, if known), or the one asked for by name."""
-    if wanted is not None:
+    if format_name is not None:
         for ingester in ingesters:
-            if ingester.name == wanted:
+            if ingester.name == format_name:
                 _check_not_empty(path)
                 return ingester
-        raise no_format(wanted, ingesters)
+        raise no_format(format_name, ingesters)
     probe = Probe(path)
     if claimants is None:
         _check_not_empty(path)

@@ -32,10 +32,10 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     forest = _forest(trace)
     source = choose_source(forest, layer_source)
     layering = lay(forest, source)
-    found = layer_table.with_recorded(
-        layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _stated(trace)
+    table = layer_table.with_recorded(
+        layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _recorded(trace)
     )
-    calls = layer_table.with_index([found], source)[0]
+    calls = layer_table.with_index([table], source)[0]
     builder = TraceBuilder()
     for name in TABLES:
         if name not in {"runs", "spans", "layers"}:
@@ -57,16 +57,16 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     return builder.build()
 
 
-def _stated(trace: Trace) -> pl.DataFrame:
+def _recorded(trace: Trace) -> pl.DataFrame:
     """What is known of layers already: a file may have stated it, and then it cannot be worked out again."""
-    known = trace.frame("layers").select(
+    layers = trace.frame("layers").select(
         pl.col("span_id").alias("row"),
         pl.col("layer_index").alias("sequence_index"),
         pl.col("layer_type").cast(pl.String),
         "shapes",
         "dtypes",
     )
-    return frame_of("layers", known)
+    return frame_of("layers", layers)
 
 
 def _forest(trace: Trace) -> Forest:
@@ -77,17 +77,17 @@ def _forest(trace: Trace) -> Forest:
     )
     kernels = trace.frame("kernels").rename({"span_id": "at"})
     parent = spans["parent_id"].fill_null(-1).to_numpy()
-    found = span_kinds(spans)
+    kinds = span_kinds(spans)
     return Forest(
         spans=spans,
-        kinds=found,
+        kinds=kinds,
         operators=operators,
         parent=parent,
         ambiguous=spans["ambiguous"].fill_null(value=False).to_numpy(),
-        backward=is_backward(spans, found, operators),
+        backward=is_backward(spans, kinds, operators),
         twin=_scattered(spans.height, operators.select("at", "forward_id")),
         captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
-        replayed=replayed_work(spans, found, kernels, parent),
+        replayed=replayed_work(spans, kinds, kernels, parent),
         orphans=category_indices(spans["attribution"], [str(x) for x in Attribution]),
         allocations=pl.DataFrame(schema={"owner": pl.Int64, "bytes": pl.Int64, "device_id": pl.Int64}),
     )
@@ -95,7 +95,7 @@ def _forest(trace: Trace) -> Forest:
 
 def _scattered(height: int, pairs: pl.DataFrame) -> Ints:
     """A column over all spans from (span, value) pairs; -1 elsewhere."""
-    known = pairs.drop_nulls()
+    parented = pairs.drop_nulls()
     out = np.full(height, -1, dtype=np.int64)
-    out[known[:, 0].to_numpy()] = known[:, 1].to_numpy()
+    out[parented[:, 0].to_numpy()] = parented[:, 1].to_numpy()
     return out

@@ -111,7 +111,7 @@ def _is_perfetto(probe: Probe) -> bool:
 
 def _fields(message: bytes) -> set[int]:
     """The numbers of the message's fields, as far as it can be followed."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     at = 0
     while 0 <= at < len(message):
         tag, at = varint(message, at, len(message))
@@ -121,9 +121,9 @@ def _fields(message: bytes) -> set[int]:
         moves = {0: behind, 1: at + 8, 2: behind + value, 5: at + 4}
         if tag & 7 not in moves:
             break
-        found.add(tag >> 3)
+        numbers.add(tag >> 3)
         at = moves[tag & 7]
-    return found
+    return numbers
 
 
 def _is_table(probe: Probe) -> bool:

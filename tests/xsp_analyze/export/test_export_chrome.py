@@ -124,7 +124,7 @@ def test_what_was_never_closed_begins_only(tmp_path: Path) -> None:
 def test_a_torch_trace_reads_back_through_its_own_reader(tmp_path: Path) -> None:
     (case,) = (c for c in SOUND if c.name == _FULL_CPU)
     trace = trace_of(case)
-    after = convert([written(trace, "chrome", tmp_path)], Options(), wanted="torch_profiler")
+    after = convert([written(trace, "chrome", tmp_path)], Options(), format_name="torch_profiler")
     columns = ["name", "level", "kind", "start_ns", "duration_ns", "step", "phase", "attribution", "parent_id"]
     on_device = pl.col("level") == "kernel"
     before, again = (words(t.frame("spans")).filter(on_device).select(columns[:-1]) for t in (trace, after))

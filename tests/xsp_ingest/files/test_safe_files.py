@@ -51,7 +51,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert "a pipe, not a file" in _refusal(pipe)
-    assert "a pipe, not a file" in _refusal(pipe, wanted="torch_profiler")
+    assert "a pipe, not a file" in _refusal(pipe, format_name="torch_profiler")
 
 
 def test_a_device_is_refused() -> None:
@@ -129,7 +129,7 @@ def _peak_of(path: Path, format_name: str) -> tuple[str, int]:
     program = (
         "import sys\nfrom pathlib import Path\nfrom xsp_ingest.convert import convert\n"
         "from xsp_ingest.ingester import Options\nfrom xsp_model import XspError\n"
-        "try:\n    convert([Path(sys.argv[1])], Options(), wanted=sys.argv[2])\n"
+        "try:\n    convert([Path(sys.argv[1])], Options(), format_name=sys.argv[2])\n"
         "except XspError as error:\n    print(error)\n"
         # Not ru_maxrss: that of a process begins at what its parent held when it started it.
         "print(int(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]) // 1000)\n"

@@ -175,7 +175,7 @@ def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(events), encoding="utf-8")
     try:
-        trace = convert([path], Options(), wanted="onnxruntime")
+        trace = convert([path], Options(), format_name="onnxruntime")
     except XspError:
         return
     assert list(integrity.broken_rules(trace)) == []

@@ -211,7 +211,7 @@ def test_odd_events_are_counted(tmp_path: Path) -> None:
 def test_what_is_broken_is_refused_in_one_sentence(content: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(content)
     with pytest.raises(XspError) as refused:
-        convert([tmp_path / "f"], Options(), wanted="tf_timeline")
+        convert([tmp_path / "f"], Options(), format_name="tf_timeline")
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -231,7 +231,7 @@ def test_a_changed_timeline_is_refused_in_one_sentence_or_read(
 def _complaint(path: Path) -> str:
     """What is said of the file; empty where it can be read. Anything but an XspError fails the test."""
     try:
-        convert([path], Options(), wanted="tf_timeline")
+        convert([path], Options(), format_name="tf_timeline")
     except XspError as error:
         return str(error)
     return ""

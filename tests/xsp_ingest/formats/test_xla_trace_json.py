@@ -122,7 +122,7 @@ def test_a_changed_trace_is_refused_in_one_sentence_or_read(
 def _complaint(path: Path) -> str:
     """What is said of the file; empty where it can be read. Anything but an XspError fails the test."""
     try:
-        convert([path], Options(), wanted="xla_trace_json")
+        convert([path], Options(), format_name="xla_trace_json")
     except XspError as error:
         return str(error)
     return ""

@@ -52,7 +52,7 @@ class _CuptiDump(Ingester):
             host.calls(records),
             host.operators(records, operators),
         ]
-        marked, ranges, found = host.markers(records, options)
+        marked, ranges, marker_findings = host.markers(records, options)
         spans = [external.issued(records, parts[0][0]), *(part for part, _ in parts[1:]), marked]
         tables = {name: frame_of(name) for name in RAW_TABLES} | {
             "spans": pl.concat(spans),
@@ -64,7 +64,13 @@ class _CuptiDump(Ingester):
         }
         if tables["spans"].is_empty():
             raise XspError("the CUPTI dump holds no record with a start", path=path)
-        findings = [*records.findings, *doubts, *(f for _, part in parts for f in part), *found, _overhead(records)]
+        findings = [
+            *records.findings,
+            *doubts,
+            *(f for _, part in parts for f in part),
+            *marker_findings,
+            _overhead(records),
+        ]
         return RawTrace(tables, facts_of(header), tuple(f for f in findings if f.count))
 
 

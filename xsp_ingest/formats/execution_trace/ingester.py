@@ -54,30 +54,30 @@ class _ExecutionTrace(Ingester):
         nodes = read_nodes(path)
         fits = [_fit(run, nodes) for run in runs]
         best = max(fits, default=0.0)
-        places = [place for place, fit in enumerate(fits) if fit == best]
+        fitting = [index for index, fit in enumerate(fits) if fit == best]
         if best < _ENOUGH:
             raise XspError(
                 "the execution trace is of none of the runs given with it: their record function ids differ",
                 path=path,
                 advice="Pass the observer to the profiler (execution_trace_observer=...) so that both are of one run",
             )
-        if len(places) > 1:
+        if len(fitting) > 1:
             raise XspError(
-                f"the execution trace fits {len(places)} of the runs alike",
+                f"the execution trace fits {len(fitting)} of the runs alike",
                 path=path,
                 advice="Convert each rank with its own execution trace",
             )
-        return [_joined(run, nodes) if place == places[0] else run for place, run in enumerate(runs)]
+        return [_joined(run, nodes) if index == fitting[0] else run for index, run in enumerate(runs)]
 
 
 def _fit(run: RawTrace, nodes: Nodes) -> float:
     """Share of the run's numbered operators that the nodes have under the same name; of another process, half of it."""
-    known = _numbered(run)
-    if known.is_empty():
+    operators = _numbered(run)
+    if operators.is_empty():
         return 0.0
-    same = known.join(nodes.table, on=["record_function_id", "name"], how="semi").height
+    same = operators.join(nodes.table, on=["record_function_id", "name"], how="semi").height
     own = nodes.process_id is None or nodes.process_id in run.tables["spans"]["process_id"]
-    return same / known.height * (1.0 if own else 0.999)
+    return same / operators.height * (1.0 if own else 0.999)
 
 
 def _numbered(run: RawTrace) -> pl.DataFrame:
@@ -88,9 +88,9 @@ def _numbered(run: RawTrace) -> pl.DataFrame:
 
 
 def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
-    known = _numbered(run).join(nodes.table, on=["record_function_id", "name"], how="inner", maintain_order="left")
-    rows = known.select(pl.col("record_function_id").alias("caller"), pl.col("row").alias("called_by_row"))
-    facts = known.join(rows.unique("caller", keep="none"), on="caller", how="left", maintain_order="left").select(
+    joined = _numbered(run).join(nodes.table, on=["record_function_id", "name"], how="inner", maintain_order="left")
+    rows = joined.select(pl.col("record_function_id").alias("caller"), pl.col("row").alias("called_by_row"))
+    facts = joined.join(rows.unique("caller", keep="none"), on="caller", how="left", maintain_order="left").select(
         "row", "called_by_row", "input_shapes", "input_dtypes"
     )
     operators = run.tables["operators"].with_columns(pl.col("input_shapes", "input_dtypes").cast(pl.String))
@@ -98,11 +98,11 @@ def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
         pl.coalesce(name, f"{name}_traced") for name in ("called_by_row", "input_shapes", "input_dtypes")
     )
     detail = "operators whose shapes, types and callers the execution trace tells"
-    found = Finding(LedgerKind.EXECUTION_TRACE_JOINED, detail, known.height)
-    left = operators.height - operators["record_function_id"].null_count() - known.height
+    finding = Finding(LedgerKind.EXECUTION_TRACE_JOINED, detail, joined.height)
+    left = operators.height - operators["record_function_id"].null_count() - joined.height
     missing = Finding(LedgerKind.EXECUTION_TRACE_LACKS, count=left)
     tables = {**run.tables, "operators": better.select(operators.columns)}
-    return replace(run, tables=tables, findings=(*run.findings, found, missing))
+    return replace(run, tables=tables, findings=(*run.findings, finding, missing))
 
 
 EXECUTION_TRACE = _ExecutionTrace()

@@ -72,9 +72,9 @@ class _LoadGen(Ingester):
         del options  # nothing to choose
         logs = {_kind_of(Probe(path)): path for path in paths}
         readers = {_Log.DETAIL: read_detail, _Log.SUMMARY: read_summary}  # the detail log rounds less
-        stated = [read(logs[kind]) for kind, read in readers.items() if kind in logs]
+        statements = [read(logs[kind]) for kind, read in readers.items() if kind in logs]
         queries = read_queries(logs[_Log.TRACE]) if _Log.TRACE in logs else None
-        return run_of(reduce(combined, stated, Outcome()), queries)
+        return run_of(reduce(combined, statements, Outcome()), queries)
 
 
 def _kind_of(probe: Probe) -> _Log | None:

@@ -40,29 +40,29 @@ class _NvmlSamples(Ingester):
     def read(self, path: Path, options: Options) -> RawTrace:
         """The samples alone, as a run without spans."""
         del options
-        found = read_samples(path)
-        first = _number(found.rows["time_ns"].min())
-        counters = found.rows.with_columns(pl.col("time_ns") - first)
-        tables = {name: frame_of(name) for name in RAW_TABLES} | {"counters": counters, "devices": found.devices}
-        return RawTrace(tables, RunFacts(profiler=f"NVML ({found.source})", epoch_ns=first), found.findings)
+        samples = read_samples(path)
+        first = _number(samples.rows["time_ns"].min())
+        counters = samples.rows.with_columns(pl.col("time_ns") - first)
+        tables = {name: frame_of(name) for name in RAW_TABLES} | {"counters": counters, "devices": samples.devices}
+        return RawTrace(tables, RunFacts(profiler=f"NVML ({samples.source})", epoch_ns=first), samples.findings)
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted, a device's in the first run that used it."""
-        found = read_samples(path)
-        windows = _overlapping(runs, found.rows, path)
-        used = {place: _devices(runs[place]) for place in windows}
+        samples = read_samples(path)
+        windows = _overlapping(runs, samples.rows, path)
+        used = {index: _devices(runs[index]) for index in windows}
         every: set[int] = set().union(*used.values())
         joined = list(runs)
         taken: set[int] = set()
-        for place, window in windows.items():
+        for index, window in windows.items():
             # Where no run tells of devices, all belong to the first.
-            own = (used[place] if every else set(found.rows["device_id"].to_list())) - taken
+            own = (used[index] if every else set(samples.rows["device_id"].to_list())) - taken
             taken |= own
-            joined[place] = _joined(runs[place], found.rows.filter(pl.col("device_id").is_in(list(own))), window)
+            joined[index] = _joined(runs[index], samples.rows.filter(pl.col("device_id").is_in(list(own))), window)
         first = next(iter(windows))
-        others = found.rows.filter(~pl.col("device_id").is_in(list(taken)))["device_id"].n_unique()
+        others = samples.rows.filter(~pl.col("device_id").is_in(list(taken)))["device_id"].n_unique()
         unused = Finding(LedgerKind.GPU_NOT_USED, count=others)
-        joined[first] = replace(joined[first], findings=(*joined[first].findings, *found.findings, unused))
+        joined[first] = replace(joined[first], findings=(*joined[first].findings, *samples.findings, unused))
         return joined
 
 
@@ -75,14 +75,14 @@ def _overlapping(runs: Sequence[RawTrace], rows: pl.DataFrame, path: Path) -> di
         )
     first, last = _number(rows["time_ns"].min()), _number(rows["time_ns"].max())
     windows = {n: _window(runs[n], epoch) for n, epoch in timed.items()}
-    found = {n: (start, end) for n, (start, end) in windows.items() if start <= last and end >= first}
-    if not found:
+    overlaps = {n: (start, end) for n, (start, end) in windows.items() if start <= last and end >= first}
+    if not overlaps:
         raise XspError(
             "the samples are of none of the runs given with them: they were not taken while these lasted",
             path=path,
             advice="Give the file that the sampler wrote beside the run",
         )
-    return found
+    return overlaps
 
 
 def _window(run: RawTrace, epoch: int) -> tuple[int, int]:

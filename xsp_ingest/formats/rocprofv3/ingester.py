@@ -38,12 +38,12 @@ class _RocprofV3(Ingester):
         """The CSV files of a folder with one prefix are one process; a JSON file is a run of its own."""
         groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
         for path in paths:
-            found = _PREFIX.fullmatch(path.name)
-            prefix = (found[1] or found[2] or "") if found else ""
+            match = _PREFIX.fullmatch(path.name)
+            prefix = (match[1] or match[2] or "") if match else ""
             alone = _JSON.match(Probe(path).text)
             groups[path, "JSON"].append(path) if alone else groups[path.parent, prefix].append(path)
         order = list(Table)
-        return [sorted(files, key=lambda f: _place(f, order)) for files in groups.values()]
+        return [sorted(files, key=lambda f: _sort_key(f, order)) for files in groups.values()]
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The run as far as this file tells it."""
@@ -77,7 +77,7 @@ class _RocprofV3(Ingester):
         return raw
 
 
-def _place(path: Path, order: Sequence[Table]) -> tuple[int, str]:
+def _sort_key(path: Path, order: Sequence[Table]) -> tuple[int, str]:
     table = table_of(Probe(path).text)
     return (len(order) if table is None else order.index(table)), path.name
 

@@ -54,20 +54,20 @@ class XPlane(Ingester):
         from xsp_ingest.formats.xplane.shape import shape
 
         planes: list[Plane] = []
-        said: dict[int, int] = {}
+        counts: dict[int, int] = {}
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             data = memoryview(mapped)
             try:
                 for field in wire.fields(data, 0, len(data), path):
                     if field.number == _PLANES and field.is_message:
                         planes.append(read_plane(data, field.start, field.end, path))
-                    said[field.number] = said.get(field.number, 0) + 1
+                    counts[field.number] = counts.get(field.number, 0) + 1
             finally:
                 data.release()
         if not planes:
             raise XspError("the file holds no planes", path=path, advice="Is it an .xplane.pb file?")
         raw = shape(planes, path, options)
-        return replace(raw, findings=(*raw.findings, *_said(said)))
+        return replace(raw, findings=(*raw.findings, *_findings(counts)))
 
 
 def _begins_as_plane(head: bytes, start: int, end: int, path: Path) -> bool:
@@ -83,7 +83,7 @@ def _begins_as_plane(head: bytes, start: int, end: int, path: Path) -> bool:
     return False
 
 
-def _said(counts: dict[int, int]) -> Iterator[Finding]:
+def _findings(counts: dict[int, int]) -> Iterator[Finding]:
     """What the profiler itself complained of: how often; its texts may name machines."""
     for number, what, severity in ((_ERRORS, "errors", Severity.WARNING), (_WARNINGS, "warnings", Severity.INFO)):
         detail = f"the profiler itself reported {what} while it ran"

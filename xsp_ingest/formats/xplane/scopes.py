@@ -132,7 +132,10 @@ def _path(scope: str, scopes: Mapping[str, LayerScope]) -> str:
 def _named(calls: pl.DataFrame, scopes: Mapping[str, LayerScope]) -> pl.DataFrame:
     """The calls under their layers' names, with type, path and position among the layers."""
     named = pl.DataFrame(
-        [(scope, layer.name, layer.type or None, layer.place, _path(scope, scopes)) for scope, layer in scopes.items()],
+        [
+            (scope, layer.name, layer.type or None, layer.position, _path(scope, scopes))
+            for scope, layer in scopes.items()
+        ],
         schema={
             "scope": pl.String,
             "name": pl.String,

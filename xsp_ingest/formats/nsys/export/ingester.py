@@ -68,28 +68,28 @@ def _opened(path: Path) -> Tables:
         head = file.read(len(_STREAM_START))
     if head != _STREAM_START:
         return read_json_lines(path)
-    return Frames(path, _known(streams_of(path), path), path.stat().st_size)
+    return Frames(path, _with_known_tables(streams_of(path), path), path.stat().st_size)
 
 
 def _folder(path: Path) -> Tables:
-    found: dict[str, Stored] = {}
+    stored: dict[str, Stored] = {}
     size = 0
     for ending, kind in _ENDINGS.items():
         for file in sorted(path.glob(f"*{ending}")):
             if file.is_file() and not file.is_symlink():
-                found.setdefault(file.stem, kind(file))
+                stored.setdefault(file.stem, kind(file))
                 size += file.stat().st_size
-    return Frames(path, _known(found, path), size)
+    return Frames(path, _with_known_tables(stored, path), size)
 
 
-def _known(found: Mapping[str, Stored], path: Path) -> Mapping[str, Stored]:
-    if not any(table in found for table in META_TABLES):
+def _with_known_tables(stored: Mapping[str, Stored], path: Path) -> Mapping[str, Stored]:
+    if not any(table in stored for table in META_TABLES):
         raise XspError(
             "the export lacks its table META_DATA_EXPORT",
             path=path,
             advice="Export the .nsys-rep file again; do not leave tables out",
         )
-    return found
+    return stored
 
 
 _ENDINGS: dict[str, type[ParquetFile | ArrowFile]] = {".parquet": ParquetFile, ".arrow": ArrowFile}

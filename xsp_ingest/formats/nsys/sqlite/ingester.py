@@ -46,11 +46,11 @@ class NsysSqlite(Ingester):
 
         return read_tables(Database(path, _nsight_tables(path)), options)
 
-    def read_excerpt(self, path: Path, wanted: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
+    def read_excerpt(self, path: Path, columns: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
         from xsp_ingest.formats.nsys.sqlite.excerpt import read_excerpt
 
-        return read_excerpt(Database(path, _nsight_tables(path)), wanted)
+        return read_excerpt(Database(path, _nsight_tables(path)), columns)
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The part that the options select; large tables are not read whole for it."""
@@ -61,9 +61,9 @@ class NsysSqlite(Ingester):
 
         (path,) = paths
         tables = _nsight_tables(path)
-        asked = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
-        raw = read_tables(Database(path, tables, asked.conditions), options)
-        return [narrowed(raw, options.selection, zero_ns=asked.zero_ns, skipped=asked.skipped)]
+        conditions = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
+        raw = read_tables(Database(path, tables, conditions.conditions), options)
+        return [narrowed(raw, options.selection, zero_ns=conditions.zero_ns, skipped=conditions.skipped)]
 
 
 def _nsight_tables(path: Path) -> frozenset[str]:

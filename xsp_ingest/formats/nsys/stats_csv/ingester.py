@@ -56,17 +56,17 @@ class NsysStatsCsv(Ingester):
         return [self._read_together(paths, options)]
 
     def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
-        found: dict[Report, Section] = {}
+        by_report: dict[Report, Section] = {}
         for path in paths:
             for section in sections(path):
-                found.setdefault(section.report, section)
-        if not set(found) - {Report.SUM}:
+                by_report.setdefault(section.report, section)
+        if not set(by_report) - {Report.SUM}:
             raise XspError(
                 "a table of sums of Nsight Systems, out of which no trace can be made", path=paths[0], advice=_ADVICE
             )
-        tables, findings = join(_parts(found, options))
+        tables, findings = join(_parts(by_report, options))
         facts = RunFacts(profiler="Nsight Systems", source_bytes=sum(path.stat().st_size for path in paths))
-        return RawTrace(tables, facts, (*findings, *_doubts(found)))
+        return RawTrace(tables, facts, (*findings, *_doubts(by_report)))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The run of a file by itself."""
@@ -80,25 +80,25 @@ def _is_recipe(path: Path) -> bool:
         return False
 
 
-def _parts(found: Mapping[Report, Section], options: Options) -> Iterator[Part]:
-    whole = Report.GPU in found or Report.API in found
-    if Report.API in found:
-        yield numbered_calls(api_calls(found[Report.API]), Report.API)
-    if Report.GPU in found:
-        calls = api_calls(found[Report.API]) if Report.API in found else api_calls(Section(Report.API, {}))
-        yield gpu_work(found[Report.GPU], calls)
-    if Report.EXEC in found and not whole:
-        yield from executions(found[Report.EXEC])
-    if Report.RANGES in found:
-        yield range_rows(found[Report.RANGES], options, start="Start", duration="Duration")
-    elif Report.PROJECTED in found:
-        yield range_rows(found[Report.PROJECTED], options, start="Orig Start", duration="Orig Duration")
+def _parts(sections: Mapping[Report, Section], options: Options) -> Iterator[Part]:
+    has_traces = Report.GPU in sections or Report.API in sections
+    if Report.API in sections:
+        yield numbered_calls(api_calls(sections[Report.API]), Report.API)
+    if Report.GPU in sections:
+        calls = api_calls(sections[Report.API]) if Report.API in sections else api_calls(Section(Report.API, {}))
+        yield gpu_work(sections[Report.GPU], calls)
+    if Report.EXEC in sections and not has_traces:
+        yield from executions(sections[Report.EXEC])
+    if Report.RANGES in sections:
+        yield range_rows(sections[Report.RANGES], options, start="Start", duration="Duration")
+    elif Report.PROJECTED in sections:
+        yield range_rows(sections[Report.PROJECTED], options, start="Orig Start", duration="Orig Duration")
 
 
-def _doubts(found: Mapping[Report, Section]) -> Iterator[Finding]:
-    if Report.SUM in found:
+def _doubts(sections: Mapping[Report, Section]) -> Iterator[Finding]:
+    if Report.SUM in sections:
         yield Finding(LedgerKind.SUMMARY_LEFT_OUT, "Tables of sums beside the reports of single events were not read")
-    if Report.EXEC in found and (Report.GPU in found or Report.API in found):
-        yield Finding(LedgerKind.RESTATED, count=found[Report.EXEC].height)
-    if Report.GPU in found and Report.API not in found:
-        yield Finding(LedgerKind.LAUNCHES_NOT_GIVEN, count=found[Report.GPU].height)
+    if Report.EXEC in sections and (Report.GPU in sections or Report.API in sections):
+        yield Finding(LedgerKind.RESTATED, count=sections[Report.EXEC].height)
+    if Report.GPU in sections and Report.API not in sections:
+        yield Finding(LedgerKind.LAUNCHES_NOT_GIVEN, count=sections[Report.GPU].height)

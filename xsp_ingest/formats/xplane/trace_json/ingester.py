@@ -40,18 +40,18 @@ class XlaTraceJson(Ingester):
         from xsp_ingest.formats.xplane.shape import shape
         from xsp_ingest.formats.xplane.trace_json.planes import MAX_EVENTS, read_planes
 
-        found = read_planes(path)
-        if not found.planes:
+        plane_file = read_planes(path)
+        if not plane_file.planes:
             raise XspError(
                 "the trace names no planes", path=path, advice="Is it a .trace.json.gz of TensorFlow or JAX?"
             )
-        raw = shape(found.planes, path, options)
-        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=found.events if found.events >= MAX_EVENTS else 0)
+        raw = shape(plane_file.planes, path, options)
+        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=plane_file.events if plane_file.events >= MAX_EVENTS else 0)
         odd = Finding(
             LedgerKind.NOT_AN_EVENT,
             "entries of traceEvents are no objects, or have no start or process",
-            found.seen.foreign,
+            plane_file.seen.foreign,
         )
         detail = "stretches of the file with bytes that are not UTF-8; those show as U+FFFD"
-        foreign = Finding(LedgerKind.NOT_UTF8, detail, found.seen.not_utf8, severity=Severity.WARNING)
+        foreign = Finding(LedgerKind.NOT_UTF8, detail, plane_file.seen.not_utf8, severity=Severity.WARNING)
         return replace(raw, findings=(*raw.findings, cut, odd, foreign))
