@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["Difference", "Facts", "Sort", "differences", "facts"]
+__all__ = ["Difference", "DifferenceKind", "Facts", "differences", "facts"]
 
 _PRECISIONS = {
     "double": "fp64", "float64": "fp64", "f64": "fp64",
@@ -28,7 +28,7 @@ _PRECISIONS = {
 }  # fmt: skip
 
 
-class Sort(StrEnum):
+class DifferenceKind(StrEnum):
     """What a difference means for the comparison."""
 
     WORK = "work"  # the two did not do the same
@@ -63,24 +63,24 @@ class Difference:
     what: str
     before: str
     after: str
-    sort: Sort
+    kind: DifferenceKind
 
 
-_COMPARED: tuple[tuple[str, str, Sort], ...] = (
-    ("model", "model", Sort.WORK),
-    ("batch_size", "batch size", Sort.WORK),
-    ("device", "device", Sort.SYSTEM),
-    ("device_count", "devices used", Sort.SYSTEM),
-    ("ranks", "ranks in the job", Sort.SYSTEM),
-    ("precision", "precision", Sort.SYSTEM),
-    ("framework", "framework", Sort.SYSTEM),
-    ("framework_version", "framework version", Sort.SYSTEM),
-    ("levels", "levels recorded", Sort.METHOD),
-    ("format", "profiler's format", Sort.METHOD),
-    ("layer_source", "layers taken from", Sort.METHOD),
-    ("layer_basis", "layer latency measured on the", Sort.METHOD),
-    ("steps", "steps", Sort.METHOD),
-    ("captures", "captures", Sort.METHOD),
+_COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
+    ("model", "model", DifferenceKind.WORK),
+    ("batch_size", "batch size", DifferenceKind.WORK),
+    ("device", "device", DifferenceKind.SYSTEM),
+    ("device_count", "devices used", DifferenceKind.SYSTEM),
+    ("ranks", "ranks in the job", DifferenceKind.SYSTEM),
+    ("precision", "precision", DifferenceKind.SYSTEM),
+    ("framework", "framework", DifferenceKind.SYSTEM),
+    ("framework_version", "framework version", DifferenceKind.SYSTEM),
+    ("levels", "levels recorded", DifferenceKind.METHOD),
+    ("format", "profiler's format", DifferenceKind.METHOD),
+    ("layer_source", "layers taken from", DifferenceKind.METHOD),
+    ("layer_basis", "layer latency measured on the", DifferenceKind.METHOD),
+    ("steps", "steps", DifferenceKind.METHOD),
+    ("captures", "captures", DifferenceKind.METHOD),
 )
 
 
@@ -115,11 +115,11 @@ def facts(views: Sequence[StepFrames]) -> Facts:
 def differences(before: Facts, after: Facts, *, per_input: bool = False) -> list[Difference]:
     """What is known of both sides and not the same, what matters most first."""
     differing = []
-    for name, label, sort in _COMPARED:
+    for name, label, usual in _COMPARED:
         one, two = getattr(before, name), getattr(after, name)
         if one is None or two is None or _folded(one) == _folded(two):
             continue
-        kind = Sort.SYSTEM if name == "batch_size" and per_input else sort
+        kind = DifferenceKind.SYSTEM if name == "batch_size" and per_input else usual
         differing.append(Difference(label, str(one), str(two), kind))
     return differing
 

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.modelled_calls import CALL, following_shapes, modelled_calls
-from xsp_analyze.frames.modelled_work import KNOWN
+from xsp_analyze.frames.modelled_work import MODELLED
 from xsp_analyze.frames.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
@@ -40,10 +40,10 @@ def operator_work(view: StepFrames) -> pl.DataFrame:
 
 
 def _per_step(calls: pl.DataFrame) -> pl.DataFrame:
-    known = pl.col("modelled_flop").is_not_null()
+    is_modelled = pl.col("modelled_flop").is_not_null()
     return calls.group_by("run_id", "step", "operator", maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
-        known.sum().cast(pl.Int64).alias("modelled_count"),
+        is_modelled.sum().cast(pl.Int64).alias("modelled_count"),
         known_sum(pl.col("modelled_flop")),
         known_sum(pl.col("modelled_bytes")),
     )
@@ -54,11 +54,11 @@ def _units(trace: Trace) -> Ints:
     spans = trace.scan("spans").select(
         "parent_id",
         (pl.col("level") == str(Level.OPERATOR)).alias("operator"),
-        pl.col("name").is_in(list(KNOWN)).alias("known"),
+        pl.col("name").is_in(list(MODELLED)).alias("known"),
     ).collect()  # fmt: skip
     parents, operator = spans["parent_id"].fill_null(-1).to_numpy(), spans["operator"].to_numpy()
-    known = outermost(parents, operator & spans["known"].to_numpy())
-    return np.where(known >= 0, known, outermost(parents, operator))
+    modelled = outermost(parents, operator & spans["known"].to_numpy())
+    return np.where(modelled >= 0, modelled, outermost(parents, operator))
 
 
 def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:

@@ -45,13 +45,13 @@ def attribution(view: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
         pl.col("count").sum(), pl.col("duration_ns").sum()
     )
     per_step = ", per step" if view.averaged else ""
-    words = pl.DataFrame(
+    texts = pl.DataFrame(
         [(str(k), str(k.severity), k.sentence + per_step, k.advice) for k in ATTRIBUTIONS.values()],
         schema=["kind", "severity", "detail", "advice"],
         orient="row",
     )
     return (
-        words.with_row_index("place")
+        texts.with_row_index("place")
         .join(sums.with_columns(pl.col("kind").cast(pl.String)), on="kind")
         .sort(*by, "place")
         .drop("place")

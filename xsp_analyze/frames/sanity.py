@@ -24,7 +24,7 @@ _ROUNDING = 1e-6
 _CALL_ROUNDING_NS = 1_000  # profilers write whole microseconds
 _LARGEST_CACHE_BYTES = 256 << 20  # what the last cache of today's devices holds at most
 _FAR = 4  # fast convolutions need up to so many times fewer flops than the plain one
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _LOST = "Check that the counters are of these kernels, and of all of them"
 _CACHED = "Measure with caches flushed between kernels (ncu --cache-control all) to be sure"
 _FLOPS = "Measure the flop counts of every precision, tensor cores included"
@@ -58,13 +58,13 @@ def _finding(
     kind: str,
     what: str,
     rows: pl.DataFrame,
-    words: pl.Expr,
+    text: pl.Expr,
     advice: str,
     *,
     severity: Severity = Severity.WARNING,
 ) -> Finding:
     """The finding on these rows, the first of which are named in `words`."""
-    named = rows.head(_MOST_NAMED).select(words.alias("words"))["words"].to_list()
+    named = rows.head(_MAX_NAMED).select(text.alias("words"))["words"].to_list()
     others = f" and {rows.height - len(named)} more" if rows.height > len(named) else ""
     duration = round(rows["duration_ns"].sum()) if "duration_ns" in rows.columns else None
     detail = f"{what}: {', '.join(named)}{others}"
@@ -81,8 +81,8 @@ def _above_roof(view: StepFrames) -> Iterator[Finding]:
         .with_columns(pl.col("kernel_name").cast(pl.String))
     )
     share = (pl.col("roof_share") * 100).round(1)
-    words = pl.format("{} in {} ({} % of the {} roof)", "kernel_name", _layer_or("no layer"), share, "precision")
-    yield _finding("above_roof", "kernels did more than their device can", above, words, _PEAKS)
+    text = pl.format("{} in {} ({} % of the {} roof)", "kernel_name", _layer_or("no layer"), share, "precision")
+    yield _finding("above_roof", "kernels did more than their device can", above, text, _PEAKS)
 
 
 def _layer_or(otherwise: str) -> pl.Expr:
@@ -92,8 +92,8 @@ def _layer_or(otherwise: str) -> pl.Expr:
 def _occupancy(executions: pl.DataFrame) -> Iterator[Finding]:
     value = pl.col("achieved_occupancy")
     odd = executions.filter(value.is_not_null(), ~value.is_between(0, 1 + _ROUNDING))
-    words = pl.format("{} in {} ({})", pl.col("kernel_name").cast(pl.String), _layer_or("no layer"), value)
-    yield _finding("occupancy", "kernels whose achieved occupancy lies outside of 0 to 1", odd, words, _LOST)
+    text = pl.format("{} in {} ({})", pl.col("kernel_name").cast(pl.String), _layer_or("no layer"), value)
+    yield _finding("occupancy", "kernels whose achieved occupancy lies outside of 0 to 1", odd, text, _LOST)
 
 
 def _beside_model(view: StepFrames) -> pl.DataFrame:
@@ -140,20 +140,20 @@ def _short_of_tensors(held: pl.DataFrame, columns: tuple[str, str], what: str) -
     short = held.filter(moved < size * (1 - _ROUNDING))
     lost = short.filter(size - moved > _LARGEST_CACHE_BYTES)
     cached = short.filter(size - moved <= _LARGEST_CACHE_BYTES)
-    whole = (pl.col(c).round().cast(pl.Int64) for c in columns)
-    words = pl.format("{} ({} of {} bytes)", pl.col("layer_name").cast(pl.String), *whole)
-    yield _finding(columns[0], f"layers whose kernels {what}", lost, words, _LOST)
+    integers = (pl.col(c).round().cast(pl.Int64) for c in columns)
+    text = pl.format("{} ({} of {} bytes)", pl.col("layer_name").cast(pl.String), *integers)
+    yield _finding(columns[0], f"layers whose kernels {what}", lost, text, _LOST)
     maybe = f"layers whose kernels {what}, by so little that a cache may have held the rest"
-    yield _finding(columns[0], maybe, cached, words, _CACHED, severity=Severity.INFO)
+    yield _finding(columns[0], maybe, cached, text, _CACHED, severity=Severity.INFO)
 
 
 def _far_from_model(held: pl.DataFrame) -> Iterator[Finding]:
     measured, modelled = pl.col("measured_flop"), pl.col("flop")
     far = held.filter((measured > _FAR * modelled) | (measured * _FAR < modelled))
-    whole = (c.round().cast(pl.Int64) for c in (measured, modelled))
-    words = pl.format("{} ({} measured, {} modelled)", pl.col("layer_name").cast(pl.String), *whole)
+    integers = (c.round().cast(pl.Int64) for c in (measured, modelled))
+    text = pl.format("{} ({} measured, {} modelled)", pl.col("layer_name").cast(pl.String), *integers)
     what = "layers whose measured flops are over four times more or fewer than their shapes ask for"
-    yield _finding("flop_count", what, far, words, _FLOPS)
+    yield _finding("flop_count", what, far, text, _FLOPS)
 
 
 def _sums(view: StepFrames) -> Iterator[Finding]:
@@ -168,10 +168,10 @@ def _sums(view: StepFrames) -> Iterator[Finding]:
 
 def _of_steps(view: StepFrames) -> Finding:
     """Layers must fit in their step."""
-    words = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "host_ns", "duration_ns")
+    text = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "host_ns", "duration_ns")
     what = "steps whose layers, outside of each other on one thread, take longer than the step"
     advice = "The calls of these layers overlap; take layer latency from a run in which they do not"
-    return _finding("sums", what, _overfull(view), words, advice)
+    return _finding("sums", what, _overfull(view), text, advice)
 
 
 def _overfull(view: StepFrames) -> pl.DataFrame:

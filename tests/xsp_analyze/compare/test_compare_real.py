@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.facts import Sort
+from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.compare.kernel_changes import ChangeKind
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
@@ -58,9 +58,9 @@ def test_whole_traces_have_the_kernel_counts_and_times_of_the_reference(
 
 
 def test_the_pair_says_what_differs_before_any_number(steps: Comparison) -> None:
-    told = {d.what: (d.before, d.after, d.sort) for d in steps.differences}
-    assert told["device"] == ("NVIDIA A100-PG509-200", "Tesla V100-SXM2-16GB", Sort.SYSTEM)
-    assert told["ranks in the job"] == ("8", "2", Sort.SYSTEM)
+    told = {d.what: (d.before, d.after, d.kind) for d in steps.differences}
+    assert told["device"] == ("NVIDIA A100-PG509-200", "Tesla V100-SXM2-16GB", DifferenceKind.SYSTEM)
+    assert told["ranks in the job"] == ("8", "2", DifferenceKind.SYSTEM)
 
 
 def test_three_quarters_of_the_pair_s_operators_find_their_partner(steps: Comparison) -> None:
@@ -100,6 +100,6 @@ def test_bert_s_layers_align_across_vendors_and_kernels_do_not(real_dir: Path) -
     ]
     assert found.tested == 0  # a step each
     replaced = next(c for c in found.changes if c.after == ("attn_fwd",))
-    assert (replaced.kind, replaced.places) == (ChangeKind.REPLACED, 4)
+    assert (replaced.kind, replaced.count) == (ChangeKind.REPLACED, 4)
     assert "flash_fwd_kernel" in replaced.before[0]
     assert {row.layer_type for row in found.level("layer")[:4]} == {"BertSdpaSelfAttention"}

@@ -319,7 +319,7 @@ def test_every_rule_has_a_case() -> None:
 def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str) -> None:
     bad, _, gain = _CASES[identity]
     one = _found(bad())[identity]
-    assert one.found.sentence.endswith(".")
+    assert one.observation.sentence.endswith(".")
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched"})  # fmt: skip
@@ -340,8 +340,8 @@ def test_findings_depend_on_neither_the_order_of_rows_nor_the_time_of_day(identi
             frame = frame.with_columns(pl.col("start_ns") + 12_345)
         builder.add(name, frame.sample(fraction=1, shuffle=True, seed=1))
     moved = _found(builder.build())
-    assert {k: (a.gain_ns, a.found) for k, a in moved.items()} == {
-        k: (a.gain_ns, a.found) for k, a in _found(trace).items()
+    assert {k: (a.gain_ns, a.observation) for k, a in moved.items()} == {
+        k: (a.gain_ns, a.observation) for k, a in _found(trace).items()
     }
 
 
@@ -353,7 +353,7 @@ def test_doubts_come_first_then_what_promises_most_and_the_unknown_last() -> Non
 def test_the_causes_of_idle_time_add_up_to_it() -> None:
     # Work at [2000, 3000), launched at 1990, and [7000, 8000), launched at 6990, of a step of 10,000 ns: idle 8,000,
     # of which 4,000 around the work, 3,990 before a launch and 10 during it.
-    evidence = _found(_trace(_kernels(("a", 2_000, 1_000), ("b", 7_000, 1_000))))["gpu-idle"].found.evidence
+    evidence = _found(_trace(_kernels(("a", 2_000, 1_000), ("b", 7_000, 1_000))))["gpu-idle"].observation.evidence
     assert [(one.label, one.value) for one in evidence] == [
         ("latency", 10_000),
         ("idle", 8_000),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.frames.group_ids import (
-    codes,
+    group_ids,
     groups,
     in_order,
     numbered,
@@ -56,16 +56,16 @@ def _sorted(frame: pl.DataFrame) -> list[int]:
 @given(frames())
 def test_rows_come_in_the_order_of_their_columns(frame: pl.DataFrame) -> None:
     assert in_order(frame.get_columns()).tolist() == _sorted(frame)
-    assert sort_by(*codes(frame, ordered=True)).tolist() == _sorted(frame)
+    assert sort_by(*group_ids(frame, ordered=True)).tolist() == _sorted(frame)
 
 
 @given(frames())
 def test_rows_get_one_number_exactly_where_all_values_agree(frame: pl.DataFrame) -> None:
-    number, first = numbered(*codes(frame))
+    number, first = numbered(*group_ids(frame))
     distinct = dict.fromkeys(frame.rows())
     assert number.tolist() == [list(distinct).index(row) for row in frame.rows()]
     assert frame[first].rows() == list(distinct)
-    rank, rows = ranked(*codes(frame, ordered=True))
+    rank, rows = ranked(*group_ids(frame, ordered=True))
     assert frame[rows].rows() == frame[_sorted(frame)].unique(maintain_order=True).rows()
     assert [frame.row(rows[i]) for i in rank] == frame.rows()
 
