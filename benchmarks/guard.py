@@ -31,7 +31,7 @@ from benchmarks.programs.hot_paths import (
 from benchmarks.programs.stopwatch import cpu_s
 from xsp.batch.unit import Settings, Unit
 from xsp.batch.work import process
-from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite.database import Database, table_names
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest

@@ -8,29 +8,30 @@ leaves runs/resnet18/m, ml and mlg, each with its run.json and raw files, for `x
 from __future__ import annotations
 
 import argparse
+import runpy
 import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners import side_cars, tool_runs
-from runners.fresh_process import status_in_words, to_its_end
-from runners.level_process import RECORDING, add_options, checked
-from runners.own_workload import zoo_name
-from runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
-from runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error, put_json
-from runners.sweep import SWEEP, batch_sizes_of, swept
-from runners.zoo import find
+from xsp_runners import side_cars, tool_runs
+from xsp_runners.fresh_process import status_in_words, to_its_end
+from xsp_runners.level_process import RECORDING, add_options, checked
+from xsp_runners.own_workload import zoo_name
+from xsp_runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
+from xsp_runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error, put_json
+from xsp_runners.sweep import SWEEP, batch_sizes_of, swept
+from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 __all__ = ["main"]
 
@@ -61,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     tools.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
     tools.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters", metavar="GROUPS")
-    tools.add_argument("--power", choices=side_cars.WANTED, default="auto", help="sample power beside runs on a GPU")
+    tools.add_argument(
+        "--power", choices=side_cars.POWER_CHOICES, default="auto", help="sample power beside runs on a GPU"
+    )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
@@ -94,7 +97,7 @@ class _Collection:
         clear(run.folder)
         if run.tool != "own":
             tool_runs.forget(run)
-        with side_cars.sampling(run.folder, wanted=self._power(run)):
+        with side_cars.sampling(run.folder, power=self._power(run)):
             status = self.start(run)
         sentence = error_of(run.folder)
         if sentence is None:
@@ -152,14 +155,14 @@ def _collect(args: argparse.Namespace, start: Callable[[PlannedRun], int]) -> in
     tool_runs.check_tools(sorted(tools))
     done, batch_size = [], args.batch_size
     if sizes:
-        found = swept(sizes, collection.swept_size)
-        put_json(args.out / SWEEP, found.as_json())
-        if not found.throughput_per_s:
+        sweep = swept(sizes, collection.swept_size)
+        put_json(args.out / SWEEP, sweep.as_json())
+        if not sweep.throughput_per_s:
             print("collect: no batch size could be run, so the other levels are not run either", file=sys.stderr)
             return _FAILED
-        done.append(found.ended_by != "failure")
-        batch_size = found.chosen
-        print(f"batch sizes: ended by {found.ended_by}; the other levels are run at {batch_size}", flush=True)
+        done.append(sweep.ended_by != "failure")
+        batch_size = sweep.chosen
+        print(f"batch sizes: ended by {sweep.ended_by}; the other levels are run at {batch_size}", flush=True)
         levels = [level for level in levels if level != "M"]
     done += [collection.level(level, batch_size) for level in levels]
     side_cars.note_system(args.out, args.python)

@@ -1,6 +1,6 @@
 """Records what a Python program does on the GPU through NVIDIA's package cupti-python, as a dump that XSP reads.
 
-    python -m runners.cupti --out runs/cupti -- train.py --epochs 1
+    python -m xsp_runners.cupti --out runs/cupti -- train.py --epochs 1
 
 runs train.py in this process and leaves runs/cupti/cupti.parquet (cupti.jsonl without pyarrow); `record` is a context
 manager around code of one's own. Times are Unix time, as those of torch.profiler, since CUPTI asks this program for
@@ -18,12 +18,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.cupti_recorder import CLOCKS, GRAPHS, NAME, Recorder, record
-from runners.nvtx_calls import NvtxCalls, providing
-from runners.run_folder import RunnerError
+from xsp_runners.cupti_recorder import CLOCKS, GRAPHS, NAME, Recorder, record
+from xsp_runners.nvtx_calls import NvtxCalls, providing
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,18 +63,19 @@ def wrapped_command(target: Sequence[str], out: Path, *, graph: str = "node", cl
     return [python, str(Path(__file__).resolve()), *options, "--", *program]
 
 
-def _run_program(words: Sequence[str]) -> None:
+def _run_program(program: Sequence[str]) -> None:
     """Runs `FILE ARGS` or `-m MODULE ARGS` as Python would; its SystemExit passes."""
-    before = sys.argv, sys.path[0]
+    before = sys.argv, [*sys.path]
     try:
-        if words[0] == "-m":
-            sys.argv = list(words[1:])
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        if program[0] == "-m":
+            sys.argv = list(program[1:])
+            runpy.run_module(program[1], run_name="__main__", alter_sys=True)
         else:
-            sys.argv, sys.path[0] = list(words), str(Path(words[0]).resolve().parent)
-            runpy.run_path(words[0], run_name="__main__")
+            sys.argv = list(program)
+            sys.path.insert(0, str(Path(program[0]).resolve().parent))
+            runpy.run_path(program[0], run_name="__main__")
     finally:
-        sys.argv, sys.path[0] = before
+        sys.argv, sys.path[:] = before
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,8 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _checked_program(words: Sequence[str]) -> list[str]:
-    program = list(words[1:] if words[:1] == ["--"] else words)
+def _checked_program(arguments: Sequence[str]) -> list[str]:
+    program = list(arguments[1:] if arguments[:1] == ["--"] else arguments)
     if not program or program == ["-m"]:
         raise RunnerError("what should run? Give a file of Python after --, as in: -- train.py")
     if program[0] != "-m" and not Path(program[0]).is_file():

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "DumpWriter", "callback_names", "field_of", "record_of"]
 
 _TIMES = ("start", "end")
-_PLACE = ("deviceId", "contextId", "streamId", "correlationId")
+_LOCATION = ("deviceId", "contextId", "streamId", "correlationId")
 _GRAPH = ("graphId", "graphNodeId")
 _SIZES = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
 _SHARED = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
-_COPY = (*_TIMES, *_PLACE, "bytes", "copyKind", "srcKind", "dstKind", *_GRAPH)
+_COPY = (*_TIMES, *_LOCATION, "bytes", "copyKind", "srcKind", "dstKind", *_GRAPH)
 _CALL = (*_TIMES, "processId", "threadId", "correlationId", "cbid")
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    "CONCURRENT_KERNEL": (*_TIMES, *_PLACE, "name", *_SIZES, *_SHARED, *_GRAPH),
+    "CONCURRENT_KERNEL": (*_TIMES, *_LOCATION, "name", *_SIZES, *_SHARED, *_GRAPH),
     "MEMCPY": _COPY,
     "MEMCPY2": _COPY,
-    "MEMSET": (*_TIMES, *_PLACE, "bytes", "memoryKind", *_GRAPH),
-    "GRAPH_TRACE": (*_TIMES, *_PLACE, "graphId"),
+    "MEMSET": (*_TIMES, *_LOCATION, "bytes", "memoryKind", *_GRAPH),
+    "GRAPH_TRACE": (*_TIMES, *_LOCATION, "graphId"),
     "RUNTIME": _CALL,
     "DRIVER": _CALL,
     "SYNCHRONIZATION": (*_TIMES, "contextId", "streamId", "correlationId", "type"),
@@ -144,13 +144,13 @@ class DumpWriter:
 
 def callback_names(name_of: Callable[[int, int], object], domain: int) -> Callable[[int], str | None]:
     """Names of a domain's callbacks by their numbers, each asked for once; None for one that CUPTI cannot name."""
-    known: dict[int, str | None] = {}
+    names: dict[int, str | None] = {}
 
     def name(cbid: int) -> str | None:
-        if cbid not in known:
-            known[cbid] = None
+        if cbid not in names:
+            names[cbid] = None
             with suppress(Exception):  # a number that this CUPTI does not know is no reason to lose the record
-                known[cbid] = str(name_of(domain, cbid))
-        return known[cbid]
+                names[cbid] = str(name_of(domain, cbid))
+        return names[cbid]
 
     return name

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.cupti_dump import FIELDS, DumpWriter, callback_names, record_of
-from runners.run_folder import RunnerError
+from xsp_runners.cupti_dump import FIELDS, DumpWriter, callback_names, record_of
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,10 +7,10 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 __all__ = ["status_in_words", "to_its_end"]
 

@@ -18,27 +18,28 @@ JAX is imported when a capture starts, so that this module can be read without i
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners import level_process
-from runners.jax_scopes import layers_of
-from runners.own_workload import own_step, zoo_name
-from runners.run_folder import RunnerError
-from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
-from runners.xplane_session import write_profile
+from xsp_runners import level_process
+from xsp_runners.jax_scopes import layers_of
+from xsp_runners.own_workload import own_step, zoo_name
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
+from xsp_runners.xplane_session import write_profile
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from runners.xplane_session import Session
+    from xsp_runners.xplane_session import Session
 
 __all__ = ["RunnerError", "capture", "main", "measure"]
 
@@ -127,12 +128,12 @@ def _import_jax(device: str, *, threads: int = 0) -> Any:  # noqa: ANN401 (JAX i
     return jax
 
 
-def _device(jax: Any, wanted: str) -> str:  # noqa: ANN401
+def _device(jax: Any, requested: str) -> str:  # noqa: ANN401
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = jax.default_backend() == "gpu"
-    if wanted == "cuda" and not available:
+    if requested == "cuda" and not available:
         raise RunnerError("JAX sees no GPU here: choose --device cpu")
-    if wanted == "cpu" and available:
+    if requested == "cpu" and available:
         raise RunnerError("JAX was imported before and has a GPU: set JAX_PLATFORMS=cpu to run on the CPU")
     return "cuda" if available else "cpu"
 
@@ -148,7 +149,7 @@ def _work(args: argparse.Namespace, device: str) -> Work:
     name = zoo_name(args.workload)
     if name is None:
         return Work(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
-    from runners.jax_zoo import MODELS, step_of  # noqa: PLC0415 (imports jax)
+    from xsp_runners.jax_zoo import MODELS, step_of  # noqa: PLC0415 (imports jax)
 
     if name not in MODELS:
         raise RunnerError(f"JAX's zoo has no {name}: choose of {', '.join(MODELS)} or give module:function")
@@ -177,7 +178,7 @@ def capture(
         raise RunnerError("steps and warmup must be at least 1: a first step compiles the program")
     jax = _import_jax(device)
     on_gpu = _device(jax, device) == "cuda"
-    known = {
+    run_facts = {
         "level": "MLG" if on_gpu else "ML",
         "serialized": not on_gpu,
         "model": {"name": model, "task": task},
@@ -189,7 +190,7 @@ def capture(
         Path(out),
         steps=steps,
         warmup=warmup,
-        facts=lambda cleaned: {**known, "layers": layers_of(cleaned.operations)},
+        facts=lambda cleaned: {**run_facts, "layers": layers_of(cleaned.operations)},
     )
     with at_the_end as session:
         yield session

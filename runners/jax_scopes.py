@@ -26,7 +26,7 @@ _INSTANCE = re.compile(r"_?\d+$")
 
 def layers_of(operations: Iterable[str]) -> list[dict[str, object]]:
     """Layers as run.json has them, from the names of a program's operations: by scope, outer ones too, in order."""
-    found: dict[str, dict[str, object]] = {}
+    layers: dict[str, dict[str, object]] = {}
     for name in operations:
         parts = [part for part in _plain(name).split("/") if part][:-1]
         for last, part in enumerate(parts, start=1):
@@ -34,8 +34,8 @@ def layers_of(operations: Iterable[str]) -> list[dict[str, object]]:
             if _STRUCTURE.fullmatch(part) or not all(map(_SCOPE.fullmatch, named)):
                 continue
             scope = "/".join(parts[:last])
-            found[scope] = {"scope": scope, "name": "/".join(named), "type": _INSTANCE.sub("", part) or part}
-    return [found[scope] for scope in sorted(found)]
+            layers[scope] = {"scope": scope, "name": "/".join(named), "type": _INSTANCE.sub("", part) or part}
+    return [layers[scope] for scope in sorted(layers)]
 
 
 def _plain(name: str) -> str:

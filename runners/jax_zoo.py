@@ -51,16 +51,16 @@ def step_of(model: Model, *, mode: str, batch: int, precision: str, seed: int) -
 
 
 def _training(model: Model, weights: Weights, inputs: Array, labels: Array) -> Callable[[], object]:
-    def loss_of(known: Weights) -> Array:
-        logits = model.logits(known, inputs)
+    def loss_of(parameters: Weights) -> Array:
+        logits = model.logits(parameters, inputs)
         with jax.named_scope("loss"):
             chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)
             return -jnp.mean(chosen)
 
-    def descend(known: Weights) -> tuple[Weights, Array]:
-        loss, gradients = jax.value_and_grad(loss_of)(known)
+    def descend(parameters: Weights) -> tuple[Weights, Array]:
+        loss, gradients = jax.value_and_grad(loss_of)(parameters)
         with jax.named_scope("sgd"):
-            return jax.tree.map(lambda w, g: w - _LEARNING_RATE * g, known, gradients), loss
+            return jax.tree.map(lambda w, g: w - _LEARNING_RATE * g, parameters, gradients), loss
 
     train = jax.jit(descend)
     state = [weights]

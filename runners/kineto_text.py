@@ -32,8 +32,8 @@ def without_private_data(trace: str, *, python_calls: bool = False) -> str:
             continue
         value, at = decode(trace, at)
         if key not in _PRIVATE_KEYS:
-            known = PurePath(value).name if key == "traceName" else value
-            parts.append(f"{json.dumps(key)}: {json.dumps(known)}")
+            public = PurePath(value).name if key == "traceName" else value
+            parts.append(f"{json.dumps(key)}: {json.dumps(public)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -61,6 +61,6 @@ def _kept_events(trace: str, at: int, *, python_calls: bool) -> tuple[list[str],
 
 def _without_folders(text: str, name: str) -> str:
     """The event of a Python function with `/home/someone/train.py(3): f` as `train.py(3): f`."""
-    place, mark, rest = name.partition("(")
-    short = PurePath(place).name + mark + rest if place.startswith("/") else name
+    source, mark, rest = name.partition("(")
+    short = PurePath(source).name + mark + rest if source.startswith("/") else name
     return text.replace(json.dumps(name, ensure_ascii=False), json.dumps(short, ensure_ascii=False))

@@ -20,8 +20,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.own_workload import zoo_name
-from runners.run_folder import (
+from xsp_runners.own_workload import zoo_name
+from xsp_runners.run_folder import (
     LEVEL,
     RUN,
     SCHEMA_VERSION,
@@ -114,9 +114,9 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
 
 def options_of(args: argparse.Namespace) -> dict[str, object]:
     """The options that `add_options` added, by the names of their flags; those left open are left out."""
-    given = {name: getattr(args, name.replace("-", "_")) for name in _OPTIONS}
-    known = {name: value for name, value in given.items() if value is not None}
-    return {**known, "script-args": list(args.script_args)} if args.script_args else known
+    values = {name: getattr(args, name.replace("-", "_")) for name in _OPTIONS}
+    options = {name: value for name, value in values.items() if value is not None}
+    return {**options, "script-args": list(args.script_args)} if args.script_args else options
 
 
 def flags_of(options: Mapping[str, object]) -> list[str]:
@@ -241,5 +241,5 @@ def sentence_of(error: BaseException) -> str:
 def _status(error: Exception) -> str:
     """`out_of_memory`, which ends a batch sweep, or `failed`."""
     text = str(error).lower()
-    full = type(error).__name__ in _NO_MEMORY_TYPES or any(words in text for words in _NO_MEMORY)
+    full = type(error).__name__ in _NO_MEMORY_TYPES or any(phrase in text for phrase in _NO_MEMORY)
     return "out_of_memory" if full else "failed"

@@ -1,6 +1,6 @@
 """Runs a program under NVIDIA Nsight Compute, once for each group of counters, and leaves CSV files that XSP reads.
 
-    python -m runners.ncu --out runs/counters --range step -- python train.py
+    python -m xsp_runners.ncu --out runs/counters --range step -- python train.py
 
 leaves runs/counters/roofline/counters.csv and so on; `xsp merge --counters` ties them to a run with kernels. The
 counters are those that `runners/data/ncu_metrics.toml` lists for the chip, and ncu is asked first whether it has them.
@@ -11,19 +11,20 @@ latencies, and XSP takes none from them.
 from __future__ import annotations
 
 import argparse
+import runpy
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):  # started as a file, from a copy of this folder alone
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
-from runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
-from runners.run_folder import RunnerError
-from runners.tool import find_gpu, program_of, run
+from xsp_runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
+from xsp_runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import find_gpu, program_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +47,8 @@ class Plan:
     @property
     def passes(self) -> int | None:
         """Times that a kernel is replayed in all; None where that is not known of every group."""
-        known = [self.architecture.passes.get(name) for name in self.groups]
-        return None if None in known else sum(filter(None, known))
+        counts = [self.architecture.passes.get(name) for name in self.groups]
+        return None if None in counts else sum(filter(None, counts))
 
 
 def plan(*, chip: str | None = None, groups: Sequence[str] = ()) -> Plan:
@@ -57,12 +58,12 @@ def plan(*, chip: str | None = None, groups: Sequence[str] = ()) -> Plan:
     return Plan(architecture, groups_of(architecture, groups))
 
 
-def checked_plan(ncu: Ncu, wanted: Plan) -> Plan:
+def checked_plan(ncu: Ncu, requested: Plan) -> Plan:
     """The same plan; RunnerError where this ncu lacks one of its counters."""
-    every = [metric for metrics in wanted.groups.values() for metric in metrics]
-    if unknown := ncu.unknown(every, wanted.architecture):
-        raise RunnerError(f"this ncu has no {', '.join(unknown)} for {wanted.architecture.chips[0]}")
-    return wanted
+    every = [metric for metrics in requested.groups.values() for metric in metrics]
+    if unknown := ncu.unknown(every, requested.architecture):
+        raise RunnerError(f"this ncu has no {', '.join(unknown)} for {requested.architecture.chips[0]}")
+    return requested
 
 
 def counted(log: Path, status: int, target: Sequence[str]) -> Path:
@@ -85,7 +86,7 @@ def counted(log: Path, status: int, target: Sequence[str]) -> Path:
 def record(
     target: Sequence[str],
     out: Path,
-    wanted: Plan,
+    requested: Plan,
     *,
     ncu: str,
     ranges: Sequence[str] = (),
@@ -94,7 +95,7 @@ def record(
 ) -> list[Path]:
     """Runs `target` once for each group; the files with counters. RunnerError where one could not be counted."""
     logs = []
-    for name, metrics in wanted.groups.items():
+    for name, metrics in requested.groups.items():
         log = out / name / LOG
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -125,15 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _dry_run(args: argparse.Namespace, target: Sequence[str], wanted: Plan) -> int:
+def _dry_run(args: argparse.Namespace, target: Sequence[str], requested: Plan) -> int:
     ncu = "ncu"
     try:
-        found = Ncu.found(args.ncu)
-        ncu = found.path
-        checked_plan(found, wanted)
+        tool = Ncu.locate(args.ncu)
+        ncu = tool.path
+        checked_plan(tool, requested)
     except RunnerError as error:
         print(f"ncu: {error}; the counters were not checked", file=sys.stderr)
-    for name, metrics in wanted.groups.items():
+    for name, metrics in requested.groups.items():
         log = args.out / name / LOG
         print(shlex.join(profile_command(target, log, metrics, ncu=ncu, ranges=args.range, capture=args.capture)))
     return 0
@@ -142,14 +143,14 @@ def _dry_run(args: argparse.Namespace, target: Sequence[str], wanted: Plan) -> i
 def _main(args: argparse.Namespace) -> int:
     target = program_of(args.program)
     groups = [name.strip() for name in args.groups.split(",") if name.strip()]
-    wanted = plan(chip=args.chip, groups=groups)
+    requested = plan(chip=args.chip, groups=groups)
     if args.dry_run:
-        return _dry_run(args, target, wanted)
-    ncu = Ncu.found(args.ncu)
-    checked_plan(ncu, wanted)
-    passes = f"each kernel is replayed {wanted.passes} times" if wanted.passes else "each kernel is replayed"
-    print(f"{wanted.architecture.name}: {len(wanted.groups)} runs, {passes}", flush=True)
-    for log in record(target, args.out, wanted, ncu=ncu.path, ranges=args.range, capture=args.capture):
+        return _dry_run(args, target, requested)
+    ncu = Ncu.locate(args.ncu)
+    checked_plan(ncu, requested)
+    passes = f"each kernel is replayed {requested.passes} times" if requested.passes else "each kernel is replayed"
+    print(f"{requested.architecture.name}: {len(requested.groups)} runs, {passes}", flush=True)
+    for log in record(target, args.out, requested, ncu=ncu.path, ranges=args.range, capture=args.capture):
         print(log)
     return 0
 

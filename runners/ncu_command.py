@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
-from runners.tool import find_tool, said, version_of
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import find_tool, output_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from runners.ncu_metrics import Architecture
+    from xsp_runners.ncu_metrics import Architecture
 
 __all__ = ["NO_PERMISSION", "VARIABLE", "Ncu", "problem_in", "profile_command"]
 
@@ -55,14 +55,14 @@ class Ncu:
     chips: frozenset[str]
 
     @classmethod
-    def found(cls, wanted: str | None = None) -> Ncu:
-        """The ncu that is `wanted`, or of $XSP_NCU, or of the PATH; RunnerError where there is none that answers."""
-        path = find_tool("ncu", variable=VARIABLE, wanted=wanted)
-        status, text = said([path, "--list-chips"])
+    def locate(cls, chosen: str | None = None) -> Ncu:
+        """The ncu that is `chosen`, or of $XSP_NCU, or of the PATH; RunnerError where there is none that answers."""
+        path = find_tool("ncu", variable=VARIABLE, chosen=chosen)
+        status, text = output_of([path, "--list-chips"])
         chips = frozenset(chip.upper() for chip in _LISTED_CHIPS.findall(text))
         if status or not chips:
             raise RunnerError(f"{path} does not answer as ncu does (ncu --list-chips)")
-        return cls(path, version_of(said([path, "--version"])[1]), chips)
+        return cls(path, version_of(output_of([path, "--version"])[1]), chips)
 
     def unknown(self, metrics: Sequence[str], architecture: Architecture) -> list[str]:
         """Those of the metrics that this ncu does not have for the chips; RunnerError where it knows none of them."""
@@ -71,7 +71,7 @@ class Ncu:
             raise RunnerError(
                 f"this ncu is too old for {architecture.chips[0]}: it knows {', '.join(sorted(self.chips))}"
             )
-        status, text = said([self.path, "--query-metrics", "--chips", chip.lower()])
+        status, text = output_of([self.path, "--query-metrics", "--chips", chip.lower()])
         names = set(_METRIC.findall(text))
         if status or not names:
             raise RunnerError(f"this ncu does not say which metrics {chip} has (ncu --query-metrics --chips)")
@@ -104,6 +104,6 @@ def profile_command(
 def problem_in(text: str) -> str | None:
     """What ncu's messages say went wrong, as a sentence for the user; None where nothing did."""
     for pattern, sentence in _PROBLEMS:
-        if found := pattern.search(text):
-            return sentence or f"ncu says: {found[1].strip()}"
+        if match := pattern.search(text):
+            return sentence or f"ncu says: {match[1].strip()}"
     return None

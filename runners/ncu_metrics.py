@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,20 +78,20 @@ def architecture_of(*, device: str | None = None, capability: str | None = None)
     fitting = [each for each in architectures() if capability is None or capability in each.capabilities]
     named = [each for each in fitting if device and each.has_name(device)]
     # A name narrows down a capability that two architectures share; among them the last has all the others have.
-    found = named[:1] or (fitting[-1:] if capability else [])
-    if not found:
+    candidates = named[:1] or (fitting[-1:] if capability else [])
+    if not candidates:
         what = " ".join(filter(None, [device, f"of compute capability {capability}" if capability else ""]))
         chips = ", ".join(each.chips[0] for each in architectures())
         raise RunnerError(f"no counters are listed for {what or 'an unknown GPU'}: name the chip, one of {chips}")
-    return found[0]
+    return candidates[0]
 
 
-def groups_of(architecture: Architecture, wanted: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The counters of the groups `wanted` (else of the default ones), by group; those the chip lacks are left out.
+def groups_of(architecture: Architecture, requested: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """The counters of the groups `requested` (else of the default ones), by group; those the chip lacks are left out.
 
     RunnerError for a group that there is not.
     """
     every = {name for each in architectures() for name in each.groups}
-    if unknown := [name for name in wanted if name not in every]:
+    if unknown := [name for name in requested if name not in every]:
         raise RunnerError(f"{', '.join(unknown)} is no group of counters: choose of {', '.join(sorted(every))}")
-    return {name: architecture.groups[name] for name in wanted or default_groups() if name in architecture.groups}
+    return {name: architecture.groups[name] for name in requested or default_groups() if name in architecture.groups}

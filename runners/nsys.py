@@ -1,6 +1,6 @@
 """Runs a program under NVIDIA Nsight Systems and leaves a file that XSP reads.
 
-    python -m runners.nsys --out runs/nsys -- python train.py
+    python -m xsp_runners.nsys --out runs/nsys -- python train.py
 
 `profile_command` gives the command alone, for whoever starts processes himself; `record` runs it and exports what it
 left to SQLite.
@@ -10,18 +10,19 @@ On a machine without a GPU, `--device cpu` records NVTX ranges.
 from __future__ import annotations
 
 import argparse
+import runpy
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):  # started as a file, from a copy of this folder alone
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
-from runners.run_folder import RunnerError
-from runners.tool import program_of, run, said
+from xsp_runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import output_of, program_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +57,7 @@ def exported(out: Path, *, nsys: Nsys) -> Recorded:
             f"this nsys has no importer, so {stream.name} is what it recorded: open it with an nsys that has one "
             "(QdstrmImporter -i), which makes the .nsys-rep that XSP reads",
         )
-    status, text = said(export_command(report, nsys=nsys), seconds=3600)
+    status, text = output_of(export_command(report, nsys=nsys), seconds=3600)
     database = report.with_suffix(".sqlite")
     if status or not database.is_file():
         last = next(iter(text.strip().splitlines()[-1:]), "no reason given")
@@ -135,19 +136,19 @@ def _main(args: argparse.Namespace) -> int:
         "os_calls": args.os_calls,
     }
     if args.dry_run:
-        nsys = _found_or_assumed(args.nsys)
+        nsys = _nsys_or_assumed(args.nsys)
         print(shlex.join(profile_command(target, args.out, nsys=nsys, **what)))
         print(shlex.join(export_command(args.out / f"{NAME}.nsys-rep", nsys=nsys)))
         return 0
-    recorded = record(target, args.out, nsys=Nsys.found(args.nsys), **what)
+    recorded = record(target, args.out, nsys=Nsys.locate(args.nsys), **what)
     print(recorded.note if recorded.path is None else recorded.path)
     return 0 if recorded.path is not None and recorded.format == "nsys_sqlite" else _FAILED
 
 
-def _found_or_assumed(wanted: str | None) -> Nsys:
+def _nsys_or_assumed(chosen: str | None) -> Nsys:
     """The nsys at hand; a dry run goes without one."""
     try:
-        return Nsys.found(wanted)
+        return Nsys.locate(chosen)
     except RunnerError as error:
         print(f"nsys: {error}; the commands are for one of 2022 or later", file=sys.stderr)
         return ASSUMED

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
-from runners.tool import find_tool, said, version_of
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import find_tool, output_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,21 +50,25 @@ class Nsys:
     pytorch: frozenset[str] = frozenset()
 
     @classmethod
-    def found(cls, wanted: str | None = None) -> Nsys:
-        """The nsys that is `wanted`, or of $XSP_NSYS, or of the PATH; RunnerError where there is none that answers."""
-        path = find_tool("nsys", variable=VARIABLE, wanted=wanted)
-        status, text = said([path, "profile", "--help"])
+    def locate(cls, chosen: str | None = None) -> Nsys:
+        """The nsys that is `chosen`, or of $XSP_NSYS, or of the PATH; RunnerError where there is none that answers."""
+        path = find_tool("nsys", variable=VARIABLE, chosen=chosen)
+        status, text = output_of([path, "profile", "--help"])
         switches = frozenset(_SWITCH.findall(text))
         if status or "--trace" not in switches:
             raise RunnerError(f"{path} does not answer as nsys does (nsys profile --help)")
         return cls(
-            path, version_of(said([path, "--version"])[1]), switches, _listed(_TRACES, text), _listed(_PYTORCH, text)
+            path,
+            version_of(output_of([path, "--version"])[1]),
+            switches,
+            _listed(_TRACES, text),
+            _listed(_PYTORCH, text),
         )
 
 
 def _listed(values: re.Pattern[str], text: str) -> frozenset[str]:
-    found = values.search(text)
-    return frozenset(_QUOTED.findall(found[1])) if found else frozenset()
+    match = values.search(text)
+    return frozenset(_QUOTED.findall(match[1])) if match else frozenset()
 
 
 ASSUMED = Nsys(
@@ -94,8 +98,8 @@ def profile_command(
     allocations, `operators` lets nsys annotate PyTorch's operators where it can. `os_calls` records calls of the
     operating system's runtime, which doubles the time that Python takes to start; XSP leaves them out unless asked.
     """
-    wanted = [*(_ON_GPU if on_gpu else _ON_CPU), *([_OS_CALLS] if os_calls else [])]
-    traced = [name for name in wanted if not nsys.traces or name in nsys.traces]
+    traces = [*(_ON_GPU if on_gpu else _ON_CPU), *([_OS_CALLS] if os_calls else [])]
+    traced = [name for name in traces if not nsys.traces or name in nsys.traces]
     switches = [f"--trace={','.join(traced)}", "--sample=none", "--cpuctxsw=none"]
     if on_gpu:
         switches += _if_known(nsys, "--cuda-graph-trace", graph)

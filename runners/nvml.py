@@ -1,7 +1,7 @@
 """Samples the GPUs' power, clocks, temperature, memory and utilisation beside a run, 20 times a second by default.
 
-    python -m runners.nvml --out runs/mlg/nvml.jsonl -- python train.py      while a program runs
-    python -m runners.nvml --out nvml.jsonl --seconds 10                     for some time
+    python -m xsp_runners.nvml --out runs/mlg/nvml.jsonl -- python train.py      while a program runs
+    python -m xsp_runners.nvml --out nvml.jsonl --seconds 10                     for some time
 
 `beside` is a context manager for code of one's own: it samples in a process of its own, so that the work is not
 disturbed. The file is listed in run.json (`"format": "nvml_samples"`), and joins the run by Unix time.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import runpy
 import shutil
 import signal
 import subprocess
@@ -22,19 +23,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.nvml_readers import NvmlReader
-from runners.nvml_smi import SmiReader
-from runners.run_folder import RunnerError
-from runners.tool import program_of
+from xsp_runners.nvml_readers import NvmlReader
+from xsp_runners.nvml_smi import SmiReader
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from runners.nvml_readers import Reader
+    from xsp_runners.nvml_readers import Reader
 
 __all__ = ["FORMAT", "NAME", "beside", "main", "open_reader", "sample"]
 
@@ -47,7 +48,7 @@ FORMAT = "nvml_samples"
 _HEADER = "xsp nvml samples"
 _USER_ERROR = 2
 _DEFAULT_HZ = 20.0
-_MOST_HZ = 200.0
+_MAX_HZ = 200.0
 _READY = "sampling"
 _END_SECONDS = 10
 
@@ -106,18 +107,18 @@ def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ) -> Iterator[None]:
         start_new_session=True,
     )
     if process.stdout is None or process.stdout.readline().strip() != _READY:
-        said = process.communicate()[1].strip()
-        raise RunnerError(said.removeprefix("nvml: ") or "the sampler ended by itself")
+        messages = process.communicate()[1].strip()
+        raise RunnerError(messages.removeprefix("nvml: ") or "the sampler ended by itself")
     try:
         yield
     finally:
         try:
-            said = process.communicate(timeout=_END_SECONDS)[1]  # its input ends, so it does
+            messages = process.communicate(timeout=_END_SECONDS)[1]  # its input ends, so it does
         except subprocess.TimeoutExpired:
             process.kill()
-            said = process.communicate()[1]
+            messages = process.communicate()[1]
         if process.returncode:
-            print(said.strip() or "nvml: the sampler was ended", file=sys.stderr)
+            print(messages.strip() or "nvml: the sampler was ended", file=sys.stderr)
 
 
 class _Until:
@@ -167,8 +168,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _main(args: argparse.Namespace) -> int:
-    if not 0 < args.hertz <= _MOST_HZ:
-        raise RunnerError(f"--hertz must be between 0 and {_MOST_HZ:g}")
+    if not 0 < args.hertz <= _MAX_HZ:
+        raise RunnerError(f"--hertz must be between 0 and {_MAX_HZ:g}")
     target = program_of(args.program) if args.program else None
     reader = open_reader()
     until = _Until(args)

@@ -12,12 +12,21 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["BYTES_PER_MIB", "HZ_PER_MHZ", "NvmlReader", "Reader", "cuda_ordinals", "known", "reasons_of", "scaled"]
+__all__ = [
+    "BYTES_PER_MIB",
+    "HZ_PER_MHZ",
+    "NvmlReader",
+    "Reader",
+    "cuda_ordinals",
+    "reasons_of",
+    "scaled",
+    "without_nulls",
+]
 
 HZ_PER_MHZ = 1_000_000
 BYTES_PER_MIB = 1 << 20
@@ -37,7 +46,7 @@ _REASONS: Mapping[int, str] = {  # NVML's bits
 
 def reasons_of(bits: int) -> list[str]:
     """NVML's reasons for clocks below the highest, as words."""
-    return [word for bit, word in _REASONS.items() if bits & bit]
+    return [reason for bit, reason in _REASONS.items() if bits & bit]
 
 
 class Reader(Protocol):
@@ -61,13 +70,13 @@ def cuda_ordinals(uuids: Sequence[str], visible: str | None) -> dict[int, int]:
     """
     if visible is None:
         return {index: index for index in range(len(uuids))}
-    found: dict[int, int] = {}
-    for ordinal, word in enumerate(part.strip() for part in visible.split(",")):
-        fitting = [n for n, uuid in enumerate(uuids) if word and (uuid.startswith(word) or word == str(n))]
+    ordinals: dict[int, int] = {}
+    for ordinal, prefix in enumerate(part.strip() for part in visible.split(",")):
+        fitting = [n for n, uuid in enumerate(uuids) if prefix and (uuid.startswith(prefix) or prefix == str(n))]
         if len(fitting) != 1:
             break  # CUDA, too, sees none after one that it cannot find
-        found[fitting[0]] = ordinal
-    return found
+        ordinals[fitting[0]] = ordinal
+    return ordinals
 
 
 class NvmlReader:
@@ -92,18 +101,18 @@ class NvmlReader:
         if not self._handles:
             raise RunnerError("there is no GPU that this process may see")
         self.devices = [self._device(ordinal, handle) for ordinal, handle in self._handles.items()]
-        self.driver_version: str | None = _text(self._asked(pynvml.nvmlSystemGetDriverVersion))
+        self.driver_version: str | None = _text(self._query(pynvml.nvmlSystemGetDriverVersion))
 
-    def _asked(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+    def _query(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """The call's answer; None where this GPU or driver does not tell."""
         with suppress(self._nvml.NVMLError):
             return call(*arguments)
         return None
 
     def _device(self, ordinal: int, handle: object) -> dict[str, Any]:
-        limit = self._asked(self._nvml.nvmlDeviceGetPowerManagementLimit, handle)
-        name = _text(self._asked(self._nvml.nvmlDeviceGetName, handle))
-        return known({"device": ordinal, "name": name, "power_limit_w": scaled(limit, 1e-3)})
+        limit = self._query(self._nvml.nvmlDeviceGetPowerManagementLimit, handle)
+        name = _text(self._query(self._nvml.nvmlDeviceGetName, handle))
+        return without_nulls({"device": ordinal, "name": name, "power_limit_w": scaled(limit, 1e-3)})
 
     def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """A moment of all devices each interval; one that is late is not made up for."""
@@ -114,18 +123,18 @@ class NvmlReader:
             time.sleep(max(0.0, following - time.monotonic()))
 
     def _sample(self, ordinal: int, handle: object) -> dict[str, Any]:
-        nvml, asked = self._nvml, self._asked
-        used = asked(nvml.nvmlDeviceGetMemoryInfo, handle)
-        rates = asked(nvml.nvmlDeviceGetUtilizationRates, handle)
-        bits = asked(_reasons_call(nvml), handle)
-        return known(
+        nvml, query = self._nvml, self._query
+        used = query(nvml.nvmlDeviceGetMemoryInfo, handle)
+        rates = query(nvml.nvmlDeviceGetUtilizationRates, handle)
+        bits = query(_reasons_call(nvml), handle)
+        return without_nulls(
             {
                 "device": ordinal,
-                "power_w": scaled(asked(nvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
-                "energy_j": scaled(asked(nvml.nvmlDeviceGetTotalEnergyConsumption, handle), 1e-3),
-                "sm_clock_hz": scaled(asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM), HZ_PER_MHZ),
-                "memory_clock_hz": scaled(asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM), HZ_PER_MHZ),
-                "temperature_c": asked(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+                "power_w": scaled(query(nvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
+                "energy_j": scaled(query(nvml.nvmlDeviceGetTotalEnergyConsumption, handle), 1e-3),
+                "sm_clock_hz": scaled(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM), HZ_PER_MHZ),
+                "memory_clock_hz": scaled(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM), HZ_PER_MHZ),
+                "temperature_c": query(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
                 "memory_used_bytes": None if used is None else used.used,
                 "gpu_utilization": None if rates is None else rates.gpu / 100,
                 "memory_utilization": None if rates is None else rates.memory / 100,
@@ -135,7 +144,7 @@ class NvmlReader:
 
     def close(self) -> None:
         """Lets go of the driver."""
-        self._asked(self._nvml.nvmlShutdown)
+        self._query(self._nvml.nvmlShutdown)
 
 
 def _reasons_call(nvml: Any) -> Any:  # noqa: ANN401
@@ -154,5 +163,5 @@ def scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else round(value * factor, 3)
 
 
-def known(sample: Mapping[str, Any]) -> dict[str, Any]:
+def without_nulls(sample: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in sample.items() if value is not None}

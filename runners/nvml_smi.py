@@ -8,9 +8,9 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from runners.nvml_readers import BYTES_PER_MIB, HZ_PER_MHZ, cuda_ordinals, known, reasons_of, scaled
-from runners.run_folder import RunnerError
-from runners.tool import said
+from xsp_runners.nvml_readers import BYTES_PER_MIB, HZ_PER_MHZ, cuda_ordinals, reasons_of, scaled, without_nulls
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class SmiReader:
         self._path = shutil.which("nvidia-smi") or "nvidia-smi"
         self._process: subprocess.Popen[str] | None = None
         fields = "name,power.limit,driver_version,uuid"
-        status, text = said([self._path, f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
+        status, text = output_of([self._path, f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
         rows = [
             [cell.strip() for cell in line.split(",")]
             for line in text.splitlines()
@@ -53,7 +53,7 @@ class SmiReader:
         if not ordinals:
             raise RunnerError("there is no GPU that this process may see")
         self.devices = [
-            known({"device": ordinal, "name": rows[index][0], "power_limit_w": _number(rows[index][1])})
+            without_nulls({"device": ordinal, "name": rows[index][0], "power_limit_w": _number(rows[index][1])})
             for index, ordinal in ordinals.items()
         ]
         self.driver_version: str | None = rows[0][2]
@@ -80,7 +80,7 @@ class SmiReader:
         }
         bits = cells[1]
         reasons = reasons_of(int(bits, 16)) if bits.startswith("0x") else None
-        return known({"device": self._ordinals[int(cells[0])], **values, "throttle": reasons})
+        return without_nulls({"device": self._ordinals[int(cells[0])], **values, "throttle": reasons})
 
     def close(self) -> None:
         """Ends nvidia-smi."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
-from runners.steps import AllStepsDone, recording
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.steps import AllStepsDone, recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from runners.steps import Recorder
+    from xsp_runners.steps import Recorder
 
 __all__ = ["own_step", "run_script", "zoo_name"]
 
@@ -51,9 +51,9 @@ def run_script(path: str, arguments: Sequence[str], recorder: Recorder) -> None:
     script = Path(path)
     if not script.is_file():
         raise RunnerError(f"the script {path} is not there")
-    before = sys.argv, sys.path[0]
+    before = sys.argv, [*sys.path]
     sys.argv = [path, *arguments]
-    sys.path[0] = str(script.resolve().parent)
+    sys.path.insert(0, str(script.resolve().parent))
     try:
         with recording(recorder):
             runpy.run_path(path, run_name="__main__")
@@ -63,15 +63,15 @@ def run_script(path: str, arguments: Sequence[str], recorder: Recorder) -> None:
         if left.code not in (None, 0):
             raise RunnerError(f"the script ended itself with {left.code!r} before all steps were recorded") from left
     finally:
-        sys.argv, sys.path[0] = before
+        sys.argv, sys.path[:] = before
     raise RunnerError(
-        "the script ended before all steps were recorded: mark each step by `with xsp_step():` (runners.steps),"
+        "the script ended before all steps were recorded: mark each step by `with xsp_step():` (xsp_runners.steps),"
         " and ask for no more --warmup and --steps than it runs"
     )
 
 
 def _look_here_first() -> None:
-    """As `python -m` does; a level process that runs as a file would look beside itself only."""
+    """As `python -m` does; a level process that was started by its path has nothing of its own there."""
     here = os.getcwd()  # noqa: PTH109 (text, as sys.path has it)
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

@@ -1,21 +1,21 @@
-"""The runs of a leveled set as data: what is started, with which environment, and the folder that it fills."""
+"""Plans the runs of a leveled set: what is started, with which environment, and the folder that it fills."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import tool_runs
-from runners.level_process import LEVELS, flags_of, options_of
-from runners.run_folder import RunnerError
+from xsp_runners import tool_runs
+from xsp_runners.level_process import LEVELS, flags_of, options_of
+from xsp_runners.planned_run import PlannedRun
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
 
-__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "PlannedRun", "as_shell", "levels_of", "planned"]
+__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "as_shell", "levels_of", "planned"]
 
 COUNTERS = "MLG+counters"
 ALL_LEVELS = (*LEVELS, COUNTERS)
@@ -29,31 +29,14 @@ _ALWAYS = {"torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}}  # else cuBLAS may c
 _BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One fresh process. `options` are what run.json will say was asked for, by which --resume knows the run again.
-
-    `tool` names who records it: `own` the level process itself, else `nsys`, `cupti` or `ncu` around it.
-    """
-
-    level: str
-    folder: Path
-    command: Sequence[str]
-    options: Mapping[str, object]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    tool: str = "own"
-    counters: Sequence[str] = ()
-    batch_size: int | None = None
-
-
 def levels_of(text: str) -> list[str]:
     """The levels that a list such as `M,ML,mlg` names, each once; RunnerError where one is none."""
-    known = {name.lower(): name for name in ALL_LEVELS}
-    wanted = [part.strip().lower() for part in text.split(",") if part.strip()]
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
+    names = {name.lower(): name for name in ALL_LEVELS}
+    requested = [part.strip().lower() for part in text.split(",") if part.strip()]
+    unknown = [name for name in requested if name not in names]
+    if unknown or not requested:
         raise RunnerError(f"{', '.join(unknown) or 'nothing'} is no level: choose of {', '.join(ALL_LEVELS)}")
-    return [known[name] for name in dict.fromkeys(wanted)]
+    return [names[name] for name in dict.fromkeys(requested)]
 
 
 def planned(
@@ -97,12 +80,12 @@ def _counted(args: argparse.Namespace, run: PlannedRun) -> list[PlannedRun]:
     if args.device == "cpu":
         raise RunnerError(f"{COUNTERS} needs a GPU: leave it out of --levels on the CPU")
     marked = replace(run, tool="ncu", options={**run.options, "recorder": "none", "annotate": "nvtx", "steps": 1})
-    found = []
+    runs = []
     for group, metrics in tool_runs.counter_groups(args.chip, args.counters).items():
         one = replace(marked, folder=run.folder.with_name(f"{run.folder.name}-{group}"), counters=metrics)
         command = tool_runs.ncu_command(_level_process(args, one), one.folder, metrics)
-        found.append(replace(one, command=command, options={**one.options, "counters": ",".join(metrics)}))
-    return found
+        runs.append(replace(one, command=command, options={**one.options, "counters": ",".join(metrics)}))
+    return runs
 
 
 def as_shell(run: PlannedRun) -> str:

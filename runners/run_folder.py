@@ -68,7 +68,7 @@ def put_error(
     options: Mapping[str, object] | None = None,
 ) -> None:
     """Puts on record that the run failed; `status` is `failed` or `out_of_memory`."""
-    known = {"batch_size": batch_size, "options": recorded(options) if options else None}
+    optional = {"batch_size": batch_size, "options": recorded(options) if options else None}
     put_json(
         folder / ERROR,
         {
@@ -76,7 +76,7 @@ def put_error(
             "level": level,
             "status": status,
             "error": sentence,
-            **{key: value for key, value in known.items() if value is not None},
+            **{key: value for key, value in optional.items() if value is not None},
         },
     )
 
@@ -133,7 +133,7 @@ def error_of(folder: Path) -> str | None:
 def read_json(path: Path) -> dict[str, object]:
     """The object in the file; empty where there is none, whole or at all."""
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

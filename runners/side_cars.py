@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import nvml, system
-from runners.run_folder import RUN, RunnerError, put_json, read_json
+from xsp_runners import nvml, system
+from xsp_runners.run_folder import RUN, RunnerError, put_json, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["WANTED", "add_samples", "note_system", "sampling"]
+__all__ = ["POWER_CHOICES", "add_samples", "note_system", "sampling"]
 
-WANTED = ("auto", "yes", "no")
+POWER_CHOICES = ("auto", "yes", "no")
 """Whether to sample the GPUs' power beside runs: where it can be done, always (and fail where it cannot), never."""
 
-_LEAST_LINES = 3  # the header, a sample, the closing line
+_MIN_LINES = 3  # the header, a sample, the closing line
 
 
 def note_system(out: Path, python: str) -> None:
@@ -35,20 +35,20 @@ def note_system(out: Path, python: str) -> None:
 
 
 @contextmanager
-def sampling(folder: Path, *, wanted: str) -> Iterator[None]:
-    """Samples the GPUs into the run's folder while open, as `wanted` says; RunnerError where it must and cannot."""
+def sampling(folder: Path, *, power: str) -> Iterator[None]:
+    """Samples the GPUs into the run's folder while open, as `power` says; RunnerError where it must and cannot."""
     try:
         (folder / nvml.NAME).unlink(missing_ok=True)
     except OSError as error:
         raise RunnerError(f"the run cannot be written to {folder}: {error.strerror}") from error
-    if wanted == "no":
+    if power == "no":
         yield
         return
     sampler = nvml.beside(folder / nvml.NAME)
     try:
         sampler.__enter__()
     except RunnerError as error:
-        if wanted == "yes":
+        if power == "yes":
             raise
         print(f"collect: no samples of power: {error}", file=sys.stderr, flush=True)
         yield
@@ -73,6 +73,6 @@ def add_samples(folder: Path) -> None:
 def _has_samples(path: Path) -> bool:
     try:
         with path.open(encoding="utf-8") as lines:
-            return sum(1 for _ in zip(range(_LEAST_LINES), lines, strict=False)) == _LEAST_LINES
+            return sum(1 for _ in zip(range(_MIN_LINES), lines, strict=False)) == _MIN_LINES
     except OSError:
         return False

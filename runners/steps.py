@@ -1,6 +1,6 @@
 """Marks the steps of a program of one's own, for `xsp collect --script train.py`.
 
-    from runners.steps import xsp_step
+    from xsp_runners.steps import xsp_step
 
     for batch in batches:
         with xsp_step(batch_size=len(batch)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runners.run_folder import ERROR, RUN, RunnerError, read_json
-from runners.zoo import find
+from xsp_runners.run_folder import ERROR, RUN, RunnerError, read_json
+from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,26 +81,26 @@ def swept(sizes: Sequence[int], run: Callable[[int], Path | None]) -> Sweep:
     The optimal size is XSP's: the first whose doubling raises throughput by 5 % or less; where memory fills up before,
     the largest that fits.
     """
-    found = Sweep()
+    sweep = Sweep()
     for batch in sizes:
         folder = run(batch)
         if folder is None or not (folder / RUN).is_file():
-            found.ended_by = (
+            sweep.ended_by = (
                 "memory" if folder and read_json(folder / ERROR).get("status") == "out_of_memory" else "failure"
             )
-            if found.ended_by == "memory" and found.throughput_per_s:
-                found.optimal = max(found.throughput_per_s)
-            return found
-        found.throughput_per_s[batch] = _throughput(batch, read_json(folder / RUN))
-        half = found.throughput_per_s.get(batch // 2) if batch % 2 == 0 else None
-        if half is not None and found.throughput_per_s[batch] <= _SATURATED_GAIN * half:
-            found.ended_by, found.optimal = "saturation", batch // 2
-            return found
-    return found
+            if sweep.ended_by == "memory" and sweep.throughput_per_s:
+                sweep.optimal = max(sweep.throughput_per_s)
+            return sweep
+        sweep.throughput_per_s[batch] = _throughput(batch, read_json(folder / RUN))
+        half = sweep.throughput_per_s.get(batch // 2) if batch % 2 == 0 else None
+        if half is not None and sweep.throughput_per_s[batch] <= _SATURATED_GAIN * half:
+            sweep.ended_by, sweep.optimal = "saturation", batch // 2
+            return sweep
+    return sweep
 
 
-def _throughput(batch: int, told: Mapping[str, object]) -> float:
-    durations = told.get("step_durations_ns")
+def _throughput(batch: int, description: Mapping[str, object]) -> float:
+    durations = description.get("step_durations_ns")
     if not isinstance(durations, list) or not durations:
         raise RunnerError("a run of the sweep tells no step times")
     return batch / (trimmed_mean(durations) / _NS_PER_S)

@@ -1,6 +1,6 @@
 """What a run was made on: GPUs, driver, clocks, CPU, memory, versions, settings; nothing private.
 
-    python -m runners.system --out system.json
+    python -m xsp_runners.system --out system.json
 
 Names of the machine and its user, folders, addresses, serial numbers and UUIDs are never asked for. What cannot be
 found out is left out.
@@ -13,20 +13,21 @@ import json
 import os
 import platform
 import re
+import runpy
 import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners.ncu_command import VARIABLE as NCU_VARIABLE
-from runners.nsys_command import VARIABLE as NSYS_VARIABLE
-from runners.run_folder import RunnerError, put_json
-from runners.system_gpus import gpu_facts
-from runners.tool import find_tool, said, version_of
+from xsp_runners.ncu_command import VARIABLE as NCU_VARIABLE
+from xsp_runners.nsys_command import VARIABLE as NSYS_VARIABLE
+from xsp_runners.run_folder import RunnerError, put_json
+from xsp_runners.system_gpus import gpu_facts
+from xsp_runners.tool import find_tool, output_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,22 +99,22 @@ def _cpu() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def _tools() -> dict[str, str]:
     """Versions of NVIDIA's tools, where they are."""
-    found = {}
+    versions = {}
     for name, variable in (("nsys", NSYS_VARIABLE), ("ncu", NCU_VARIABLE)):
         with suppress(RunnerError):
-            version = version_of(said([find_tool(name, variable=variable), "--version"])[1])
+            version = version_of(output_of([find_tool(name, variable=variable), "--version"])[1])
             if version:
-                found[name] = ".".join(map(str, version))
-    return found
+                versions[name] = ".".join(map(str, version))
+    return versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

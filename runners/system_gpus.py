@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from runners.tool import said
+from xsp_runners.tool import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,44 +39,44 @@ def _of_nvml() -> dict[str, Any]:
     except Exception:  # noqa: BLE001 (not installed, or no driver: either way nothing is told)
         return {}
 
-    def asked(call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+    def query(call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         with suppress(pynvml.NVMLError):
             return call(*arguments)
         return None
 
-    count = asked(pynvml.nvmlDeviceGetCount) or 0
-    gpus = [_gpu(pynvml, asked, pynvml.nvmlDeviceGetHandleByIndex(n)) for n in range(count)]
-    cuda = asked(pynvml.nvmlSystemGetCudaDriverVersion)
+    count = query(pynvml.nvmlDeviceGetCount) or 0
+    gpus = [_gpu(pynvml, query, pynvml.nvmlDeviceGetHandleByIndex(n)) for n in range(count)]
+    cuda = query(pynvml.nvmlSystemGetCudaDriverVersion)
     facts = {
         "gpus": gpus,
-        "driver_version": _text(asked(pynvml.nvmlSystemGetDriverVersion)),
+        "driver_version": _text(query(pynvml.nvmlSystemGetDriverVersion)),
         "cuda_version": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
-    asked(pynvml.nvmlShutdown)
-    return _known(facts)
+    query(pynvml.nvmlShutdown)
+    return _without_nulls(facts)
 
 
-def _gpu(nvml: Any, asked: Callable[..., Any], handle: object) -> dict[str, Any]:  # noqa: ANN401
-    capability = asked(nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    memory = asked(nvml.nvmlDeviceGetMemoryInfo, handle)
-    limit = asked(nvml.nvmlDeviceGetPowerManagementLimit, handle)
+def _gpu(nvml: Any, query: Callable[..., Any], handle: object) -> dict[str, Any]:  # noqa: ANN401
+    capability = query(nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    memory = query(nvml.nvmlDeviceGetMemoryInfo, handle)
+    limit = query(nvml.nvmlDeviceGetPowerManagementLimit, handle)
     clocks = {
-        "max_sm_clock_hz": asked(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
-        "max_memory_clock_hz": asked(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM),
-        "sm_clock_hz": asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-        "memory_clock_hz": asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+        "max_sm_clock_hz": query(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
+        "max_memory_clock_hz": query(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM),
+        "sm_clock_hz": query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+        "memory_clock_hz": query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
     }
-    mode = asked(nvml.nvmlDeviceGetMigMode, handle)
-    return _known(
+    mode = query(nvml.nvmlDeviceGetMigMode, handle)
+    return _without_nulls(
         {
-            "name": _text(asked(nvml.nvmlDeviceGetName, handle)),
+            "name": _text(query(nvml.nvmlDeviceGetName, handle)),
             "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
-            "multiprocessor_cores": asked(nvml.nvmlDeviceGetNumGpuCores, handle),
+            "multiprocessor_cores": query(nvml.nvmlDeviceGetNumGpuCores, handle),
             "memory_bytes": None if memory is None else memory.total,
             "power_limit_w": None if limit is None else limit / 1000,
             **{name: None if mhz is None else mhz * _HZ_PER_MHZ for name, mhz in clocks.items()},
-            "max_pcie_generation": asked(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-            "max_pcie_lanes": asked(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+            "max_pcie_generation": query(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            "max_pcie_lanes": query(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
             "mig": None if mode is None else bool(mode[0]),
         }
     )
@@ -87,7 +87,7 @@ def _of_smi() -> dict[str, Any]:
     if smi is None:
         return {}
     for first in ("name,driver_version,compute_cap", "name,driver_version"):  # drivers before 2021 lack the last
-        status, text = said([smi, f"--query-gpu={first},{','.join(_SMI)}", "--format=csv,noheader,nounits"])
+        status, text = output_of([smi, f"--query-gpu={first},{','.join(_SMI)}", "--format=csv,noheader,nounits"])
         fields = [*first.split(","), *_SMI]
         rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
         rows = [row for row in rows if len(row) == len(fields)]
@@ -103,12 +103,12 @@ def _of_row(row: Mapping[str, str]) -> dict[str, Any]:
         with suppress(ValueError):  # [N/A] and the like
             number = float(row[field]) * factor
             facts[name] = number if name.endswith("_w") else int(number)
-    return _known(facts)
+    return _without_nulls(facts)
 
 
 def _text(value: object) -> str | None:
     return value.decode(errors="replace") if isinstance(value, bytes) else None if value is None else str(value)
 
 
-def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}

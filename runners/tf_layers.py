@@ -55,9 +55,9 @@ def layer_calls(calls: dict[str, tuple[tuple[str, ...], str]]) -> list[dict[str,
     short = {around: "/".join(around[1:] or around) for around, _ in calls.values()}
     shared = {name for name in short.values() if list(short.values()).count(name) > 1}
     names = {around: "/".join(around) if name in shared else name for around, name in short.items()}
-    places = {around: place for place, around in enumerate(names)}
+    numbers = {around: number for number, around in enumerate(names)}
     return [
-        {"scope": scope, "name": names[around], "type": kind, "place": places[around]}
+        {"scope": scope, "name": names[around], "type": kind, "place": numbers[around]}
         for scope, (around, kind) in calls.items()
         if scope
     ]

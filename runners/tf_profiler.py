@@ -16,28 +16,29 @@ TensorFlow is imported when a capture starts, so that this module can be read wi
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners import level_process
-from runners.own_workload import own_step, zoo_name
-from runners.run_folder import RunnerError
-from runners.tf_layers import noted_layers
-from runners.tf_workload import KERAS, device_of, import_tensorflow, keras_step
-from runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
-from runners.xplane_session import write_profile
+from xsp_runners import level_process
+from xsp_runners.own_workload import own_step, zoo_name
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tf_layers import noted_layers
+from xsp_runners.tf_workload import KERAS, device_of, import_tensorflow, keras_step
+from xsp_runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
+from xsp_runners.xplane_session import write_profile
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from runners.xplane_session import Session
+    from xsp_runners.xplane_session import Session
 
 __all__ = ["RunnerError", "capture", "main", "measure"]
 
@@ -168,7 +169,7 @@ def capture(
         raise RunnerError("steps and warmup must be at least 1: a first step traces the graph")
     tf = import_tensorflow(device=device)
     on_gpu = device_of(tf, device) == "cuda"
-    known = {
+    run_facts = {
         "level": "MLG" if on_gpu else "ML",
         "serialized": not on_gpu,
         "model": {"name": model, "task": task},
@@ -181,7 +182,7 @@ def capture(
             Path(out),
             steps=steps,
             warmup=warmup,
-            facts=lambda _: {**known, "layers": layers()},
+            facts=lambda _: {**run_facts, "layers": layers()},
         )
         with at_the_end as session:
             yield session

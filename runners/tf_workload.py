@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,16 +34,16 @@ def import_tensorflow(*, device: str) -> Any:  # noqa: ANN401 (TensorFlow is not
     return tf
 
 
-def device_of(tf: Any, wanted: str) -> str:  # noqa: ANN401
+def device_of(tf: Any, requested: str) -> str:  # noqa: ANN401
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = bool(tf.config.list_physical_devices("GPU"))
-    if wanted == "cuda" and not available:
+    if requested == "cuda" and not available:
         raise RunnerError("TensorFlow sees no GPU here: choose --device cpu")
-    if wanted == "cpu" and available:
+    if requested == "cpu" and available:
         raise RunnerError(
             "TensorFlow was imported before and sees a GPU: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
         )
-    return "cuda" if available and wanted == "auto" else wanted.replace("auto", "cpu")
+    return "cuda" if available and requested == "auto" else requested.replace("auto", "cpu")
 
 
 def keras_step(
@@ -58,8 +58,8 @@ def keras_step(
     """A step of the model of Keras applications, with random weights and inputs; `compiled` by XLA, as one program."""
     build = getattr(tf.keras.applications, name, None)
     if not (callable(build) and name[:1].isupper()):
-        known = sorted(n for n in dir(tf.keras.applications) if n[:1].isupper())
-        raise RunnerError(f"Keras applications have no {name}: choose of {', '.join(known)}")
+        models = sorted(n for n in dir(tf.keras.applications) if n[:1].isupper())
+        raise RunnerError(f"Keras applications have no {name}: choose of {', '.join(models)}")
     if precision in _HALVES:
         tf.keras.mixed_precision.set_global_policy(_HALVES[precision])
     elif precision != _FP32:

@@ -8,27 +8,27 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
-__all__ = ["find_gpu", "find_tool", "program_of", "run", "said", "version_of"]
+__all__ = ["find_gpu", "find_tool", "output_of", "program_of", "run", "version_of"]
 
 _VERSION = re.compile(r"(?<![\d.])(\d{4})\.(\d+)(?:\.(\d+))?")
 
 
-def find_tool(name: str, *, variable: str, wanted: str | None = None) -> str:
-    """The path of the tool: `wanted`, or what the environment variable says, or the first on PATH.
+def find_tool(name: str, *, variable: str, chosen: str | None = None) -> str:
+    """The path of the tool: `chosen`, or what the environment variable says, or the first on PATH.
 
     RunnerError where there is none.
     """
-    asked = wanted or os.environ.get(variable) or name
-    found = shutil.which(asked)
-    if found is None:
-        where = f"at {asked}" if asked != name else "on the PATH"
+    requested = chosen or os.environ.get(variable) or name
+    path = shutil.which(requested)
+    if path is None:
+        where = f"at {requested}" if requested != name else "on the PATH"
         raise RunnerError(f"{name} is not {where}: install it, or say where it is with ${variable}")
-    return found
+    return path
 
 
-def said(command: list[str], *, seconds: float = 120) -> tuple[int, str]:
+def output_of(command: list[str], *, seconds: float = 120) -> tuple[int, str]:
     """Exit status and all that a tool printed; RunnerError where it cannot be started or does not come back."""
     try:
         done = subprocess.run(  # noqa: S603 (a tool that the user named, no shell)
@@ -51,13 +51,13 @@ def run(command: list[str]) -> int:
 
 def version_of(text: str) -> tuple[int, ...] | None:
     """The first version in what a tool printed, as in `2023.4.4`; None where there is none."""
-    found = _VERSION.search(text)
-    return tuple(int(part) for part in found.groups() if part) if found else None
+    match = _VERSION.search(text)
+    return tuple(int(part) for part in match.groups() if part) if match else None
 
 
-def program_of(words: list[str]) -> list[str]:
+def program_of(arguments: list[str]) -> list[str]:
     """The program to profile with its arguments, without the `--` in front; RunnerError where there is none."""
-    program = words[1:] if words[:1] == ["--"] else words
+    program = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not program:
         raise RunnerError("what should run? Give the program after --, as in: -- python train.py")
     if shutil.which(program[0]) is None and not Path(program[0]).is_file():
@@ -71,7 +71,7 @@ def find_gpu() -> tuple[str | None, str | None]:
     if smi is None:
         raise RunnerError("no GPU is known here, as nvidia-smi is not there: name the chip (--chip)")
     for fields in ("name,compute_cap", "name"):  # drivers before 2021 do not tell the capability
-        status, text = said([smi, f"--query-gpu={fields}", "--format=csv,noheader"])
+        status, text = output_of([smi, f"--query-gpu={fields}", "--format=csv,noheader"])
         first = next(iter(text.strip().splitlines()), "")
         if status == 0 and first:
             name, _, capability = (part.strip() for part in first.partition(","))

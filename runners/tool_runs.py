@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners import cupti, ncu, nsys
-from runners.ncu_command import Ncu
-from runners.nsys_command import ASSUMED, Nsys
-from runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json, recorded
-from runners.tool import find_gpu
+from xsp_runners import cupti, ncu, nsys
+from xsp_runners.ncu_command import Ncu
+from xsp_runners.nsys_command import ASSUMED, Nsys
+from xsp_runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json, recorded
+from xsp_runners.tool import find_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 __all__ = ["check_tools", "counter_groups", "finish", "forget", "kernels_command", "ncu_command", "on_gpu"]
 
@@ -43,9 +43,9 @@ def counter_groups(chip: str | None, groups: str) -> Mapping[str, Sequence[str]]
 def check_tools(tools: Sequence[str]) -> None:
     """RunnerError with its sentence where one of `nsys` and `ncu` is wanted and not there."""
     if "nsys" in tools:
-        Nsys.found()
+        Nsys.locate()
     if "ncu" in tools:
-        Ncu.found()
+        Ncu.locate()
 
 
 def forget(run: PlannedRun) -> None:
@@ -60,7 +60,7 @@ def forget(run: PlannedRun) -> None:
 
 def finish(run: PlannedRun, status: int) -> None:
     """Makes run.json of what the level process told and the tool recorded; RunnerError where either is missing."""
-    told = read_json(run.folder / LEVEL)
+    description = read_json(run.folder / LEVEL)
     file: dict[str, str | None]
     more: dict[str, object]
     if run.tool == "ncu":
@@ -71,16 +71,17 @@ def finish(run: PlannedRun, status: int) -> None:
         if status:
             raise RunnerError(f"the program under {run.tool} ended with status {status}")
         file, more = _RECORDINGS[run.tool](run.folder)
-    if not told:
+    if not description:
         raise RunnerError(f"the level process under {run.tool} left no description of its run")
     put_json(
-        run.folder / RUN, {**told, **more, "files": [file], "runner_level": run.level, "options": recorded(run.options)}
+        run.folder / RUN,
+        {**description, **more, "files": [file], "runner_level": run.level, "options": recorded(run.options)},
     )
     (run.folder / LEVEL).unlink(missing_ok=True)
 
 
 def _of_nsys(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
-    left = nsys.exported(folder, nsys=Nsys.found())
+    left = nsys.exported(folder, nsys=Nsys.locate())
     if left.path is None:
         raise RunnerError(left.note)
     return {"path": left.path.name, "format": left.format}, {"recorder_note": left.note}
@@ -101,14 +102,14 @@ _RECORDINGS: dict[str, Callable[[Path], tuple[dict[str, str | None], dict[str, o
 
 def _nsys() -> Nsys | None:
     try:
-        return Nsys.found()
+        return Nsys.locate()
     except RunnerError:
         return None
 
 
 def _ncu() -> str | None:
     try:
-        return Ncu.found().path
+        return Ncu.locate().path
     except RunnerError:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,11 +84,11 @@ class Loss:
         functional = self._torch.nn.functional
         if isinstance(output, dict) and all(key.startswith(("loss", "classification", "bbox")) for key in output):
             return sum(output.values())
-        found = _main(output).float()
+        main = _main(output).float()
         if self._task == "super resolution":
-            self._targets = self._torch.rand_like(found) if self._targets is None else self._targets
-            return functional.mse_loss(found, self._targets)
-        scores = found if found.ndim == _MAPS else found.flatten(0, -2)  # classes second
+            self._targets = self._torch.rand_like(main) if self._targets is None else self._targets
+            return functional.mse_loss(main, self._targets)
+        scores = main if main.ndim == _MAPS else main.flatten(0, -2)  # classes second
         if self._targets is None:
             shape = (scores.shape[0], *scores.shape[2:])
             self._targets = self._torch.randint(scores.shape[1], shape, device=scores.device)
@@ -98,7 +98,7 @@ class Loss:
 def _main(output: Any) -> Any:  # noqa: ANN401
     """The tensor that matters of what models of various libraries return."""
     for name in ("logits", "reconstruction", "out"):
-        found = output.get(name) if isinstance(output, dict) else getattr(output, name, None)
-        if found is not None:
-            return found
+        tensor = output.get(name) if isinstance(output, dict) else getattr(output, name, None)
+        if tensor is not None:
+            return tensor
     return output[0] if isinstance(output, (tuple, list)) else output

@@ -4,35 +4,36 @@
 
 M has no profiler. ML records modules, with the device synchronised after each where there is a GPU. MLG adds shapes,
 memory and, on a GPU, kernels. All time their steps in the same way, with the same weights, inputs and settings.
-`runners.collect` runs several levels, each in a process of its own.
+`xsp_runners.collect` runs several levels, each in a process of its own.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if not __package__:  # run as a file: Python looks beside it then, not where the package is
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from runners import level_process
-from runners.level_process import shape_of
-from runners.own_workload import run_script, zoo_name
-from runners.run_folder import RunnerError
-from runners.steps import AllStepsDone
-from runners.torch_profiler import TRACE, Ranges, Session, write_trace
-from runners.torch_ranges import ranges
-from runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
+from xsp_runners import level_process
+from xsp_runners.level_process import shape_of
+from xsp_runners.own_workload import run_script, zoo_name
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.steps import AllStepsDone
+from xsp_runners.torch_profiler import TRACE, Ranges, Session, write_trace
+from xsp_runners.torch_ranges import ranges
+from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from runners.torch_workload import Work
+    from xsp_runners.torch_workload import Work
 
 __all__ = ["main", "measure"]
 

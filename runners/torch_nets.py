@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from runners.torch_convolutional import AlexNet, MobileNetV1, MobileNetV2, ResNet, Vgg
-from runners.torch_image_to_image import Edsr, Srgan, UNet
-from runners.torch_transformers import Bert, Gpt, VisionTransformer
-from runners.torch_zoo import ConvNet, Mlp, Transformer
+from xsp_runners.torch_convolutional import AlexNet, MobileNetV1, MobileNetV2, ResNet, Vgg
+from xsp_runners.torch_image_to_image import Edsr, Srgan, UNet
+from xsp_runners.torch_transformers import Bert, Gpt, VisionTransformer
+from xsp_runners.torch_zoo import ConvNet, Mlp, Transformer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Runs a PyTorch workload under torch.profiler and leaves a run: trace.json.gz and run.json.
 
-    python -m runners.torch_profiler --workload transformer --mode training --steps 3 --out DIR
+    python -m xsp_runners.torch_profiler --workload transformer --mode training --steps 3 --out DIR
 
 or, around a loop of one's own:
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import runpy
 import sys
 import tempfile
 import time
@@ -25,9 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runners.kineto_text import without_private_data
-from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
-from runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).with_name("by_path.py")))
+
+from xsp_runners.kineto_text import without_private_data
+from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
+from xsp_runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -212,7 +216,7 @@ def _run_workload(args: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("runners.torch_profiler", description="Profiles a small PyTorch workload.")
+    parser = argparse.ArgumentParser("xsp_runners.torch_profiler", description="Profiles a small PyTorch workload.")
     parser.add_argument("--workload", choices=ZOO, default="mlp")
     parser.add_argument("--mode", choices=MODES, default="inference")
     parser.add_argument("--batch", type=int, default=8, help="inputs per step")

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runners.nvtx_calls import nvtx_calls
+from xsp_runners.nvtx_calls import nvtx_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runners.nvtx_calls import NvtxCalls
+    from xsp_runners.nvtx_calls import NvtxCalls
 
 __all__ = ["StepRanges", "ranges"]
 
@@ -51,8 +51,8 @@ class _Names:
 
     def of(self, module: object) -> str:
         kind = type(module).__name__
-        known = self._numbers.setdefault(kind, {})
-        return f"nn.Module: {kind}_{known.setdefault(id(module), len(known))}"
+        numbers = self._numbers.setdefault(kind, {})
+        return f"nn.Module: {kind}_{numbers.setdefault(id(module), len(numbers))}"
 
 
 @contextmanager

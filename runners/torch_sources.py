@@ -10,12 +10,12 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from runners.zoo import Source, ZooModel
+    from xsp_runners.zoo import Source, ZooModel
 
 __all__ = ["Built", "build"]
 
@@ -55,7 +55,7 @@ def build(entry: ZooModel) -> Built:
 def _library(name: str) -> Any:  # noqa: ANN401 (a module)
     """The module; null where it is not installed, or does not fit the torch that is."""
     try:
-        return importlib.import_module("runners.torch_nets" if name == "own" else name)
+        return importlib.import_module("xsp_runners.torch_nets" if name == "own" else name)
     except (ImportError, RuntimeError):  # torchvision beside another torch: operator torchvision::nms does not exist
         return None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runners.torch_inputs import Inputs, Loss
+    from xsp_runners.torch_inputs import Inputs, Loss
 
 __all__ = ["inference_step", "prepared", "training_step"]
 

@@ -10,7 +10,7 @@ __all__ = ["Bert", "Gpt", "VisionTransformer"]
 
 _BERT_VOCABULARY = 30522
 _GPT_VOCABULARY = 50257
-_POSITIONS = 1024
+_MAX_TOKENS = 1024
 _CLASSES = 1000
 
 
@@ -54,16 +54,16 @@ def _blocks(width: int, depth: int, heads: int, *, causal: bool, norm_first: boo
     return nn.Sequential(*(_Block(width, heads, causal=causal, norm_first=norm_first) for _ in range(depth)))
 
 
-class _Positions(nn.Module):
+class _PositionEmbedding(nn.Module):
     """Embeddings of tokens and their positions."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
-        self.positions = nn.Embedding(_POSITIONS, width)
+        self.position_embedding = nn.Embedding(_MAX_TOKENS, width)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        return self.tokens(ids) + self.position_embedding(torch.arange(ids.shape[1], device=ids.device))
 
 
 class Bert(nn.Module):
@@ -73,7 +73,7 @@ class Bert(nn.Module):
 
     def __init__(self, width: int = 768, depth: int = 12, heads: int = 12) -> None:
         super().__init__()
-        self.embeddings = _Positions(_BERT_VOCABULARY, width)
+        self.embeddings = _PositionEmbedding(_BERT_VOCABULARY, width)
         self.norm = nn.LayerNorm(width)
         self.blocks = _blocks(width, depth, heads, causal=False, norm_first=False)
         self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
@@ -91,7 +91,7 @@ class Gpt(nn.Module):
 
     def __init__(self, width: int = 768, depth: int = 12, heads: int = 12) -> None:
         super().__init__()
-        self.embeddings = _Positions(_GPT_VOCABULARY, width)
+        self.embeddings = _PositionEmbedding(_GPT_VOCABULARY, width)
         self.blocks = _blocks(width, depth, heads, causal=True, norm_first=True)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, _GPT_VOCABULARY, bias=False)
@@ -108,7 +108,7 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.first = nn.Parameter(torch.zeros(1, 1, width))
-        self.positions = nn.Parameter(torch.randn(1, (side // patch) ** 2 + 1, width) * 0.02)
+        self.position_embedding = nn.Parameter(torch.randn(1, (side // patch) ** 2 + 1, width) * 0.02)
         self.blocks = _blocks(width, depth, heads, causal=False, norm_first=True)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, _CLASSES)
@@ -116,5 +116,5 @@ class VisionTransformer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.first.expand(len(x), -1, -1), x], 1)
-        x = self.blocks(x + self.positions[:, : x.shape[1]])
+        x = self.blocks(x + self.position_embedding[:, : x.shape[1]])
         return self.head(self.norm(x)[:, 0])

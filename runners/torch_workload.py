@@ -9,13 +9,13 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runners.level_process import MODES
-from runners.own_workload import own_step
-from runners.run_folder import RunnerError
-from runners.torch_inputs import Inputs, Loss, random_inputs
-from runners.torch_sources import build
-from runners.torch_steps import inference_step, prepared, training_step
-from runners.zoo import find
+from xsp_runners.level_process import MODES
+from xsp_runners.own_workload import own_step
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.torch_inputs import Inputs, Loss, random_inputs
+from xsp_runners.torch_sources import build
+from xsp_runners.torch_steps import inference_step, prepared, training_step
+from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 """Precisions by the names that command lines take, with torch's types of weights and inputs."""
 
 ZOO = ("mlp", "convnet", "transformer")
-"""Our small models; `runners.torch_zoo` builds them."""
+"""Our small models; `xsp_runners.torch_zoo` builds them."""
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
@@ -71,12 +71,12 @@ def serialise(torch: Any) -> None:  # noqa: ANN401
     os.environ[_BLOCKING] = "1"
 
 
-def device_of(torch: Any, wanted: str) -> str:  # noqa: ANN401
+def device_of(torch: Any, requested: str) -> str:  # noqa: ANN401
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = bool(torch.cuda.is_available())
-    if wanted == "cuda" and not available:
+    if requested == "cuda" and not available:
         raise RunnerError("torch sees no CUDA device here: choose --device cpu")
-    return "cuda" if available and wanted == "auto" else wanted.replace("auto", "cpu")
+    return "cuda" if available and requested == "auto" else requested.replace("auto", "cpu")
 
 
 def zoo_work(
@@ -100,9 +100,9 @@ def zoo_work(
     dtype = getattr(torch, DTYPES[precision])
     built = build(entry)
     model = built.model.to(device=device, dtype=dtype)
-    wanted = tuple(shape or built.shape)
+    input_shape = tuple(shape or built.shape)
     inputs = random_inputs(
-        torch, model, built.input, batch=batch, shape=wanted, device=device, dtype=dtype, training=training
+        torch, model, built.input, batch=batch, shape=input_shape, device=device, dtype=dtype, training=training
     )
     called = torch.compile(model) if execution == "compile" else model
     graph = execution == "cudagraph"
@@ -111,7 +111,7 @@ def zoo_work(
     else:
         step = inference_step(torch, called, inputs)
     source = {"source": built.library, **({"source_version": built.version} if built.version else {})}
-    facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": wanted}
+    facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": input_shape}
     facts |= {"optimizer": "AdamW"} if training else {}
     return Work(entry.name, entry.task, prepared(torch, execution, step, device=device), facts)
 
@@ -127,7 +127,7 @@ def small_work(
     checkpointing: bool = False,
 ) -> Work:
     """A step of one of our small models; `checkpointing` recomputes blocks in the backward pass."""
-    from runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
+    from xsp_runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
 
     recipe = Recipe(batch, torch.device(device), getattr(torch, DTYPES[dtype]), checkpointing)
     built = WORKLOADS[workload](recipe)

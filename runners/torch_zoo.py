@@ -137,13 +137,13 @@ class Transformer(nn.Module):
         super().__init__()
         self.checkpointing = checkpointing
         self.tokens = nn.Embedding(_VOCABULARY, _WIDTH)
-        self.positions = nn.Embedding(_SEQUENCE, _WIDTH)
+        self.position_embedding = nn.Embedding(_SEQUENCE, _WIDTH)
         self.blocks = nn.ModuleList(EncoderBlock(4) for _ in range(2))
         self.norm = nn.LayerNorm(_WIDTH)
         self.head = nn.Linear(_WIDTH, _VOCABULARY)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = self.tokens(ids) + self.position_embedding(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.checkpointing and self.training else block(x)
         return self.head(self.norm(x))

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ TRACE = "trace.xplane.pb"
 _FOLDERS = re.compile(rb"(?:/[\w.@+-]+)*/(?=[\w.@+-]+\.py\b)")
 _LEN = 2  # wire type of texts, bytes and messages
 _FIXED = {1: 8, 5: 4}  # wire types of fixed length
-_PLANE, _SAID = 1, (2, 3, 4)  # of a space: planes; errors, warnings, host names
+_PLANE, _MESSAGES = 1, (2, 3, 4)  # of a space: planes; errors, warnings, host names
 _NAME, _EVENT_NAMES, _STAT_NAMES, _STATS = 2, 4, 5, 6  # of a plane
 _BYTES = 6  # a statistic's value that is bytes
 _PROGRAMS, _TASK = b"/host:metadata", b"Task Environment"
@@ -42,29 +42,29 @@ class Cleaned:
 
 def profile_in(folder: Path) -> bytes:
     """The profile of the one session that the log folder holds; RunnerError where the profiler left none."""
-    found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
-    if len(found) != 1:
-        raise RunnerError(f"the profiler left {len(found) or 'no'} profiles where one was expected")
-    return found[0].read_bytes()
+    profiles = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+    if len(profiles) != 1:
+        raise RunnerError(f"the profiler left {len(profiles) or 'no'} profiles where one was expected")
+    return profiles[0].read_bytes()
 
 
 def without_private_data(content: bytes) -> Cleaned:
     """The profile without names of hosts and folders; RunnerError where it is no profile, whole."""
     operations: dict[str, None] = {}
     out = bytearray()
-    for number, whole, value in _fields(content):
-        if number in _SAID:
+    for number, raw, value in _fields(content):
+        if number in _MESSAGES:
             continue
-        out += _written(number, _plane(value, operations)) if number == _PLANE and value is not None else whole
+        out += _written(number, _plane(value, operations)) if number == _PLANE and value is not None else raw
     return Cleaned(bytes(out), list(operations))
 
 
 def _plane(data: bytes, operations: dict[str, None]) -> bytes:
     name = next((value for number, _, value in _fields(data) if number == _NAME and value is not None), b"")
     out = bytearray()
-    for number, whole, value in _fields(data):
+    for number, raw, value in _fields(data):
         if value is None:
-            out += whole
+            out += raw
         elif number == _STATS and name == _TASK and any(n == _BYTES for n, _, _ in _fields(value)):
             continue  # the profiler's options, among them the folder it wrote to
         elif number == _EVENT_NAMES:
@@ -72,7 +72,7 @@ def _plane(data: bytes, operations: dict[str, None]) -> bytes:
         elif number == _STAT_NAMES:
             out += _written(number, _changed(value, {2: lambda v: _changed(v, {2: _without_folders})}))
         else:
-            out += whole
+            out += raw
     return bytes(out)
 
 
@@ -80,8 +80,8 @@ def _event_names(entry: bytes, operations: dict[str, None] | None) -> bytes:
     """An entry of a plane's names; with `operations`, those of the program that it holds are added to them."""
 
     def program(value: bytes) -> bytes:
-        known = operations if operations is not None else {}
-        return _changed(value, {1: lambda module: _module(module, known)})
+        names = operations if operations is not None else {}
+        return _changed(value, {1: lambda module: _module(module, names)})
 
     stat = (lambda v: _changed(v, {_BYTES: program})) if operations is not None else _same
     texts: Mapping[int, Callable[[bytes], bytes]] = {2: _without_folders, 4: _without_folders, 5: stat}
@@ -91,21 +91,21 @@ def _event_names(entry: bytes, operations: dict[str, None] | None) -> bytes:
 def _module(data: bytes, operations: dict[str, None]) -> bytes:
     """A compiled program without its sources' places; `operations` gets the framework's names of instructions."""
     out = bytearray()
-    for number, whole, value in _fields(data):
+    for number, raw, value in _fields(data):
         if number == 3 and value is not None:  # noqa: PLR2004 (a computation)
             out += _written(number, _changed(value, {2: lambda v: _instruction(v, operations)}))
         elif value is None or not _FOLDERS.search(value):  # else: the table of source files
-            out += whole
+            out += raw
     return bytes(out)
 
 
 def _instruction(data: bytes, operations: dict[str, None]) -> bytes:
     def metadata(value: bytes) -> bytes:
         kept = bytearray()
-        for n, whole, text in _fields(value):
+        for n, raw, text in _fields(value):
             if n == 2 and text is not None:  # noqa: PLR2004 (the framework's name for it)
                 operations[text.decode(errors="replace")] = None
-            kept += b"" if n == 3 else whole  # noqa: PLR2004 (the source file)
+            kept += b"" if n == 3 else raw  # noqa: PLR2004 (the source file)
         return bytes(kept)
 
     return _changed(data, {7: metadata})
@@ -122,8 +122,8 @@ def _same(value: bytes) -> bytes:
 def _changed(data: bytes, changes: Mapping[int, Callable[[bytes], bytes]]) -> bytes:
     """The message with the fields of these numbers changed."""
     out = bytearray()
-    for number, whole, value in _fields(data):
-        out += _written(number, changes[number](value)) if number in changes and value is not None else whole
+    for number, raw, value in _fields(data):
+        out += _written(number, changes[number](value)) if number in changes and value is not None else raw
     return bytes(out)
 
 

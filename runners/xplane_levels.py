@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.nvtx_calls import nvtx_calls
-from runners.own_workload import run_script
-from runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put_json
-from runners.steps import AllStepsDone
-from runners.torch_ranges import StepRanges
-from runners.xplane_file import TRACE
-from runners.xplane_session import Session, write_profile
+from xsp_runners.nvtx_calls import nvtx_calls
+from xsp_runners.own_workload import run_script
+from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put_json
+from xsp_runners.steps import AllStepsDone
+from xsp_runners.torch_ranges import StepRanges
+from xsp_runners.xplane_file import TRACE
+from xsp_runners.xplane_session import Session, write_profile
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping
 
-    from runners.xplane_file import Cleaned
-    from runners.xplane_session import Tool
+    from xsp_runners.xplane_file import Cleaned
+    from xsp_runners.xplane_session import Tool
 
 __all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps", "session_of"]
 
@@ -143,7 +143,7 @@ def captured(
     cleaned = write_profile(session, out)
     if cleaned is None:
         raise session.missing
-    known: dict[str, object] = {
+    run_facts: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "counters": [],
         "warmup_steps": warmup,
@@ -151,4 +151,4 @@ def captured(
         "step_durations_ns": session.durations_ns,
         "files": _files(session),
     }
-    put_json(out / RUN, {**known, **facts(cleaned)})
+    put_json(out / RUN, {**run_facts, **facts(cleaned)})

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runners.run_folder import RunnerError, put
-from runners.xplane_file import TRACE, Cleaned, profile_in, without_private_data
+from xsp_runners.run_folder import RunnerError, put
+from xsp_runners.xplane_file import TRACE, Cleaned, profile_in, without_private_data
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from runners.torch_ranges import StepRanges
+    from xsp_runners.torch_ranges import StepRanges
 
 __all__ = ["Session", "Tool", "write_profile"]
 

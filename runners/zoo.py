@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ SOURCES = ("torchvision", "timm", "transformers", "own")
 """Where a model can be built from; the first that is installed is taken."""
 
 _DATA = Path(__file__).resolve().parent / "data" / "zoo.toml"
-_MOST_NAMED = 6
+_MAX_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def _of_library(library: str, name: str) -> ZooModel:
 def _like(name: str) -> str:
     """A few names that begin or go on alike."""
     stem = name.rstrip("0123456789").lower()
-    near = [known for known in models() if stem and (stem in known or known in name)]
+    near = [model for model in models() if stem and (stem in model or model in name)]
     near = near or list(models())
-    more = ", ..." if len(near) > _MOST_NAMED else ""
-    return f": choose {', '.join(near[:_MOST_NAMED])}{more}"
+    more = ", ..." if len(near) > _MAX_NAMED else ""
+    return f": choose {', '.join(near[:_MAX_NAMED])}{more}"
 
 
 def _model(name: str, entry: Mapping[str, Any]) -> ZooModel:
@@ -87,8 +87,8 @@ def _model(name: str, entry: Mapping[str, Any]) -> ZooModel:
     return ZooModel(name, entry["task"], entry["input"], tuple(entry["shape"]), (first, last), tuple(sources))
 
 
-def _source(library: str, given: str | Mapping[str, Any]) -> Source:
-    if isinstance(given, str):
-        return Source(library, given)
-    arguments = dict(given)
+def _source(library: str, entry: str | Mapping[str, Any]) -> Source:
+    if isinstance(entry, str):
+        return Source(library, entry)
+    arguments = dict(entry)
     return Source(library, arguments.pop("model" if library == "transformers" else "name"), arguments)

@@ -53,9 +53,9 @@ def _texts(cell: Mapping[str, Any]) -> Sequence[str]:
 @pytest.mark.filterwarnings("default")  # of the machinery of notebooks, not ours
 @pytest.mark.parametrize("path", _NOTEBOOKS, ids=_named)
 def test_a_notebook_runs_and_shows_what_its_text_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install nbclient ipykernel")
-    nbclient = pytest.importorskip("nbclient", reason="no nbclient: pip install nbclient ipykernel")
-    pytest.importorskip("ipykernel", reason="no ipykernel: pip install ipykernel")
+    nbformat = pytest.importorskip("nbformat", reason="no nbformat: the extra `test-notebooks`")
+    nbclient = pytest.importorskip("nbclient", reason="no nbclient: the extra `test-notebooks`")
+    pytest.importorskip("ipykernel", reason="no ipykernel: the extra `test-notebooks`")
     monkeypatch.setenv("PYTHONPATH", str(_REPO))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=_SECONDS, resources={"metadata": {"path": str(_FOLDER)}})

@@ -45,7 +45,7 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
     ("module", "forbidden"),
     [
         ("xsp_model, xsp_ingest.registry, xsp_analyze.catalog, xsp.cli.main", "torch"),
-        ("runners.torch_profiler", "torch"),
+        ("xsp_runners.torch_profiler", "torch"),
         ("xsp.cli.main", "polars"),
         ("xsp.cli.main", "numba"),
         ("xsp_analyze.catalog", "pandas"),
@@ -55,6 +55,13 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
 def test_importing_stays_light(module: str, forbidden: str) -> None:
     program = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=False).returncode == 0
+
+
+def test_no_test_imports_another() -> None:
+    """What several tests are made of is in tests/helpers."""
+    imports = re.compile(r"^\s*(?:from|import) tests\.\S*\btest_\w+", re.MULTILINE)
+    tests = (_REPO / "tests").rglob("*.py")
+    assert [path.name for path in tests if imports.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("case", SOUND + BROKEN + RUN_SETS, ids=lambda case: case.name)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from xsp.api.open_trace import OpenTrace
     from xsp.api.opening import open  # noqa: A004 (xsp.open is what people will type)
     from xsp.api.overview import Info
-    from xsp_analyze.core import Result
+    from xsp.api.result import Result
     from xsp_model.errors import XspError
 
 __all__ = ["ComparedTraces", "Findings", "Info", "OpenTrace", "Result", "XspError", "open"]
@@ -21,7 +21,7 @@ _HOMES = {
     "Findings": "xsp.api.advice",
     "Info": "xsp.api.overview",
     "OpenTrace": "xsp.api.open_trace",
-    "Result": "xsp_analyze.core",
+    "Result": "xsp.api.result",
     "XspError": "xsp_model.errors",
     "open": "xsp.api.opening",
 }

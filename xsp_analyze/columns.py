@@ -24,6 +24,8 @@ __all__ = [
     "LAYER_TYPE",
     "MODEL_SHARE",
     "NON_KERNEL",
+    "PRECISION",
+    "ROOF_COLUMNS",
     "STEP",
     "TYPE_KEY",
 ]
@@ -81,3 +83,30 @@ COUNTER_COLUMNS = (
     Column("memory_bound", pl.Boolean(), "Whether its intensity is below the device's peak flop/s over peak byte/s."),
 )
 """The columns that hardware counters fill."""
+
+PRECISION = Column(
+    "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
+)
+ROOF_COLUMNS = (
+    Column("flop_count", pl.Float64(), "Operations in this precision, measured.", "flop"),
+    Column("dram_read_bytes", pl.Float64(), "Bytes read from device memory, for work in every precision.", "byte"),
+    Column("dram_write_bytes", pl.Float64(), "Bytes written to device memory, likewise.", "byte"),
+    Column("arithmetic_intensity", pl.Float64(), "Flop of this precision per byte of DRAM traffic.", "flop/byte"),
+    Column("flop_per_s", pl.Float64(), "Throughput in this precision over the time of the kernels counted.", "flop/s"),
+    Column(
+        "ideal_intensity",
+        pl.Float64(),
+        "The roof's ridge: peak flop/s of this precision over peak byte/s; null: either is unknown.",
+        "flop/byte",
+    ),
+    Column(
+        "roof_flop_per_s",
+        pl.Float64(),
+        "The most possible at this intensity: the lesser of the peak and intensity x bandwidth.",
+        "flop/s",
+    ),
+    Column("roof_share", pl.Float64(), "Part of the roof that is reached; above 1 something is wrong."),
+    Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
+    Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),
+)
+"""The columns that `roofline.under_roof` fills."""

@@ -7,8 +7,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xsp_analyze.frames import coverage
+from xsp_analyze.needs import advice_on
 from xsp_model import XspError
-from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,20 +18,10 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.needs import Need
 
-__all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run", "words_of_need"]
-
-
-_NEEDS = {  # what is no level: in words, and how to get it
-    "metrics": ("hardware counters", "Measure them in a run of their own (ncu --csv) and join it with xsp merge"),
-    "communication": ("communication kernels (NCCL, RCCL)", ""),
-    "leveled": ("runs at several levels", "Join them with xsp merge"),
-    "power": (
-        "samples of power",
-        "Record them beside the run (the nvml runner), and name their file in the run's run.json",
-    ),
-}
+__all__ = ["Analysis", "Column", "FigureSpec", "Result", "Role", "analysis", "run"]
 
 
 class Role(StrEnum):
@@ -76,9 +67,9 @@ class Analysis:
 
     id: str
     title: str
-    needs: Sequence[str]
+    needs: Sequence[Need]
     columns: Sequence[Column]
-    function: Callable[[View], pl.LazyFrame]
+    function: Callable[[StepFrames], pl.LazyFrame]
     figure: FigureSpec | None = None
     by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
     read: str = ""  # how to read its figure and table, in one sentence; empty: the columns say all
@@ -98,16 +89,16 @@ def analysis(
     id: str,  # noqa: A002 (the field's name)
     title: str,
     *,
-    needs: Sequence[str],
+    needs: Sequence[Need],
     columns: Sequence[Column],
     figure: FigureSpec | None = None,
     by_step: bool = True,
     read: str = "",
     reads: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[[View], pl.LazyFrame]], Analysis]:
+) -> Callable[[Callable[[StepFrames], pl.LazyFrame]], Analysis]:
     """Turns `name(view) -> LazyFrame` into an Analysis."""
 
-    def wrap(function: Callable[[View], pl.LazyFrame]) -> Analysis:
+    def wrap(function: Callable[[StepFrames], pl.LazyFrame]) -> Analysis:
         return Analysis(id, title, needs, columns, function, figure, by_step, read, reads)
 
     return wrap
@@ -145,31 +136,12 @@ class Result:
         """The table for other programs."""
         return self.table.to_arrow()
 
-    def __str__(self) -> str:
-        """As `xsp analyze` prints it."""
-        from xsp_analyze.render.terminal import render  # noqa: PLC0415 (renderers import this module)
 
-        return render(self)
-
-    __repr__ = __str__  # what a Python prompt shows
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows in units for people, and what they do not cover."""
-        from xsp_analyze.render.html import result  # noqa: PLC0415 (likewise)
-
-        return result(self)
-
-
-def words_of_need(need: str) -> str:
-    """A level, table or other thing that an analysis needs, in words."""
-    return _NEEDS[need][0] if need in _NEEDS else f"{need} level" if need in LEVELS else need
-
-
-def run(wanted: Analysis, view: View) -> Result:
+def run(wanted: Analysis, view: StepFrames) -> Result:
     """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs."""
     missing = [need for need in wanted.needs if not view.has(need)]
     if missing:
-        what, advice = _NEEDS.get(missing[0], (f"the level {' and '.join(missing)}", ""))
+        what, advice = advice_on(missing[0])
         raise XspError(f"{wanted.id} ({wanted.title}) needs {what}, which this trace does not hold", advice=advice)
     table = wanted.function(view).collect()
     # Times are exact Int64 ns over whole steps and Float64 in a mean step: the Result says which it holds.
@@ -178,13 +150,13 @@ def run(wanted: Analysis, view: View) -> Result:
     # Tables of kernels, and those that are the same whatever the steps (Nsight's own reports), know no layers.
     beside = ("kernel" in wanted.needs or not wanted.by_step) and not {"layer", "layers"} & set(wanted.needs)
 
-    def about() -> View:
+    def about() -> StepFrames:
         return view if wanted.by_step else view.whole
 
     def ledger() -> pl.DataFrame:
-        return about().ledger_beside_layers if beside else about().ledger
+        return coverage.ledger(about(), on_layers=not beside)
 
     def provenance() -> Mapping[str, object]:
-        return about().provenance_beside_layers if beside else about().provenance
+        return coverage.provenance(about(), on_layers=not beside)
 
     return Result(wanted, table.select(c.name for c in columns), columns, ledger, provenance)

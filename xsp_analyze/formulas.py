@@ -31,7 +31,7 @@ _TRIM_ONE_IN = 5
 _SATURATED_GAIN = 1.05
 _NS_PER_S = 1e9
 _RESAMPLES = 1000
-_MOST_DRAWS = 20_000_000
+_MAX_DRAWS = 20_000_000
 
 
 def trimmed_count(count: pl.Expr) -> pl.Expr:
@@ -44,9 +44,9 @@ def trimmed_count(count: pl.Expr) -> pl.Expr:
 
 def trimmed_mean(value: pl.Expr) -> pl.Expr:
     """XSP's trimmed mean of the known values: n < 3 mean, n = 3 median, else floor(0.2 n) dropped at each end."""
-    known = value.drop_nulls()
-    dropped = trimmed_count(known.len())
-    return known.sort().slice(dropped, known.len() - 2 * dropped).mean()
+    values = value.drop_nulls()
+    dropped = trimmed_count(values.len())
+    return values.sort().slice(dropped, values.len() - 2 * dropped).mean()
 
 
 def known_sum(value: pl.Expr) -> pl.Expr:
@@ -105,7 +105,7 @@ def bootstrap_interval(values: Floats | Ints, *, seed: int = 0) -> tuple[Floats,
     if steps < _MEDIAN_OF:
         unknown = np.full(rows, np.nan)
         return unknown, unknown
-    resamples = min(_RESAMPLES, max(100, _MOST_DRAWS // max(rows * steps, 1)))
+    resamples = min(_RESAMPLES, max(100, _MAX_DRAWS // max(rows * steps, 1)))
     picks = np.random.default_rng(seed).integers(0, steps, size=(resamples, steps))
     dropped = 1 if steps == _MEDIAN_OF else steps // _TRIM_ONE_IN
     low, high = np.empty(rows), np.empty(rows)

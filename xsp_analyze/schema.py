@@ -22,28 +22,28 @@ _TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  
 _ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
 
 
-def described(wanted: str | None = None) -> list[dict[str, object]]:
+def described(name: str | None = None) -> list[dict[str, object]]:
     """Every table of a trace, or the one named (an analysis by its id): name, doc, columns (name, type, unit, doc).
 
     Raises:
         XspError: There is no such table or analysis.
     """
-    if wanted is None:
+    if name is None:
         return [_table(spec) for spec in TABLES.values()]
-    if wanted.lower() in TABLES:
-        return [_table(TABLES[wanted.lower()])]
+    if name.lower() in TABLES:
+        return [_table(TABLES[name.lower()])]
     for one in ANALYSES:
-        if one.id.lower() == wanted.lower():
+        if one.id.lower() == name.lower():
             return [_analysis(one)]
-    raise no_table(wanted)
+    raise no_table(name)
 
 
-def no_table(wanted: str) -> XspError:
+def no_table(name: str) -> XspError:
     """The error for a name that is neither a table's nor an analysis's."""
-    near = closest(wanted, [*TABLES, *(one.id for one in ANALYSES)])
+    near = closest(name, [*TABLES, *(one.id for one in ANALYSES)])
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
-    known = f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
-    return XspError(f"there is no table {wanted!r}", advice=meant + known)
+    advice = f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
+    return XspError(f"there is no table {name!r}", advice=meant + advice)
 
 
 def _table(spec: TableSpec) -> dict[str, object]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
 from xsp_model import XspError
 from xsp_model.schema import TABLES
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["query"]
 
 _SET_ASIDE = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)  # text and comments: nothing in them counts
-_WORD = re.compile(r"\w+")
+_IDENTIFIER = re.compile(r"\w+")
 _READS_A_FILE = re.compile(r"\bread_\w+(?=\s*\()", re.IGNORECASE)
 _STARTS = {"select", "with", "from"}
 _UNKNOWN_TABLE = re.compile(r"relation '(.*?)' was not found")
 _UNKNOWN_COLUMN = re.compile(r"unable to find column \"(.*?)\"(?:; valid columns: \[(.*?)\])?", re.DOTALL)
-_MOST_COLUMNS = 30
+_MAX_COLUMNS = 30
 
 
 def query(trace: Trace, text: str, *, steps: str | None = None) -> pl.DataFrame:
@@ -35,11 +35,11 @@ def query(trace: Trace, text: str, *, steps: str | None = None) -> pl.DataFrame:
     one sentence where the query is no SELECT, names what is not there, or cannot be computed.
     """
     bare = _checked(text)
-    words = {word.lower() for word in _WORD.findall(bare)}
-    frames = {name: _plain(trace.scan(name)) for name in TABLES if name in words}
-    wanted = [one for one in ANALYSES if one.id.lower() in words]
-    view = View(trace, steps=steps)
-    frames |= {one.id: _plain(run(one, view).table.lazy()) for one in wanted}
+    identifiers = {identifier.lower() for identifier in _IDENTIFIER.findall(bare)}
+    frames = {name: _plain(trace.scan(name)) for name in TABLES if name in identifiers}
+    analyses = [one for one in ANALYSES if one.id.lower() in identifiers]
+    view = StepFrames.of(trace, steps=steps)
+    frames |= {one.id: _plain(run(one, view).table.lazy()) for one in analyses}
     try:
         return pl.SQLContext(frames).execute(text, eager=True)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -49,7 +49,7 @@ def query(trace: Trace, text: str, *, steps: str | None = None) -> pl.DataFrame:
 def _checked(text: str) -> str:
     """The query without text and comments; XspError where it does anything but select from the trace."""
     bare = _SET_ASIDE.sub(" ", text)
-    first = _WORD.search(bare)
+    first = _IDENTIFIER.search(bare)
     if first is None or first.group().lower() not in _STARTS:
         raise XspError("a query begins with SELECT (or WITH, or FROM)", advice=_LOOK)
     if reads := _READS_A_FILE.search(bare):
@@ -63,18 +63,18 @@ def _plain(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _for_users(error: BaseException) -> XspError:
-    said = str(error)
-    if found := _UNKNOWN_TABLE.search(said):
-        return no_table(found[1])
-    if found := _UNKNOWN_COLUMN.search(said):
-        return XspError(f"there is no column {found[1]!r}", advice=_columns(found[2]))
-    first = said.strip().partition("\n")[0] or type(error).__name__
+    message = str(error)
+    if match := _UNKNOWN_TABLE.search(message):
+        return no_table(match[1])
+    if match := _UNKNOWN_COLUMN.search(message):
+        return XspError(f"there is no column {match[1]!r}", advice=_columns(match[2]))
+    first = message.strip().partition("\n")[0] or type(error).__name__
     return XspError(f"the query cannot be answered: {first.removeprefix('sql parser error: ')}", advice=_LOOK)
 
 
 def _columns(listed: str | None) -> str:
     names = [name.strip().strip('"') for name in listed.split(",")] if listed else []
-    if not names or len(names) > _MOST_COLUMNS:
+    if not names or len(names) > _MAX_COLUMNS:
         return _LOOK
     return f"What it could be: {', '.join(names)}"
 

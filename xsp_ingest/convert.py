@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.digests import Digests, files_of, sha256
 from xsp_ingest.files.known_others import refusal
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
-from xsp_ingest.ingester import Probe, Supplement, choose, claimants_of, laid_out, owner_of, read_part, read_runs, units
+from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.run_overrides import NOTHING, Given
+from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_ingest.staging.selection import narrowed
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,7 @@ def convert(
 def convert_run(
     files: Sequence[tuple[Path, str | None]],
     options: Options,
-    given: Given,
+    given: RunOverrides,
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
@@ -58,17 +59,17 @@ def convert_run(
     return _linked(found, options, given, [], progress)
 
 
-def without_files(given: Given, path: Path) -> Trace:
+def without_files(given: RunOverrides, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
     source = Source("run_description", given.named(path.name), sha256(path), path.stat().st_size)
-    return link([raw], [source], "auto", given=given)
+    return link([raw], [source], "auto", overrides=given)
 
 
 def _linked(
     found: Sequence[tuple[Path, Ingester]],
     options: Options,
-    given: Given,
+    given: RunOverrides,
     noted: Sequence[Finding],
     progress: Callable[[str], None] | None,
     *,
@@ -78,18 +79,18 @@ def _linked(
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
-    whole = [one for one in found if not isinstance(one[1], Supplement)]
+    whole = [one for one in found if not one[1].is_supplement]
     unusable: list[XspError] = []
-    supplements = [one for one in found if whole and isinstance(one[1], Supplement)]
+    supplements = [one for one in found if whole and one[1].is_supplement]
     part = bool(options.selection)
-    read = read_part if part and not supplements else read_runs  # supplements go by the place of rows among all
+    pushed = part and not supplements  # supplements go by the index of rows among all
     for paths, ingester in units(whole or found):
         path = paths[0]
         say(f"reading {path.name}")
         try:
             with Digests() as digests:
                 digest = digests.of(path)
-                found_runs = read(ingester, paths, options)
+                found_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
                 source = Source(ingester.name, given.named(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
@@ -101,7 +102,6 @@ def _linked(
     if unusable and not raws:
         raise unusable[0]
     for path, ingester in supplements:
-        assert isinstance(ingester, Supplement)  # noqa: S101 (chosen so)
         say(f"reading {path.name}")
         raws = list(ingester.supplement(path, raws))
     if part and supplements:
@@ -109,14 +109,14 @@ def _linked(
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     noted = [*noted, *(_left_out(error) for error in unusable)]
-    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, given=given)
+    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, overrides=given)
 
 
 def _left_out(error: XspError) -> Finding:
     """Of many ranks one whose file is damaged does not keep the others from being read, but nobody may overlook it."""
     name = Path(error.path).name if error.path is not None else "a file"
     detail = f"{name} of the directory could not be read and is not in any number here: {error.what}"
-    return Finding("unreadable_file", detail, 1, Severity.ERROR, advice=error.advice)
+    return Finding(LedgerKind.UNREADABLE_FILE, detail, 1, advice=error.advice)
 
 
 def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
@@ -137,8 +137,8 @@ def _find(paths: Sequence[Path], wanted: str | None) -> tuple[list[tuple[Path, I
     left_out = "files of the directory are of no known format and were left out"
     special = "links that lead out of the directory, and files that are pipes, sockets or devices, were left out"
     return found, [
-        Finding("unknown_file", left_out, unknown, Severity.INFO),
-        Finding("unsafe_file", special, unsafe, Severity.WARNING),
+        Finding(LedgerKind.UNKNOWN_FILE, left_out, unknown),
+        Finding(LedgerKind.UNSAFE_FILE, special, unsafe),
     ]
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.ingester import Probe
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_model import Trace, XspError
 from xsp_model.arrow import conformed
 from xsp_model.schema import TABLES

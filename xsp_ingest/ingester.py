@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from xsp_ingest.files.known_others import refusal
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.staging.selection import EVERYTHING, Selection, narrowed
 from xsp_model import XspError
 from xsp_model.closest import closest
@@ -20,59 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ingester",
-    "KnownLayout",
     "LayerScope",
+    "Match",
     "Options",
-    "PartReader",
-    "Probe",
-    "SeveralFiles",
-    "SeveralRuns",
-    "Supplement",
-    "WholeFolder",
     "choose",
     "claimants_of",
     "laid_out",
     "owner_of",
-    "read_part",
-    "read_runs",
     "units",
 ]
-
-_HEAD_BYTES = 1 << 16
-_GZIP_MAGIC = b"\x1f\x8b"
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A file's first 64 KiB, as they are and decompressed: all that `sniff` looks at, besides SQLite's tables."""
-
-    path: Path
-
-    @cached_property
-    def head(self) -> bytes:
-        """The first bytes as they are on disk."""
-        try:
-            with self.path.open("rb") as file:
-                return file.read(_HEAD_BYTES)
-        except OSError as error:
-            raise XspError(f"the file cannot be read ({error.strerror})", path=self.path) from error
-
-    @cached_property
-    def is_gzip(self) -> bool:
-        """Whether the file is gzip-compressed."""
-        return self.head.startswith(_GZIP_MAGIC)
-
-    @cached_property
-    def text(self) -> bytes:
-        """The first bytes of the content, decompressed where needed."""
-        if not self.is_gzip:
-            return self.head
-        try:
-            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(self.head, _HEAD_BYTES)
-        except zlib.error as error:
-            raise XspError(
-                "the file says it is gzip but cannot be decompressed", path=self.path, advice="Copy it again"
-            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,122 +54,96 @@ class Options:
     selection: Selection = EVERYTHING
 
 
-class Ingester(Protocol):
-    """One file format."""
+class Match(IntEnum):
+    """How surely a file is of a format; of the formats that take a file the surest one reads it."""
 
-    @property
-    def name(self) -> str:
-        """The format's name, as `--format` takes it."""
+    NONE = 0
+    GENERIC = 1
+    """The general form alone, which other tools write too: JSON with trace events."""
+    EXACT = 2
+    """Marks of the tool itself."""
 
-    @property
-    def title(self) -> str:
-        """One line for `xsp formats`: what the format is and which versions were seen."""
+    @classmethod
+    def exact_if(cls, condition: object) -> Match:
+        """EXACT where the condition holds, else NONE."""
+        return cls.EXACT if condition else cls.NONE
 
-    def sniff(self, probe: Probe) -> bool:
-        """Whether the file is of this format, judged from its content."""
 
+class Ingester(ABC):
+    """One file format: `name` as `--format` takes it, `title` for `xsp formats`: what it is, which versions were seen.
+
+    A format whose files are a run each, and of which no folder is known, needs `sniff` and `read` alone.
+    """
+
+    name: str
+    title: str
+    is_supplement: bool = False
+    """Whether its files only say more of runs that other files hold: `supplement` adds that."""
+
+    @abstractmethod
+    def sniff(self, probe: Probe) -> Match:
+        """How surely the file is of this format, judged from its content."""
+
+    @abstractmethod
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it cannot be used at all."""
 
-
-@runtime_checkable
-class SeveralRuns(Protocol):
-    """What an ingester offers besides, where one file of its format may hold several runs."""
-
-    def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
-        """The file's runs, at least one; XspError where it cannot be used at all."""
-
-
-@runtime_checkable
-class PartReader(Protocol):
-    """What an ingester offers besides, where it need not read a whole file for a part of its run."""
-
-    def read_part(self, path: Path, options: Options) -> RawTrace:
-        """What `narrowed` makes of the file's rows for the selection of the options."""
-
-
-@runtime_checkable
-class SeveralFiles(Protocol):
-    """What an ingester offers besides, where several files of its format are one run."""
-
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
-        """The files of each run, the one it is named after first; XspError where that cannot be told."""
+        """The files of each input, the one it is named after first; XspError where that cannot be told."""
+        return [[path] for path in paths]
 
-    def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
-        """The run of these files; XspError where one of them cannot be used."""
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+        """The runs of one input's files, at least one; XspError where it cannot be used at all."""
+        return [self.read(path, options) for path in paths]
 
-
-@runtime_checkable
-class Supplement(Protocol):
-    """What an ingester offers besides, where its files say more of runs that other files hold."""
+    def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+        """What `narrowed` makes of these runs for the selection of the options."""
+        return [narrowed(raw, options.selection) for raw in self.read_runs(paths, options)]
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """As many runs, in the same order, with what the file says of them; XspError where it is of none of them."""
-
-
-@runtime_checkable
-class WholeFolder(Protocol):
-    """What an ingester offers besides, where a folder is one input of its format, its files being parts of it."""
+        del path
+        return runs
 
     def sniff_folder(self, folder: Path) -> bool:
-        """Whether the folder as a whole is of this format."""
-
-
-@runtime_checkable
-class KnownLayout(Protocol):
-    """What an ingester offers besides, where its tool lays its files out in folders of its own."""
+        """Whether the folder as a whole is one input of this format, its files being parts of it."""
+        del folder
+        return False
 
     def files_in(self, folder: Path) -> Sequence[Path]:
-        """The files to read of such a folder, none of any other; XspError where the user must choose."""
+        """The files to read of a folder that its tool laid out, none of any other; XspError where one must choose."""
+        del folder
+        return ()
 
 
-def units(found: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], Ingester]]:
-    """What is read at once: a file, or files that are one run, in the place of the one the run is named after."""
-    several = {ingester.name: ingester for _, ingester in found if isinstance(ingester, SeveralFiles)}
+def units(files: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], Ingester]]:
+    """What is read at once: a file, or files that are one input, in the position of the one it is named after."""
+    ingesters = {ingester.name: ingester for _, ingester in files}
     groups = {
-        name: {paths[0]: paths for paths in one.together([path for path, by in found if by.name == name])}
-        for name, one in several.items()
+        name: {paths[0]: paths for paths in one.together([path for path, by in files if by.name == name])}
+        for name, one in ingesters.items()
     }
-    result: list[tuple[Sequence[Path], Ingester]] = []
-    for path, ingester in found:
-        paths = groups.get(ingester.name, {path: [path]}).get(path)
-        if paths is not None:
-            result.append((paths, ingester))
-    return result
-
-
-def read_runs(ingester: Ingester, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-    """The runs of a unit's files; most formats hold one in one file."""
-    if isinstance(ingester, SeveralFiles):
-        return [ingester.read_together(paths, options)]
-    if isinstance(ingester, SeveralRuns):
-        return ingester.read_runs(paths[0], options)
-    return [ingester.read(paths[0], options)]
-
-
-def read_part(ingester: Ingester, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-    """The part of the runs that the options select."""
-    if isinstance(ingester, PartReader) and not isinstance(ingester, SeveralFiles | SeveralRuns):
-        return [ingester.read_part(paths[0], options)]
-    return [narrowed(raw, options.selection) for raw in read_runs(ingester, paths, options)]
+    grouped = ((groups[ingester.name].get(path), ingester) for path, ingester in files)
+    return [(paths, ingester) for paths, ingester in grouped if paths is not None]
 
 
 def owner_of(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> Ingester | None:
     """The one ingester that takes the folder as a whole; None where its files are inputs of their own."""
-    takers = [i for i in ingesters if isinstance(i, WholeFolder) and i.sniff_folder(folder)]
-    asked = [i for i in takers if wanted in (None, i.name)]
-    return asked[0] if len(asked) == 1 else None
+    owners = [i for i in ingesters if wanted in (None, i.name) and i.sniff_folder(folder)]
+    return owners[0] if len(owners) == 1 else None
 
 
 def laid_out(folder: Path, ingesters: Sequence[Ingester], wanted: str | None = None) -> list[tuple[Path, Ingester]]:
     """The files of a folder that one tool laid out, with the tool's ingester; none of any other folder."""
-    known = (i for i in ingesters if isinstance(i, KnownLayout) and wanted in (None, i.name))
-    return next(([(file, i) for file in files] for i in known if (files := i.files_in(folder))), [])
+    layouts = (i for i in ingesters if wanted in (None, i.name))
+    return next(([(file, i) for file in files] for i in layouts if (files := i.files_in(folder))), [])
 
 
 def claimants_of(probe: Probe, ingesters: Sequence[Ingester]) -> list[Ingester]:
-    """The ingesters that claim the file."""
-    return [i for i in ingesters if i.sniff(probe)]
+    """The ingesters that claim the file the most surely: one, unless formats cannot be told apart; or none."""
+    matches = [(ingester.sniff(probe), ingester) for ingester in ingesters]
+    best = max((match for match, _ in matches), default=Match.NONE)
+    return [ingester for match, ingester in matches if match == best and match]
 
 
 def no_format(wanted: str, ingesters: Sequence[Ingester]) -> XspError:

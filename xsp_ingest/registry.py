@@ -12,12 +12,12 @@ from xsp_ingest.formats.jaeger import JAEGER
 from xsp_ingest.formats.loadgen import LOADGEN
 from xsp_ingest.formats.memory_snapshot import MEMORY_SNAPSHOT
 from xsp_ingest.formats.mxnet import MXNET
-from xsp_ingest.formats.ncu_csv import NCU_CSV
-from xsp_ingest.formats.ncu_report import NCU_REPORT
-from xsp_ingest.formats.nsys_export import NSYS_EXPORT
-from xsp_ingest.formats.nsys_report import NSYS_REPORT
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_stats_csv import NSYS_STATS_CSV
+from xsp_ingest.formats.ncu.csv import NCU_CSV
+from xsp_ingest.formats.ncu.report import NCU_REPORT
+from xsp_ingest.formats.nsys.export import NSYS_EXPORT
+from xsp_ingest.formats.nsys.report import NSYS_REPORT
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
+from xsp_ingest.formats.nsys.stats_csv import NSYS_STATS_CSV
 from xsp_ingest.formats.nvml_samples import NVML_SAMPLES
 from xsp_ingest.formats.nvprof import NVPROF
 from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
@@ -26,8 +26,8 @@ from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.formats.tensorrt import TENSORRT
 from xsp_ingest.formats.tf_timeline import TF_TIMELINE
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
-from xsp_ingest.formats.xla_trace_json import XLA_TRACE_JSON
 from xsp_ingest.formats.xplane import XPLANE
+from xsp_ingest.formats.xplane.trace_json import XLA_TRACE_JSON
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Ingester

@@ -9,12 +9,13 @@ import polars as pl
 
 from xsp_ingest.link import layer_table
 from xsp_ingest.link.backward import is_backward
-from xsp_ingest.link.distinct_texts import codes
-from xsp_ingest.link.forest import Forest, sorts
+from xsp_ingest.link.distinct_texts import category_indices
+from xsp_ingest.link.forest import Forest
 from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
+from xsp_ingest.link.span_kinds import span_kinds
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder
+from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     forest = _forest(trace)
     source = choose_source(forest, layer_source)
     layering = lay(forest, source)
-    found = layer_table.as_stated(
+    found = layer_table.with_recorded(
         layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _stated(trace)
     )
     calls = layer_table.with_index([found], source)[0]
@@ -52,7 +53,7 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     )
     builder.add("layers", calls.rename({"at": "span_id"}).with_columns(allocated_bytes=pl.lit(None, pl.Int64)))
     detail = f"layers were taken again from source {source}; memory by layer is known only when the files are converted"
-    builder.note([Finding("layers_taken_again", detail, severity=Severity.INFO)])
+    builder.note([Finding(LedgerKind.LAYERS_TAKEN_AGAIN, detail)])
     return builder.build()
 
 
@@ -76,10 +77,10 @@ def _forest(trace: Trace) -> Forest:
     )
     kernels = trace.frame("kernels").rename({"span_id": "at"})
     parent = spans["parent_id"].fill_null(-1).to_numpy()
-    found = sorts(spans)
+    found = span_kinds(spans)
     return Forest(
         spans=spans,
-        sorts=found,
+        kinds=found,
         operators=operators,
         parent=parent,
         ambiguous=spans["ambiguous"].fill_null(value=False).to_numpy(),
@@ -87,7 +88,7 @@ def _forest(trace: Trace) -> Forest:
         twin=_scattered(spans.height, operators.select("at", "forward_id")),
         captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
         replayed=replayed_work(spans, found, kernels, parent),
-        orphans=codes(spans["attribution"], [str(x) for x in Attribution]),
+        orphans=category_indices(spans["attribution"], [str(x) for x in Attribution]),
         allocations=pl.DataFrame(schema={"owner": pl.Int64, "bytes": pl.Int64, "device_id": pl.Int64}),
     )
 

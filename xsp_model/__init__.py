@@ -3,6 +3,7 @@
 from xsp_model.builder import TraceBuilder
 from xsp_model.errors import XspError
 from xsp_model.ledger import Finding
+from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.trace import Trace
 from xsp_model.vocabulary import Attribution, Kind, LayerSource, Level, Phase, Severity
 
@@ -11,6 +12,7 @@ __all__ = [
     "Finding",
     "Kind",
     "LayerSource",
+    "LedgerKind",
     "Level",
     "Phase",
     "Severity",

@@ -21,23 +21,23 @@ Positions = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_MOST_INT32 = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 _SMALL = 1 << 16  # a table of this many entries costs next to nothing
 
 
 def no_refs(count: int) -> Positions:
     """A place for each of so many spans, none of them known yet."""
-    return scratch.full(count, -1, np.int32 if count <= _MOST_INT32 else np.int64)
+    return scratch.full(count, -1, np.int32 if count <= _MAX_INT32 else np.int64)
 
 
-def true_indices(wanted: Bools) -> Positions:
+def true_indices(mask: Bools) -> Positions:
     """Where the mask is set, in order."""
-    out = no_refs(int(np.count_nonzero(wanted)))
+    out = no_refs(int(np.count_nonzero(mask)))
     done = 0
-    for piece in scratch.pieces(len(wanted)):
-        found = np.flatnonzero(wanted[piece])
-        out[done : done + len(found)] = found + piece.start
-        done += len(found)
+    for piece in scratch.pieces(len(mask)):
+        indices = np.flatnonzero(mask[piece])
+        out[done : done + len(indices)] = indices + piece.start
+        done += len(indices)
     return out
 
 
@@ -47,24 +47,24 @@ def nullable_index(at: Positions) -> pl.Series:
     return column if bool((at >= 0).all()) else column.set(column < 0, None)
 
 
-def lookup(keys: Ints, wanted: Ints) -> Ints:
+def lookup(keys: Ints, sought: Ints) -> Ints:
     """For each wanted key its first place in `keys`, or -1: by a table where they are dense, else sorted.
 
     A wanted -1 may stand for none: it is looked up like any other key.
     """
-    if not len(keys) or not len(wanted):
-        return scratch.full(len(wanted), -1, np.int64)
+    if not len(keys) or not len(sought):
+        return scratch.full(len(sought), -1, np.int64)
     low, high = int(keys.min()), int(keys.max())
     dense = high - low < 4 * len(keys) + _SMALL
     find = _by_table(keys, low, high) if dense else _by_order(keys)
-    out: Ints = scratch.empty(len(wanted), np.int64)
-    for piece in scratch.pieces(len(wanted)):
-        out[piece] = find(wanted[piece])
+    out: Ints = scratch.empty(len(sought), np.int64)
+    for piece in scratch.pieces(len(sought)):
+        out[piece] = find(sought[piece])
     return out
 
 
 def _by_table(keys: Ints, low: int, high: int) -> Callable[[Ints], Ints]:
-    table = scratch.full(high - low + 1, -1, np.int32 if len(keys) <= _MOST_INT32 else np.int64)
+    table = scratch.full(high - low + 1, -1, np.int32 if len(keys) <= _MAX_INT32 else np.int64)
     for piece in reversed(list(scratch.pieces(len(keys)))):
         table[keys[piece][::-1] - low] = np.arange(piece.stop - 1, piece.start - 1, -1)  # of equal keys the first stays
 
@@ -80,7 +80,7 @@ def _by_order(keys: Ints) -> Callable[[Ints], Ints]:
 
     def find(some: Ints) -> Ints:
         at = np.searchsorted(keys, some, sorter=order)  # of equal keys the first
-        found = order[np.minimum(at, len(keys) - 1)]
-        return np.where(keys[found] == some, found, -1)
+        nearest = order[np.minimum(at, len(keys) - 1)]
+        return np.where(keys[nearest] == some, nearest, -1)
 
     return find

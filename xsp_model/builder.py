@@ -111,10 +111,10 @@ def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
 
 def _follow(frame: pl.DataFrame, column: str, old: Ints) -> pl.DataFrame:
     """The frame with the column's old span ids replaced by new ones; ValueError where one is of no span."""
-    wanted = frame[column].is_not_null().to_numpy()
-    found = lookup(old, frame[column].fill_null(0).to_numpy())
-    lost = int((wanted & (found < 0)).sum())
+    has_reference = frame[column].is_not_null().to_numpy()
+    new = lookup(old, frame[column].fill_null(0).to_numpy())
+    lost = int((has_reference & (new < 0)).sum())
     if lost:
         message = f"{column} refers to {lost} spans that are not there"
         raise ValueError(message)
-    return frame.with_columns(pl.when(pl.lit(pl.Series(wanted))).then(pl.lit(pl.Series(found))).alias(column))
+    return frame.with_columns(pl.when(pl.lit(pl.Series(has_reference))).then(pl.lit(pl.Series(new))).alias(column))

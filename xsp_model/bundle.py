@@ -89,7 +89,7 @@ def _manifest(trace: Trace) -> dict[str, object]:
             {key: run[key] for key in ("run_id", "source_path", "source_sha256", "source_bytes", "format")}
             for run in runs
         ],
-        "tools": {name: found for name in _TOOLS if (found := _installed(name))},
+        "tools": {name: installed for name in _TOOLS if (installed := _installed(name))},
         "rows": {name: trace.height(name) for name in TABLES},
     }
 
@@ -127,11 +127,11 @@ def read_manifest(path: Path) -> Mapping[str, object]:
 
 def read(path: Path) -> Trace:
     """The trace of a bundle, its tables left on disk until used; bundles of earlier versions are upgraded in memory."""
-    found = read_manifest(path)["schema_version"]
-    assert isinstance(found, int)  # noqa: S101 (read_manifest checked it)
+    version = read_manifest(path)["schema_version"]
+    assert isinstance(version, int)  # noqa: S101 (read_manifest checked it)
     parts = {file.stem: file for file in path.glob("*.parquet")}
     try:
-        if found == SCHEMA_VERSION:
+        if version == SCHEMA_VERSION:
             missing = sorted(set(TABLES) - set(parts))
             if missing:
                 raise XspError(
@@ -140,7 +140,9 @@ def read(path: Path) -> Trace:
             for name in TABLES:
                 pq.read_metadata(parts[name])
             return Trace({name: parts[name] for name in TABLES}, path)
-        return Trace(dict(upgrade({name: pq.read_table(file) for name, file in parts.items()}, found, UPGRADES)), path)
+        return Trace(
+            dict(upgrade({name: pq.read_table(file) for name, file in parts.items()}, version, UPGRADES)), path
+        )
     except (pa.ArrowInvalid, OSError, KeyError) as error:
         raise XspError(
             "a table of the bundle cannot be read", path=path, advice="Convert the source files again"

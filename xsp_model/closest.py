@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 __all__ = ["closest"]
 
-_MOST = 3
-_LEAST_LETTERS = 3
+_MAX_NAMES = 3
+_MIN_CHARACTERS = 3
 _CUTOFF = 0.6
 
 
-def closest(wanted: str, known: Iterable[str]) -> list[str]:
+def closest(unknown: str, names: Iterable[str]) -> list[str]:
     """At most three of the known names, best first: spelled alike, or with the wanted text in them, in any case."""
-    lowered = {name.lower(): name for name in known}
-    text = wanted.lower()
-    alike = difflib.get_close_matches(text, lowered, _MOST, _CUTOFF)
-    within = [name for name in lowered if len(text) >= _LEAST_LETTERS and text in name]
-    return [lowered[name] for name in dict.fromkeys([*alike, *within])][:_MOST]
+    lowered = {name.lower(): name for name in names}
+    text = unknown.lower()
+    alike = difflib.get_close_matches(text, lowered, _MAX_NAMES, _CUTOFF)
+    within = [name for name in lowered if len(text) >= _MIN_CHARACTERS and text in name]
+    return [lowered[name] for name in dict.fromkeys([*alike, *within])][:_MAX_NAMES]

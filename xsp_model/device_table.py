@@ -86,8 +86,8 @@ def spec_for(
 ) -> DeviceSpec | None:
     """The device of this name; under a name that says nothing, the only one with this compute capability and size."""
     if name and name not in _GENERIC:
-        known = () if _PART.search(name) else device_table()
-        return next((s for s in known if s.pattern is not None and s.pattern.search(name)), None)
+        specs = () if _PART.search(name) else device_table()
+        return next((s for s in specs if s.pattern is not None and s.pattern.search(name)), None)
     alike = [
         s
         for s in device_table()
@@ -98,8 +98,8 @@ def spec_for(
 
 def peaks_for(name: str | None) -> Mapping[str, Peak]:
     """Peaks by quantity of the device of this name; none where the table does not know it."""
-    found = spec_for(name)
-    return {} if found is None else found.peaks
+    spec = spec_for(name)
+    return {} if spec is None else spec.peaks
 
 
 _PART = re.compile(r"\bMIG\b")  # a slice of a device, whose rates are not the device's
@@ -139,10 +139,10 @@ def _spec(entry: object, path: Path, *, named: bool) -> DeviceSpec:
     )
 
 
-def _only(entry: Mapping[str, object], known: set[str], where: str, path: Path) -> None:
+def _only(entry: Mapping[str, object], allowed: set[str], where: str, path: Path) -> None:
     for key in entry:
-        if key not in known:
-            listed = ", ".join(sorted(known))
+        if key not in allowed:
+            listed = ", ".join(sorted(allowed))
             raise XspError(f"{where} has {key!r}, which means nothing here", path=path, advice=f"Known: {listed}")
 
 
@@ -168,12 +168,12 @@ def _peak(quantity: str, what: object, source: str, clock: object, path: Path) -
 
 
 def _detail(quantity: str, facts: Mapping[str, object], clock: object) -> str:
-    words = ["dense"] if quantity.endswith("_tensor") or quantity == "tf32" else []
+    details = ["dense"] if quantity.endswith("_tensor") or quantity == "tf32" else []
     if "accumulate" in facts:
-        words.append(f"accumulates in {str(facts['accumulate']).upper()}")
+        details.append(f"accumulates in {str(facts['accumulate']).upper()}")
     at = facts.get("clock_mhz", clock)
     if at is not None and quantity != "dram":
-        words.append(f"at {at} MHz")
+        details.append(f"at {at} MHz")
     if "note" in facts:
-        words.append(str(facts["note"]))
-    return ", ".join(words)
+        details.append(str(facts["note"]))
+    return ", ".join(details)

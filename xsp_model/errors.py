@@ -23,5 +23,5 @@ class XspError(Exception):
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path is not None else ""
-        said = f"{where}{self.what}{'. ' + self.advice if self.advice else ''}"
-        return clean(" ".join(said.split()))
+        message = f"{where}{self.what}{'. ' + self.advice if self.advice else ''}"
+        return clean(" ".join(message.split()))

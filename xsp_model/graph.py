@@ -43,7 +43,9 @@ def to_digraph(trace: Trace, span_ids: Sequence[int] | None = None) -> nx.DiGrap
         spans = spans.filter(pl.col("span_id").is_in(list(span_ids)))
     chosen = spans.with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
     graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from((row.pop("span_id"), _known(row)) for row in chosen.drop("parent_id").iter_rows(named=True))
+    graph.add_nodes_from(
+        (row.pop("span_id"), _without_nulls(row)) for row in chosen.drop("parent_id").iter_rows(named=True)
+    )
     _add_edges(graph, _tree_edges(chosen))
     twins = trace.scan("operators").select("span_id", "forward_id").drop_nulls().collect()
     _add_edges(graph, ((a, b, "backward_of") for a, b in twins.iter_rows()))
@@ -51,7 +53,7 @@ def to_digraph(trace: Trace, span_ids: Sequence[int] | None = None) -> nx.DiGrap
     return graph
 
 
-def _known(row: dict[str, object]) -> dict[str, object]:
+def _without_nulls(row: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in row.items() if value is not None}
 
 

@@ -25,9 +25,9 @@ def check(trace: Trace) -> None:
     _raise(list(broken_rules(trace)))
 
 
-def _raise(broken: Sequence[str]) -> None:
-    if broken:
-        message = "the trace breaks its own rules: " + "; ".join(broken)
+def _raise(violations: Sequence[str]) -> None:
+    if violations:
+        message = "the trace breaks its own rules: " + "; ".join(violations)
         raise ValueError(message)
 
 
@@ -35,19 +35,19 @@ def checked(pieces: Iterable[pa.Table], spec: TableSpec, spans: int) -> Iterator
     """The pieces of one table of a trace of one run with so many spans, in order; ValueError as `check`."""
     first, last_id, last_ns = 0, -1, None
     for piece in pieces:
-        broken = [*_broken_columns(piece, spec)]
+        violations = [*_broken_columns(piece, spec)]
         frame = pl.DataFrame(piece.select([c for c in piece.column_names if c in _CHECKED]))
         if spec.name == "spans" and piece.num_rows:
-            broken += _broken_spans(frame, first, spans)
+            violations += _broken_spans(frame, first, spans)
             if last_ns is not None and frame["start_ns"][0] < last_ns:
-                broken.append("spans are not in order of start")
+                violations.append("spans are not in order of start")
             last_ns = frame["start_ns"][-1]
         elif "span_id" in frame.columns and piece.num_rows:
-            broken += _broken_ids(frame["span_id"], spec.name, spans)
+            violations += _broken_ids(frame["span_id"], spec.name, spans)
             if spec.name != "metrics" and frame["span_id"][0] <= last_id:
-                broken.append(f"{spec.name}.span_id is not unique")
+                violations.append(f"{spec.name}.span_id is not unique")
             last_id = frame["span_id"][-1]
-        _raise(broken)
+        _raise(violations)
         first += piece.num_rows
         yield piece
 
@@ -76,12 +76,12 @@ def _broken_columns(table: pa.Table, spec: TableSpec) -> Iterator[str]:
 
 def _broken_spans(spans: pl.DataFrame, first_id: int, count: int) -> Iterator[str]:
     """The rules for these spans, of which the trace has `count` and `first_id` came before."""
-    words = {
+    vocabularies = {
         "level": [str(x) for x in LEVELS],
         "kind": [str(x) for x in Kind],
         "attribution": [str(x) for x in Attribution],
     }
-    for column, allowed in words.items():
+    for column, allowed in vocabularies.items():
         if not spans[column].drop_nulls().unique().cast(pl.String).is_in(allowed).all():
             yield f"spans.{column} holds a word outside its vocabulary"
     if not (spans["span_id"] == pl.int_range(first_id, first_id + spans.height, eager=True)).all():
@@ -109,10 +109,10 @@ def _broken_attribution(spans: pl.DataFrame, count: int) -> Iterator[str]:
         yield "a span is its own parent"
 
 
-def _is_one_of(column: pl.Series, words: Iterable[str]) -> pl.Series:
+def _is_one_of(column: pl.Series, vocabulary: Iterable[str]) -> pl.Series:
     """Which rows have one of the words; null: none of them. Looks at each distinct word once."""
     distinct = column.unique().drop_nulls()
-    meant = distinct.filter(distinct.cast(pl.String).is_in([str(word) for word in words]))
+    meant = distinct.filter(distinct.cast(pl.String).is_in([str(member) for member in vocabulary]))
     out = pl.repeat(value=False, n=len(column), dtype=pl.Boolean, eager=True)
     for code in meant.to_physical():
         out |= (column.to_physical() == code).fill_null(value=False)

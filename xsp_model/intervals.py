@@ -63,7 +63,7 @@ def covered_before(union: tuple[Ints, Ints], time: Ints) -> Ints:
     if not len(start):
         return np.zeros(len(time), dtype=np.int64)
     total = np.concatenate(([0], np.cumsum(end - start)))
-    place = np.searchsorted(start, time, side="right")
-    last = np.maximum(place - 1, 0)
-    inside = np.where(place > 0, np.minimum(time, end[last]) - start[last], 0)
+    index = np.searchsorted(start, time, side="right")
+    last = np.maximum(index - 1, 0)
+    inside = np.where(index > 0, np.minimum(time, end[last]) - start[last], 0)
     return np.asarray(total[last] + inside, dtype=np.int64)

@@ -7,25 +7,53 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model.vocabulary import Severity
+from xsp_model.ledger_kinds import LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xsp_model.vocabulary import Severity
+
 __all__ = ["Finding", "summed", "to_frame"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Finding:
-    """One ledger row: `count` spans or events, `duration_ns` of device time where that can be said."""
+    """One ledger row: `count` spans or events, `duration_ns` of device time where that can be said.
 
-    kind: str
+    Detail, severity and advice are the kind's unless they are given.
+    """
+
+    kind: LedgerKind
     detail: str
-    count: int = 1
-    severity: Severity = Severity.WARNING
-    duration_ns: int | None = None
-    advice: str = ""
-    run_id: int | None = None
+    count: int
+    severity: Severity
+    duration_ns: int | None
+    advice: str
+    run_id: int | None
+
+    def __init__(
+        self,
+        kind: LedgerKind,
+        detail: str | None = None,
+        count: int = 1,
+        severity: Severity | None = None,
+        duration_ns: int | None = None,
+        advice: str | None = None,
+        run_id: int | None = None,
+    ) -> None:
+        kind = LedgerKind(kind)  # ValueError for a free string
+        values = {
+            "kind": kind,
+            "detail": kind.sentence if detail is None else detail,
+            "count": count,
+            "severity": kind.severity if severity is None else severity,
+            "duration_ns": duration_ns,
+            "advice": kind.advice if advice is None else advice,
+            "run_id": run_id,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)  # it is frozen
 
 
 _SCHEMA = {
@@ -41,7 +69,7 @@ _SCHEMA = {
 
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """The `ledger` table of these findings; findings that count nothing are left out."""
-    rows = [{**asdict(f), "severity": str(f.severity)} for f in findings if f.count]
+    rows = [{**asdict(f), "kind": str(f.kind), "severity": str(f.severity)} for f in findings if f.count]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tied", "total_order"]
 
-_RANK = {str(level): place for place, level in enumerate(LEVELS)}
+_RANK = {str(level): rank for rank, level in enumerate(LEVELS)}
 _TIES = (
     "run_id",
     "process_id",
@@ -31,7 +31,7 @@ _TIES = (
     "kind",
     "span_id",
 )
-_WORDS = ("name", "kind")  # compared as texts, however they are held
+_TEXTS = ("name", "kind")  # compared as texts, however they are held
 _TOGETHER = 1 << 16  # tied spans looked at together, and what is left of the last moment
 _LAST = (1 << 63) - 1  # null goes last
 
@@ -47,9 +47,9 @@ def total_order(spans: pl.DataFrame) -> Positions | None:
     together = np.flatnonzero(tied(start) if order is None else _tied_in(start, order))
     ties = _Ties(spans)
     for few in _moments(start, order, together):
-        places = few if order is None else order[few]
-        sorted_places = ties.sorted(places)
-        if order is None and (sorted_places == places).all():
+        rows = few if order is None else order[few]
+        sorted_places = ties.sorted(rows)
+        if order is None and (sorted_places == rows).all():
             continue
         order = _counted(len(start)) if order is None else order
         order[few] = sorted_places
@@ -66,8 +66,8 @@ def _moments(start: Ints, order: Positions | None, together: Ints) -> Iterator[I
     """The tied places some at a time, those that start together never apart."""
 
     def start_of(nth: int) -> int:
-        place = together[nth]
-        return int(start[place if order is None else order[place]])
+        row = together[nth]
+        return int(start[row if order is None else order[row]])
 
     first = 0
     while first < len(together):
@@ -83,15 +83,15 @@ class _Ties:
 
     def __init__(self, spans: pl.DataFrame) -> None:
         self._spans = spans
-        self._given = [name for name in _TIES if name in spans.columns]
-        self._words = {name: _alphabet(spans[name]) for name in self._given if name in _WORDS}
-        self._words["level"] = _outermost_first(spans["level"])
+        self._columns = [name for name in _TIES if name in spans.columns]
+        self._alphabets = {name: _alphabet(spans[name]) for name in self._columns if name in _TEXTS}
+        self._alphabets["level"] = _outermost_first(spans["level"])
 
-    def sorted(self, places: Positions) -> Positions:
+    def sorted(self, rows: Positions) -> Positions:
         """These rows in order. Nearly all differ in start, level and length already."""
-        start = self._spans["start_ns"].to_numpy()[places]
-        length = self._numbers("duration_ns", places)
-        keys = (start, self._numbers("level", places), np.where(length == _LAST, _LAST, -length))
+        start = self._spans["start_ns"].to_numpy()[rows]
+        length = self._numbers("duration_ns", rows)
+        keys = (start, self._numbers("level", rows), np.where(length == _LAST, _LAST, -length))
         by = np.lexsort(keys[::-1])
         alike = np.ones(max(len(by) - 1, 0), dtype=np.bool_)  # a row and the next
         for key in keys:
@@ -99,21 +99,21 @@ class _Ties:
         if alike.any():
             left = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
             group = np.append(0, np.cumsum(~alike))[left]
-            by[left] = by[left][self._compared(places[by[left]], group)]
-        return places[by]
+            by[left] = by[left][self._compared(rows[by[left]], group)]
+        return rows[by]
 
-    def _compared(self, places: Positions, group: Ints) -> Ints:
+    def _compared(self, rows: Positions, group: Ints) -> Ints:
         """The order of rows by the other columns, within their groups, which are in order."""
-        keys = [group, *(self._numbers(name, places) for name in self._given)]
+        keys = [group, *(self._numbers(name, rows) for name in self._columns)]
         return np.lexsort([key for key in reversed(keys) if (key != key[0]).any()] or [group])
 
-    def _numbers(self, name: str, places: Positions) -> Ints:
-        if name not in self._words:
-            return self._spans[name].gather(places).fill_null(_LAST).to_numpy()
-        column, table = self._words[name]
-        codes = column.to_physical().gather(places)
-        found: Ints = table[codes.fill_null(len(table) - 1).to_numpy()]
-        return found
+    def _numbers(self, name: str, rows: Positions) -> Ints:
+        if name not in self._alphabets:
+            return self._spans[name].gather(rows).fill_null(_LAST).to_numpy()
+        column, table = self._alphabets[name]
+        physical = column.to_physical().gather(rows)
+        ranks: Ints = table[physical.fill_null(len(table) - 1).to_numpy()]
+        return ranks
 
 
 def _alphabet(column: pl.Series) -> tuple[pl.Series, Ints]:
@@ -129,9 +129,9 @@ def _numbered(column: pl.Series, number: Callable[[pl.Series], Sequence[int]]) -
     """The column of words, and a number for each of them by what stands for it; the last is that of null."""
     column = column if column.dtype in (pl.Categorical, pl.Enum) else column.cast(pl.Categorical)
     distinct = column.unique().drop_nulls()
-    codes = distinct.to_physical().to_numpy()
-    table = np.full(int(codes.max(initial=0)) + 2, _LAST, dtype=np.int64)
-    table[codes] = number(distinct.cast(pl.String))
+    physical = distinct.to_physical().to_numpy()
+    table = np.full(int(physical.max(initial=0)) + 2, _LAST, dtype=np.int64)
+    table[physical] = number(distinct.cast(pl.String))
     return column, table
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, peaks_for, spec_for
 from xsp_model.ledger import Finding
+from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.schema import TABLES
 from xsp_model.trace import Trace
-from xsp_model.vocabulary import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ PEAK_COLUMNS: Mapping[str, pl.DataType] = {
 
 _COLUMN = {"fp32": "fp32_flop_per_s", "dram": "dram_byte_per_s"}  # what `devices` itself holds
 _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
-_GIVEN = "given by the user"
+_FROM_USER = "given by the user"
 _AMD = re.compile(r"(?i)\b(?:amd|radeon|instinct|gfx\d)")
 
 
@@ -66,7 +66,7 @@ def fill(
     measured: pl.DataFrame | None = None,
     *,
     overrides: Sequence[DeviceSpec] = (),
-    given: Mapping[str, float] | None = None,
+    user_peaks: Mapping[str, float] | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The devices with their unknown FP32 and memory peaks filled in, and the table `peaks` (without `run_id`).
 
@@ -75,21 +75,23 @@ def fill(
     both go before everything else, the file's own before the table of devices.
     """
     own = _by_device(measured)
-    found = [
+    peaks_by_device = [
         _peaks_of(
             row,
             own.get((row["device_id"], row["process_id"])) or own.get((row["device_id"], None), {}),
             overrides,
-            given or {},
+            user_peaks or {},
         )
         for row in devices.iter_rows(named=True)
     ]
     rows = [
         (row["device_id"], row["process_id"], p.quantity, p.value, p.unit, p.source, p.detail)
-        for row, peaks in zip(devices.select("device_id", "process_id").iter_rows(named=True), found, strict=True)
+        for row, peaks in zip(
+            devices.select("device_id", "process_id").iter_rows(named=True), peaks_by_device, strict=True
+        )
         for p in sorted(peaks.values(), key=lambda p: list(QUANTITIES).index(p.quantity))
     ]
-    return _filled(devices, found), pl.DataFrame(rows, schema=dict(PEAK_COLUMNS), orient="row")
+    return _filled(devices, peaks_by_device), pl.DataFrame(rows, schema=dict(PEAK_COLUMNS), orient="row")
 
 
 def _by_device(measured: pl.DataFrame | None) -> dict[_Device, dict[str, Peak]]:
@@ -104,7 +106,7 @@ def _peaks_of(
     device: Mapping[str, object],
     measured: Mapping[str, Peak],
     overrides: Sequence[DeviceSpec],
-    given: Mapping[str, float],
+    user_peaks: Mapping[str, float],
 ) -> dict[str, Peak]:
     """The device's peaks: each from the last of these that knows it, with its source."""
     name = str(device["name"]) if device["name"] else None
@@ -119,7 +121,7 @@ def _peaks_of(
     for chosen in overrides:
         if chosen.pattern is None or (name and chosen.pattern.search(name)):
             peaks |= chosen.peaks
-    return peaks | _given(given)
+    return peaks | _user_peaks(user_peaks)
 
 
 def _of_file(device: Mapping[str, object]) -> dict[str, Peak]:
@@ -138,30 +140,30 @@ def _of_file(device: Mapping[str, object]) -> dict[str, Peak]:
     return out
 
 
-def _given(given: Mapping[str, float]) -> dict[str, Peak]:
+def _user_peaks(rates: Mapping[str, float]) -> dict[str, Peak]:
     out = {}
-    for key, value in given.items():
+    for key, value in rates.items():
         for quantity, unit in QUANTITIES.items():
             if key in {quantity, f"{quantity}_{unit.replace('/', '_per_')}"}:
-                out[quantity] = Peak(quantity, float(value), _GIVEN)
+                out[quantity] = Peak(quantity, float(value), _FROM_USER)
     return out
 
 
-def _filled(devices: pl.DataFrame, found: Sequence[Mapping[str, Peak]]) -> pl.DataFrame:
+def _filled(devices: pl.DataFrame, peaks_by_device: Sequence[Mapping[str, Peak]]) -> pl.DataFrame:
     columns: dict[str, list[object]] = {
-        column: [peaks[q].value if q in peaks else None for peaks in found] for q, column in _COLUMN.items()
+        column: [peaks[q].value if q in peaks else None for peaks in peaks_by_device] for q, column in _COLUMN.items()
     }
-    columns["peak_source"] = [_words(peaks) for peaks in found]
+    columns["peak_source"] = [_source_text(peaks) for peaks in peaks_by_device]
     types = {**dict.fromkeys(_COLUMN.values(), pl.Float64()), "peak_source": pl.String()}
     return devices.with_columns(pl.Series(name, values, dtype=types[name]) for name, values in columns.items())
 
 
-def _words(peaks: Mapping[str, Peak]) -> str | None:
+def _source_text(peaks: Mapping[str, Peak]) -> str | None:
     """Where FP32 and bandwidth are from, said once where both are from one place."""
     of = [peaks[q] for q in _COLUMN if q in peaks]
-    words = list(dict.fromkeys(p.detail if p.source == "the profiler's file" else p.source for p in of))
-    details = list(dict.fromkeys(p.detail for p in of if p.detail and p.detail not in words))
-    return "; ".join(words + details) or None
+    sources = list(dict.fromkeys(p.detail if p.source == "the profiler's file" else p.source for p in of))
+    details = list(dict.fromkeys(p.detail for p in of if p.detail and p.detail not in sources))
+    return "; ".join(sources + details) or None
 
 
 def with_used(devices: pl.DataFrame, used: Iterable[int], name: str | None = None) -> pl.DataFrame:
@@ -178,11 +180,9 @@ def unknown(devices: pl.DataFrame) -> list[Finding]:
     who = f" ({', '.join(names)})" if names else ""
     return [
         Finding(
-            "peaks_unknown",
+            LedgerKind.PEAKS_UNKNOWN,
             f"devices whose peak rates are unknown{who}: nothing says what is compute or memory bound there",
             lacking.height,
-            Severity.INFO,
-            advice="Give them with --device FILE.toml; `xsp devices` shows the devices that are known",
         )
     ]
 
@@ -207,9 +207,9 @@ def with_devices(trace: Trace, overrides: Sequence[DeviceSpec]) -> Trace:
 def _of_run(
     run: int, used: pl.DataFrame, devices: pl.DataFrame, peaks: pl.DataFrame, *, overrides: Sequence[DeviceSpec]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    filled, found = fill(with_used(devices, used["device_id"]), peaks, overrides=overrides)
+    filled, peak_rows = fill(with_used(devices, used["device_id"]), peaks, overrides=overrides)
     of_run = pl.lit(run, pl.Int64).alias("run_id")
-    return filled.with_columns(of_run), found.with_columns(of_run)
+    return filled.with_columns(of_run), peak_rows.with_columns(of_run)
 
 
 def _arrow(name: str, frame: pl.DataFrame) -> pa.Table:

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 """Raised whenever a bundle written before could no longer be read as it stands; see `upgrade`."""
 
 _INT = pa.int64()
-_WORD = pa.dictionary(pa.int32(), pa.string())
+_LABEL = pa.dictionary(pa.int32(), pa.string())
 _TEXT = pa.string()
 
 
@@ -95,9 +95,9 @@ _SPANS = TableSpec(
         _key("span_id", "Row number, from 0, in the order of the table."),
         ColumnSpec("parent_id", _INT, "The span this one ran inside, or that launched it."),
         _key("run_id", "The run it was recorded in."),
-        _key("level", "application, model, layer, operator, library, runtime or kernel.", _WORD),
-        _key("kind", "What it is within its level; see `Kind`.", _WORD),
-        _key("name", "Its name, without per-call numbers such as `op_id`.", _WORD),
+        _key("level", "application, model, layer, operator, library, runtime or kernel.", _LABEL),
+        _key("kind", "What it is within its level; see `Kind`.", _LABEL),
+        _key("name", "Its name, without per-call numbers such as `op_id`.", _LABEL),
         _ns("start_ns", "Start, from the start of the trace.", nullable=False),
         _ns("duration_ns", "Duration; null where it was never closed."),
         ColumnSpec("process_id", _INT, "The operating system's process; for device work, the one that launched it."),
@@ -107,10 +107,10 @@ _SPANS = TableSpec(
         ColumnSpec("stream_id", _INT, "The stream (0 is an ordinary one)."),
         ColumnSpec("correlation_id", _INT, "Ties device work to its launch, within one process."),
         ColumnSpec("step", _INT, "Number of the step it ran in, or was launched in, as the profiler numbers steps."),
-        ColumnSpec("phase", _WORD, "forward, recompute, backward, optimizer or other."),
+        ColumnSpec("phase", _LABEL, "forward, recompute, backward, optimizer or other."),
         ColumnSpec("layer_id", _INT, "The layer span the work belongs to, by rules 4 to 6 of linking."),
         ColumnSpec("ambiguous", pa.bool_(), "Whether another span, overlapping the parent, may be the parent as well."),
-        ColumnSpec("attribution", _WORD, "For device work: layer, model_only, graph_replay or an orphan's reason."),
+        ColumnSpec("attribution", _LABEL, "For device work: layer, model_only, graph_replay or an orphan's reason."),
     ),
     ("start_ns", "level", "duration_ns", "run_id", "process_id", "thread_id", "device_id", "stream_id", "name"),
 )
@@ -123,10 +123,10 @@ _LAYERS = TableSpec(
         ColumnSpec(
             "layer_index", _INT, "The layer it is a call of, in order of first own operator; null: no own work."
         ),
-        _key("layer_name", "Name of the layer, one for every call: `Linear_3`.", _WORD),
-        _key("layer_type", "What kind of layer: `Linear`.", _WORD),
-        ColumnSpec("path", _WORD, "Names from the outermost enclosing layer down to this one, joined by dots."),
-        _key("source", "module, range or operator.", _WORD),
+        _key("layer_name", "Name of the layer, one for every call: `Linear_3`.", _LABEL),
+        _key("layer_type", "What kind of layer: `Linear`.", _LABEL),
+        ColumnSpec("path", _LABEL, "Names from the outermost enclosing layer down to this one, joined by dots."),
+        _key("source", "module, range or operator.", _LABEL),
         _key("is_container", "Whether other layers ran inside it.", pa.bool_()),
         ColumnSpec("shapes", _TEXT, "Input shapes of the first own operator, as JSON."),
         ColumnSpec("dtypes", _TEXT, "Input types of the first own operator, as JSON."),
@@ -157,8 +157,8 @@ _RANGES = TableSpec(
         _SPAN_ID,
         ColumnSpec("range_id", _INT, "The source's own number of the range (row number in NVTX_EVENTS)."),
         ColumnSpec("text", _TEXT, "The whole name as recorded, per-call numbers included."),
-        ColumnSpec("domain", _WORD, "NVTX domain; null for the default one."),
-        ColumnSpec("style", _WORD, "PushPop, StartEnd or Annotation."),
+        ColumnSpec("domain", _LABEL, "NVTX domain; null for the default one."),
+        ColumnSpec("style", _LABEL, "PushPop, StartEnd or Annotation."),
         ColumnSpec("end_thread_id", _INT, "Thread that closed it, where another one did."),
     ),
     ("span_id",),
@@ -191,9 +191,9 @@ _COPIES = TableSpec(
     (
         _SPAN_ID,
         _bytes("bytes", "Bytes copied or filled."),
-        ColumnSpec("copy_kind", _WORD, "Host-to-Device, Device-to-Host, Device-to-Device, ...; null for a memset."),
-        ColumnSpec("source_kind", _WORD, "Memory read from: Pageable, Pinned, Device, Array, Managed, ..."),
-        ColumnSpec("destination_kind", _WORD, "Memory written to."),
+        ColumnSpec("copy_kind", _LABEL, "Host-to-Device, Device-to-Host, Device-to-Device, ...; null for a memset."),
+        ColumnSpec("source_kind", _LABEL, "Memory read from: Pageable, Pinned, Device, Array, Managed, ..."),
+        ColumnSpec("destination_kind", _LABEL, "Memory written to."),
     ),
     ("span_id",),
 )
@@ -203,10 +203,10 @@ _METRICS = TableSpec(
     "One row a span and metric: counters and modelled numbers.",
     (
         _SPAN_ID,
-        _key("metric", "Name of the metric: `flop_count_sp`, `dram_read_bytes`, ...", _WORD),
+        _key("metric", "Name of the metric: `flop_count_sp`, `dram_read_bytes`, ...", _LABEL),
         ColumnSpec("value", pa.float64(), "Its value.", nullable=False),
-        _key("unit", "Its unit: flop, byte, 1, ...", _WORD),
-        _key("source", "measured by what, modelled, or derived.", _WORD),
+        _key("unit", "Its unit: flop, byte, 1, ...", _LABEL),
+        _key("source", "measured by what, modelled, or derived.", _LABEL),
     ),
     ("span_id", "metric", "source"),
 )
@@ -237,9 +237,9 @@ _PEAKS = TableSpec(
         _key("run_id", "The run that used the device."),
         _key("device_id", "The device's number, as in `devices`."),
         ColumnSpec("process_id", _INT, "The process for which this number holds; null: for all."),
-        _key("quantity", "fp64, fp32, fp16, tf32, fp16_tensor, ..., int8_tensor, dram, pcie or nvlink.", _WORD),
+        _key("quantity", "fp64, fp32, fp16, tf32, fp16_tensor, ..., int8_tensor, dram, pcie or nvlink.", _LABEL),
         ColumnSpec("value", pa.float64(), "The peak rate.", nullable=False),
-        _key("unit", "flop/s, op/s or byte/s.", _WORD),
+        _key("unit", "flop/s, op/s or byte/s.", _LABEL),
         _key("source", "Who says so: the user, the profiler's file, a data sheet.", _TEXT),
         ColumnSpec("detail", _TEXT, "Dense, accumulator, clock: what the rate holds for."),
     ),
@@ -252,10 +252,10 @@ _COUNTERS = TableSpec(
     (
         _key("run_id", "The run they were sampled in."),
         _ns("time_ns", "When, from the start of the trace.", nullable=False),
-        _key("counter", "Name: `allocated_bytes`, `reserved_bytes`, ...", _WORD),
+        _key("counter", "Name: `allocated_bytes`, `reserved_bytes`, ...", _LABEL),
         ColumnSpec("device_id", _INT, "The device; null for the host."),
         ColumnSpec("value", pa.float64(), "Its value then.", nullable=False),
-        _key("unit", "Its unit.", _WORD),
+        _key("unit", "Its unit.", _LABEL),
     ),
     ("run_id", "counter", "device_id", "time_ns", "value"),
 )

@@ -235,8 +235,8 @@ def _gathered(column: pl.Series, rows: Ints | Positions) -> pl.Series:
         return _gathered_numbers(column, rows)
     if column.dtype in (pl.Categorical, pl.Enum):
         return _gathered_numbers(column.to_physical(), rows).cat.to(column.dtype)
-    found = [column.gather(rows[piece]) for piece in pieces(len(rows))]
-    return pl.concat(found, rechunk=True)
+    parts = [column.gather(rows[piece]) for piece in pieces(len(rows))]
+    return pl.concat(parts, rechunk=True)
 
 
 def _gathered_numbers(column: pl.Series, rows: Ints | Positions) -> pl.Series:
@@ -248,12 +248,12 @@ def _gathered_numbers(column: pl.Series, rows: Ints | Positions) -> pl.Series:
         bitmap = empty(-(-len(rows) // 8), np.uint8)
     present = 0
     for piece in pieces(len(rows)):
-        wanted = rows[piece]
-        source.take(wanted, out=values[piece], mode="clip")  # the only mode that does not buffer the output
+        indices = rows[piece]
+        source.take(indices, out=values[piece], mode="clip")  # the only mode that does not buffer the output
         if valid is not None and bitmap is not None:
-            known = valid.take(wanted, mode="clip")
-            present += int(np.count_nonzero(known))
-            bitmap[piece.start // 8 : -(-piece.stop // 8)] = np.packbits(known, bitorder="little")
+            not_null = valid.take(indices, mode="clip")
+            present += int(np.count_nonzero(not_null))
+            bitmap[piece.start // 8 : -(-piece.stop // 8)] = np.packbits(not_null, bitorder="little")
     absent = 0 if valid is None else len(rows) - present
     return _of_parts(column.name, values, bitmap if absent else None, absent)
 
@@ -263,5 +263,5 @@ def _values(column: pl.Series) -> NDArray[Any]:
     if not column.null_count():
         return column.to_numpy()
     array = column.to_arrow()
-    found = np.frombuffer(array.buffers()[1], dtype=array.type.to_pandas_dtype())
-    return found[array.offset : array.offset + len(array)]
+    values = np.frombuffer(array.buffers()[1], dtype=array.type.to_pandas_dtype())
+    return values[array.offset : array.offset + len(array)]

@@ -65,8 +65,8 @@ class Trace:
         if not isinstance(part, Path):
             yield self.scan(name).select(columns).collect()
             return
-        words = [each.name for each in TABLES[name].columns if pa.types.is_dictionary(each.type)]
-        with pq.ParquetFile(part, read_dictionary=words) as file:
+        dictionary_columns = [each.name for each in TABLES[name].columns if pa.types.is_dictionary(each.type)]
+        with pq.ParquetFile(part, read_dictionary=dictionary_columns) as file:
             for group in range(file.num_row_groups):
                 yield pl.DataFrame(file.read_row_group(group, columns=list(columns), use_threads=False))
 
@@ -81,8 +81,8 @@ class Trace:
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """The levels that occur, outermost first."""
-        found = set(self.scan("spans").select(pl.col("level").unique().cast(pl.String)).collect()["level"])
-        return tuple(str(level) for level in LEVELS if level in found)
+        present = set(self.scan("spans").select(pl.col("level").unique().cast(pl.String)).collect()["level"])
+        return tuple(str(level) for level in LEVELS if level in present)
 
     def has_level(self, level: str) -> bool:
         """Whether it is one of `levels`, which takes less to find out."""

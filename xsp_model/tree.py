@@ -32,30 +32,30 @@ def ancestors(parent: Positions) -> Iterator[Positions]:
 
 def depths(parent: Positions) -> Ints:
     """How many spans are above each. Raises ValueError on a cycle."""
-    found = np.zeros(len(parent), dtype=np.int64)
+    depth = np.zeros(len(parent), dtype=np.int64)
     for up in ancestors(parent):
-        found += up >= 0
-    return found
+        depth += up >= 0
+    return depth
 
 
-def innermost(parent: Positions, wanted: Bools) -> Positions:
+def innermost(parent: Positions, mask: Bools) -> Positions:
     """For each span the nearest wanted span among itself and its ancestors, or -1."""
-    found = np.where(wanted, np.arange(len(parent)), -1)
-    waiting = np.flatnonzero(~wanted & (parent >= 0))
+    nearest = np.where(mask, np.arange(len(parent)), -1)
+    waiting = np.flatnonzero(~mask & (parent >= 0))
     up = parent[waiting]
     for _ in range(len(parent) + 1):
         if not len(waiting):
-            return found
-        there = wanted[up]
-        found[waiting[there]] = up[there]
+            return nearest
+        there = mask[up]
+        nearest[waiting[there]] = up[there]
         waiting, up = waiting[~there], parent[up[~there]]
         waiting, up = waiting[up >= 0], up[up >= 0]
     raise ValueError(_CYCLE)
 
 
-def outermost(parent: Positions, wanted: Bools) -> Positions:
+def outermost(parent: Positions, mask: Bools) -> Positions:
     """For each span the farthest wanted span among itself and its ancestors, or -1."""
-    found = np.where(wanted, np.arange(len(parent)), -1)
+    farthest = np.where(mask, np.arange(len(parent)), -1)
     for up in ancestors(parent):
-        found = np.where((up >= 0) & wanted[up], up, found)
-    return found
+        farthest = np.where((up >= 0) & mask[up], up, farthest)
+    return farthest

@@ -59,7 +59,7 @@ def _page(analysis: Analysis, defined: str) -> str:
         f"# {analysis.id}: {analysis.title}",
         analysis.doc,
         analysis.read,
-        f"Needs: {', '.join(analysis.needs) or 'nothing'}."
+        f"Needs: {', '.join(map(str, analysis.needs)) or 'nothing'}."
         + ("" if analysis.by_step else " `--steps` does not apply."),
         _example(analysis),
         f"## Definition\n\n{defined}" if defined else "",

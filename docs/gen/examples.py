@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import xsp
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import render_one
 from xsp_model import XspError
 
@@ -77,8 +77,8 @@ def _answer(analysis: Analysis, sample: str) -> Result | None:
 
 
 @cache
-def _view(sample: str) -> View:
-    return View(xsp.open(*(_ROOT / path for path in _inputs(sample))).trace)
+def _view(sample: str) -> StepFrames:
+    return StepFrames.of(xsp.open(*(_ROOT / path for path in _inputs(sample))).trace)
 
 
 def _inputs(sample: str) -> list[str]:

@@ -20,7 +20,7 @@ from benchmarks.programs.hot_paths import (
 )
 from xsp.batch.unit import Settings, Status, Unit
 from xsp.batch.work import process
-from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite.database import Database, table_names
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.keys import pair_keys

@@ -94,7 +94,7 @@ def _run(command: Command) -> int:
         return main(words)
     # It becomes another program and captures for minutes; --dry-run reads its arguments and prints what it would start.
     at = words.index("--") if "--" in words else len(words)
-    runner = [sys.executable, "-m", "runners.collect", *words[1:at], "--dry-run", *words[at:]]
+    runner = [sys.executable, "-m", "xsp_runners.collect", *words[1:at], "--dry-run", *words[at:]]
     return subprocess.run(runner, check=False, env=_WITH_US, stdout=subprocess.DEVNULL).returncode
 
 

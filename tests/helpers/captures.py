@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.helpers.hand import Hand
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,9 +51,9 @@ class Noise:
 _QUIET = Noise(0.0, 0.0)
 
 
-def view(work: Work | None = None, seed: int = 0, noise: Noise = _QUIET) -> View:
+def view(work: Work | None = None, seed: int = 0, noise: Noise = _QUIET) -> StepFrames:
     """A capture as analyses see it."""
-    return View(capture(work or Work(), seed, noise))
+    return StepFrames.of(capture(work or Work(), seed, noise))
 
 
 def capture(work: Work, seed: int, noise: Noise = _QUIET, **order: int) -> Trace:

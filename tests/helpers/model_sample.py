@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_model import Finding, Trace, TraceBuilder
+from xsp_model import Finding, LedgerKind, Trace, TraceBuilder
 
 __all__ = ["sample_builder", "sample_trace"]
 
@@ -48,7 +48,7 @@ def sample_builder() -> TraceBuilder:
     operators = {"span_id": [60, 70], "sequence_number": [3, 3], "forward_id": [70, None]}
     builder.add("operators", pl.DataFrame(operators))
     builder.add("kernels", pl.DataFrame({"span_id": [40], "grid_x": [4], "block_x": [128]}))
-    builder.note([Finding("something_odd", "one thing was odd", 2)])
+    builder.note([Finding(LedgerKind.NO_END, "one thing was odd", 2)])
     return builder
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.ncu_csv import NCU_CSV
+from xsp_ingest.formats.ncu.csv import NCU_CSV
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:

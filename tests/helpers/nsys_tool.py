@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.nsight import install_whole
-from tests.xsp_analyze.analyses.test_nsys_answers import parse
+from tests.helpers.nsys_answers import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -29,7 +29,7 @@ _MODELS: dict[str, str | None] = {  # each with the shape of an input; None: its
 def _captured(folder: Path, model: str) -> None:
     shape = _MODELS[model]
     command = [
-        sys.executable, "-m", "runners.collect", "--workload", f"zoo:{model}", "--levels", "ML", "--batch", "1",
+        sys.executable, "-m", "xsp_runners.collect", "--workload", f"zoo:{model}", "--levels", "ML", "--batch", "1",
         "--steps", "3", "--warmup", "1", "--device", "cpu", "--threads", "1", "-o", str(folder / model),
         *(("--input-shape", shape) if shape else ()),
     ]  # fmt: skip
@@ -73,6 +73,5 @@ def test_models_of_a_kind_are_alike(batch: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_index_shows_all_of_them(batch: Path) -> None:
     page = (batch / "index.html").read_text()
-    assert all(f'href="traces/{model}/report.html"' in page for model in _MODELS)
-    assert page.count("<path d=") == len(_MODELS) - 1  # the tree's joins
-    assert page.count('<div class="bar"') == len(_MODELS)
+    assert all(f'"traces/{model}/report.html"' in page for model in _MODELS)
+    assert page.count('{"from":') == len(_MODELS) - 1  # the tree's joins

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runners import collect, level_process, run_folder, sweep, torch_levels
-from runners.run_folder import RunnerError
+from xsp_runners import collect, level_process, run_folder, sweep, torch_levels
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 _REPO = Path(__file__).resolve().parents[2]
 _NO_MEMORY = 2
@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 
 
 def test_no_torch_is_loaded_to_start_the_levels() -> None:
-    program = "import sys, runners.collect; sys.exit('torch' in sys.modules)"
+    program = "import sys, xsp_runners.collect; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=False).returncode == 0
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import bundle
 
@@ -57,7 +57,7 @@ def _reported(runs: Path, folder: Path) -> tuple[pl.DataFrame, str]:
         _xsp("report", folder / "p.xsp", "-o", folder / "p.html"),
     ):
         assert done.returncode == 0, done.stderr
-    return run(find("B02"), View(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
+    return run(find("B02"), StepFrames.of(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
 
 
 def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_folder_alone_works_where_there_is_no_xsp(tmp_path: Path) -> None:
         "import sys, runpy; import importlib.util as u; from importlib.abc import MetaPathFinder\n"
         "class No(MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0].startswith('xsp'): raise ImportError(name)\n"
+        "        if name.startswith('xsp') and not name.startswith('xsp_runners.'): raise ImportError(name)\n"
         "sys.meta_path.insert(0, No()); sys.argv = sys.argv[1:]\n"
         "sys.path[0] = ''; runpy.run_path(sys.argv[0], run_name='__main__')"
     )

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from runners import cupti as runner
-from runners.cupti_dump import FIELDS, field_of
-from runners.cupti_recorder import record
-from runners.run_folder import RunnerError
 from tests.runners.fake_cupti import ActivityKind, FakeCupti, Result
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.cupti_dump.fields import KINDS
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.staging.cupti.fields import KINDS
+from xsp_runners import cupti as runner
+from xsp_runners.cupti_dump import FIELDS, field_of
+from xsp_runners.cupti_recorder import record
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +224,7 @@ def test_without_driver_or_package_the_runner_ends_with_a_sentence(
 
 _PROGRAM = """
 import sys
-from runners.nvtx_calls import nvtx_calls
+from xsp_runners.nvtx_calls import nvtx_calls
 calls = nvtx_calls()
 for name in ("warmup", "step", "step"):
     calls.push(name)
@@ -299,7 +299,7 @@ def _with_fake_package(folder: Path) -> dict[str, str]:
 
 _ENDLESS = """
 import sys, time
-from runners.nvtx_calls import nvtx_calls
+from xsp_runners.nvtx_calls import nvtx_calls
 calls = nvtx_calls()
 for number in range(2500):
     calls.push("step")
@@ -359,7 +359,7 @@ _PROBE = """
 import json, sys
 from cupti import cupti
 sys.path.insert(0, sys.argv[1])
-from runners.cupti_dump import FIELDS, record_of
+from xsp_runners.cupti_dump import FIELDS, record_of
 found = {}
 for kind, name in json.loads(sys.argv[2]).items():
     activity = getattr(cupti, name)()
@@ -421,7 +421,7 @@ def test_a_level_process_under_cupti_has_the_layers_of_torch_profiler(tmp_path: 
     pytest.importorskip("torch", reason="needs torch")
     environment = _with_fake_package(tmp_path)
     size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
-    command = [sys.executable, "-m", "runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "cupti"]
+    command = [sys.executable, "-m", "xsp_runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "cupti"]
     done = subprocess.run(
         [*command, "--levels", "ML,MLG", "--out", str(tmp_path / "set")],
         env=environment, cwd=_REPO, capture_output=True, check=False, text=True,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runners import collect
 from tests.helpers.nsys_tool import nsys as real_nsys
+from xsp_runners import collect
 
 _WRONG = ("unrecognised", "Illegal", "is invalid", "Invalid configuration", "usage:", "Failed to find metric")
 

@@ -15,10 +15,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runners import ncu as runner
-from runners.ncu_command import NO_PERMISSION, Ncu, problem_in, profile_command
-from runners.ncu_metrics import Architecture, architecture_of, architectures, default_groups, groups_of
-from runners.run_folder import RunnerError
 from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.counters.formula import Measured, canonical
@@ -26,6 +22,10 @@ from xsp_ingest.counters.ncu_names import CHIPS, PACKED, ncu_table
 from xsp_ingest.counters.tensor import chosen, partial
 from xsp_ingest.ingester import Options
 from xsp_model.counters import COUNTERS
+from xsp_runners import ncu as runner
+from xsp_runners.ncu_command import NO_PERMISSION, Ncu, problem_in, profile_command
+from xsp_runners.ncu_metrics import Architecture, architecture_of, architectures, default_groups, groups_of
+from xsp_runners.run_folder import RunnerError
 
 _EACH = pytest.mark.parametrize("architecture", architectures(), ids=lambda each: each.name)
 _CHIPS = "ga100, gh100\n"
@@ -220,7 +220,7 @@ def _fake(tmp_path: Path, log: str, status: int = 0) -> str:
 
 
 def test_counters_are_checked_with_the_ncu_that_is_there(tmp_path: Path) -> None:
-    ncu = Ncu.found(_fake(tmp_path, ""))
+    ncu = Ncu.locate(_fake(tmp_path, ""))
     assert ncu.version == (2025, 3, 0)
     assert ncu.chips == {"GA100", "GH100"}
     hopper = architecture_of(device="H100")
@@ -298,7 +298,7 @@ def real_ncu() -> Ncu:
     found = os.environ.get("XSP_NCU") or shutil.which("ncu")
     if found is None:
         pytest.skip("NVIDIA's ncu is not here: put it on PATH or set XSP_NCU")
-    return Ncu.found(found)
+    return Ncu.locate(found)
 
 
 @pytest.mark.nsys

@@ -12,16 +12,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runners import nsys as runner
-from runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
-from runners.run_folder import RunnerError
-from runners.tool import version_of
 from tests.helpers.nsys_tool import nsys as real_nsys
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
+from xsp_runners import nsys as runner
+from xsp_runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.tool import version_of
 
 _OLD = Nsys("nsys", (2020, 3), frozenset({"--trace", "--capture-range"}), frozenset({"cuda", "nvtx", "osrt"}))
 _NEW = Nsys("nsys", (2025, 1), ASSUMED.switches, frozenset(), frozenset({"autograd-nvtx", "autograd-shapes-nvtx"}))
@@ -90,7 +90,7 @@ def test_versions() -> None:
 
 def test_what_nsys_can_is_read_from_its_help(tmp_path: Path) -> None:
     body = f"print({_HELP!r}.replace('\\\\t', '\\t') if '--help' in arguments else 'version 2025.3.1')"
-    found = Nsys.found(write_tool(tmp_path / "nsys", body))
+    found = Nsys.locate(write_tool(tmp_path / "nsys", body))
     assert found.version == (2025, 3, 1)
     assert found.traces == {"cuda", "nvtx", "osrt", "none"}
     assert found.pytorch == {"none", "autograd-nvtx", "functions-trace"}
@@ -99,7 +99,7 @@ def test_what_nsys_can_is_read_from_its_help(tmp_path: Path) -> None:
 
 def test_another_program_is_not_taken_for_nsys(tmp_path: Path) -> None:
     with pytest.raises(RunnerError, match="does not answer as nsys does"):
-        Nsys.found(write_tool(tmp_path / "nsys", "print('hello')"))
+        Nsys.locate(write_tool(tmp_path / "nsys", "print('hello')"))
 
 
 def test_without_nsys_the_sentence_says_what_to_do(
@@ -170,7 +170,7 @@ def test_a_program_that_fails_is_said(tmp_path: Path) -> None:
 
 def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
     shutil.copytree(Path(runner.__file__).parent, tmp_path / "runners", ignore=shutil.ignore_patterns("__pycache__"))
-    for program in (["runners/nsys.py"], ["-m", "runners.nsys"]):
+    for program in (["runners/nsys.py"], ["-m", "xsp_runners.nsys"]):
         done = subprocess.run(
             [sys.executable, "-I" if program[0] != "-m" else "-E", *program, "--help"],
             cwd=tmp_path,
@@ -198,7 +198,7 @@ def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
 def test_the_real_nsys_takes_every_variant(
     tmp_path: Path, *, on_gpu: bool, graph: str, memory: bool, capture: str, os_calls: bool
 ) -> None:
-    nsys, program = Nsys.found(real_nsys()), [shutil.which("true") or "true"]
+    nsys, program = Nsys.locate(real_nsys()), [shutil.which("true") or "true"]
     switches = {"on_gpu": on_gpu, "memory": memory, "os_calls": os_calls}
     command = profile_command(program, tmp_path, nsys=nsys, graph=graph, capture=capture, **switches)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -210,7 +210,7 @@ def test_the_real_nsys_takes_every_variant(
 @pytest.mark.nsys
 def test_the_real_nsys_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     """So that the test above can fail."""
-    command = profile_command(["true"], tmp_path, nsys=Nsys.found(real_nsys()), graph="leaf")
+    command = profile_command(["true"], tmp_path, nsys=Nsys.locate(real_nsys()), graph="leaf")
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode != 0
     assert "Illegal --cuda-graph-trace argument" in done.stdout + done.stderr
@@ -241,7 +241,7 @@ def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profile
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     pytest.importorskip("torch", reason="needs torch")
     size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
-    command = [sys.executable, "-m", "runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "nsys"]
+    command = [sys.executable, "-m", "xsp_runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "nsys"]
     done = subprocess.run(
         [*command, "--levels", "ML,MLG", "--out", str(tmp_path / "set")],
         env={**os.environ, "XSP_NSYS": real_nsys()}, capture_output=True, check=False, text=True,
@@ -258,7 +258,7 @@ def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profile
 @pytest.mark.nsys
 def test_the_export_command_is_nsys_own(tmp_path: Path) -> None:
     done = subprocess.run(
-        export_command(tmp_path / "none.nsys-rep", nsys=Nsys.found(real_nsys())),
+        export_command(tmp_path / "none.nsys-rep", nsys=Nsys.locate(real_nsys())),
         check=False,
         capture_output=True,
         text=True,
@@ -274,7 +274,7 @@ def test_a_level_process_under_nsys_from_collecting_to_layers(tmp_path: Path) ->
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     options = ["--workload", "zoo:mlp", "--levels", "MLG", "--kernels", "nsys", "--device", "cpu", "--threads", "1"]
     options += ["--steps", "3", "--warmup", "2", "--batch-size", "4", "-o", str(tmp_path)]
-    command = [sys.executable, "-m", "runners.collect", *options]
+    command = [sys.executable, "-m", "xsp_runners.collect", *options]
     environment = {**os.environ, "XSP_NSYS": real_nsys()}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

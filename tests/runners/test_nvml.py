@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from runners import nvml as runner
-from runners import nvml_readers
-from runners.nvml_readers import NvmlReader, cuda_ordinals, reasons_of
-from runners.nvml_smi import SmiReader
-from runners.run_folder import RunnerError
 from tests.helpers.waiting import HANG_S, wait_until
 from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_runners import nvml as runner
+from xsp_runners import nvml_readers
+from xsp_runners.nvml_readers import NvmlReader, cuda_ordinals, reasons_of
+from xsp_runners.nvml_smi import SmiReader
+from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from runners import collect, nvml, run_folder, side_cars, tool_runs
 from tests.helpers.synth import KinetoTrace
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
+from xsp_runners import collect, nvml, run_folder, side_cars, tool_runs
 
 if TYPE_CHECKING:
-    from runners.plan import PlannedRun
+    from xsp_runners.planned_run import PlannedRun
 
 
 @pytest.fixture

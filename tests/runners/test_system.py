@@ -12,9 +12,9 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners import system
-from runners.system_gpus import gpu_facts
 from tests.runners.fake_tool import write_tool
+from xsp_runners import system
+from xsp_runners.system_gpus import gpu_facts
 
 if TYPE_CHECKING:
     import pytest

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runners import torch_profiler
-from runners.torch_profiler import RunnerError, capture
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_runners import torch_profiler
+from xsp_runners.torch_profiler import RunnerError, capture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runners import jax_profiler, tf_profiler
 from tests.helpers.frameworks import python_with
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
+from xsp_runners import jax_profiler, tf_profiler
 
 _REPO = Path(__file__).resolve().parents[2]
 _RUNNERS = {"tensorflow": "tf_profiler", "jax": "jax_profiler"}
@@ -42,13 +42,13 @@ run = lambda: compiled(*arrays)
 """,
 }
 _LOOP = """
-from runners.{runner} import capture
+from xsp_runners.{runner} import capture
 with capture(r"{out}", steps=2, warmup=2, device="cpu", model="mine", batch_size=3) as session:
     while not session.step(run()):
         pass
 """
 _SCRIPT = """
-from runners.steps import xsp_step
+from xsp_runners.steps import xsp_step
 for _ in range(9):
     with xsp_step(batch_size=5):
         run()
@@ -135,9 +135,9 @@ def test_without_the_framework_the_runner_says_how_to_get_it(
 def test_a_step_that_returns_nothing_is_waited_for_all_the_same() -> None:
     """A step of JAX returns at once: without waiting, a loop of large products would seem to take no time."""
     program = """
-from runners.xplane_levels import LEVELS
-from runners.jax_profiler import _Profiler, _import_jax
-from runners.xplane_session import Session
+from xsp_runners.xplane_levels import LEVELS
+from xsp_runners.jax_profiler import _Profiler, _import_jax
+from xsp_runners.xplane_session import Session
 jax = _import_jax("cpu")
 jnp = jax.numpy
 square = jax.jit(lambda x: x @ x / 900)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runners.run_folder import RunnerError
-from runners.xplane_levels import Work, captured, facts_of, prepared, run_steps
-from runners.xplane_session import Session, write_profile
 from tests.helpers.synth_xplane import Profile
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.xplane_levels import Work, captured, facts_of, prepared, run_steps
+from xsp_runners.xplane_session import Session, write_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ def test_a_step_that_fails_stops_the_profiler_and_leaves_no_profile() -> None:
 def test_a_script_marks_its_steps(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "from runners.steps import xsp_step\n"
+        "from xsp_runners.steps import xsp_step\n"
         "for _ in range(9):\n"
         "    with xsp_step(batch_size=7):\n"
         "        pass\n"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runners import zoo
-from runners.run_folder import RunnerError
-from runners.torch_sources import build
-from runners.torch_workload import zoo_work
+from xsp_runners import zoo
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.torch_sources import build
+from xsp_runners.torch_workload import zoo_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runners.zoo import ZooModel
+    from xsp_runners.zoo import ZooModel
 
 _OURS = [model for model in zoo.models().values() if any(source.library == "own" for source in model.sources)]
 _SMALL = {"tensor": (3, 32, 32), "tokens": (8,)}

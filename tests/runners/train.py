@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from runners.steps import xsp_step
+from xsp_runners.steps import xsp_step
 
 __all__: list[str] = []
 

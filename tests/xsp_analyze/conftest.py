@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(name="browser", scope="module")
 def fixture_browser() -> Iterator[Browser]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (the extra `test-browser`)"
+    )
     path = os.environ.get("XSP_CHROMIUM") or shutil.which("chromium")
     if path is None:
         pytest.skip("no Chromium: install it or set XSP_CHROMIUM")

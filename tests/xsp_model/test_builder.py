@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.model_sample import sample_builder, sample_trace
-from xsp_model import Finding, TraceBuilder
+from xsp_model import Finding, LedgerKind, TraceBuilder
 from xsp_model.schema import TABLES
 
 
@@ -70,9 +70,9 @@ def test_a_reference_to_no_span_is_an_error() -> None:
 
 def test_findings_become_the_ledger_and_empty_ones_do_not() -> None:
     builder = sample_builder()
-    builder.note([Finding("nothing", "nothing was lost", 0)])
+    builder.note([Finding(LedgerKind.NO_END, "nothing was lost", 0)])
     ledger = builder.build().frame("ledger")
-    assert ledger.select("kind", "count", "severity").rows() == [("something_odd", 2, "warning")]
+    assert ledger.select("kind", "count", "severity").rows() == [("no_end", 2, "warning")]
 
 
 def test_a_trace_of_nothing_is_sound() -> None:

@@ -152,7 +152,7 @@ def test_measured_peaks_and_given_ones_go_before_others() -> None:
     device = _device(name="NVIDIA L4", fp32_flop_per_s=3e13, peak_source="the driver")
     assert _by_quantity(fill(device, measured)[1])["fp32"]["value"] == 1e13
     given = {"fp32_flop_per_s": 2e13, "dram_byte_per_s": 1e11, "bf16_tensor": 9e13}
-    devices, peaks = fill(device, measured, given=given)
+    devices, peaks = fill(device, measured, user_peaks=given)
     assert devices.select("fp32_flop_per_s", "dram_byte_per_s").row(0) == (2e13, 1e11)
     found = _by_quantity(peaks)
     assert found["bf16_tensor"]["value"] == 9e13

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_analyze.findings.text import as_text, gain_of
 from xsp_analyze.render import html
+from xsp_analyze.render.table import of_rows
 
 if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice
@@ -78,4 +79,5 @@ class Findings(Sequence["Advice"]):
             )
             for one in self.advice
         ]
-        return html.table(("finding", "gain", "what was found", "what to do"), rows, [False] * 4)
+        columns = [(heading, "", False, 0) for heading in ("finding", "gain", "what was found", "what to do")]
+        return html.table(of_rows("", columns, rows))

@@ -11,7 +11,7 @@ import polars as pl
 from xsp.api.writing import write
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import Row
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare import json_text, text
 from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.sections import sections, sentences
@@ -81,10 +81,9 @@ class ComparedTraces:
         parts = [html.paragraph(line) for line in sentences(self.comparison)]
         for one in sections(self.comparison, _MAX_ROWS):
             parts.append(html.heading(one.title))
-            if one.headings:
-                parts.append(html.table(one.headings, one.rows, one.is_number))
-            below = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.below)
-            parts += [html.paragraph(line, dim=True) for line in below]
+            parts.append(html.table(one))
+            notes = (line.replace(_ON_THE_COMMAND_LINE, _HERE) for line in one.notes)
+            parts += [html.paragraph(line, dim=True) for line in notes]
         return "".join(parts)
 
 
@@ -92,7 +91,7 @@ def compared(
     before: Trace, after: Trace, *, names: tuple[str, str], steps: str | None, per_input: bool
 ) -> ComparedTraces:
     """See `OpenTrace.compare`."""
-    views = [[View(one, steps=steps)] for one in (before, after)]
+    views = [[StepFrames.of(one, steps=steps)] for one in (before, after)]
     if names[0] == names[1]:
         names = ("before", "after")
     return ComparedTraces(comparison.compare(*views, names=names, per_input=per_input))

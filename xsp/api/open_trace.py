@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp.api.overview import Info, info_of
+from xsp.api.result import Result
 from xsp.api.writing import unwritable, write
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
 from xsp_model.schema import TABLES
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from xsp.api.advice import Findings
     from xsp.api.comparing import ComparedTraces
-    from xsp_analyze.core import Result
     from xsp_model import Trace
 
 __all__ = ["OpenTrace"]
@@ -69,8 +69,11 @@ class OpenTrace:
 
     def analyses(self) -> pl.DataFrame:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
-        view = View(self.trace)
-        rows = [(one.id, one.title, all(view.has(need) for need in one.needs), list(one.needs)) for one in ANALYSES]
+        view = StepFrames.of(self.trace)
+        rows = [
+            (one.id, one.title, all(view.has(need) for need in one.needs), [str(need) for need in one.needs])
+            for one in ANALYSES
+        ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
 
     def analyze(self, analysis: str, *, steps: str | int | None = None) -> Result:
@@ -83,14 +86,15 @@ class OpenTrace:
         Raises:
             XspError: There is no such analysis or step, or the trace lacks what the analysis needs.
         """
-        return run(find(analysis), View(self.trace, steps=None if steps is None else str(steps)))
+        frames = StepFrames.of(self.trace, steps=None if steps is None else str(steps))
+        return Result.of(run(find(analysis), frames))
 
     def findings(self) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers first."""
         from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
-        return Findings(advise(View(self.trace)))
+        return Findings(advise(StepFrames.of(self.trace)))
 
     def compare(self, after: OpenTrace, *, steps: str | None = None, per_input: bool = False) -> ComparedTraces:
         """What changed from this trace to another: model, layers, operators and kernels, with intervals.

@@ -73,15 +73,15 @@ def _files(
     files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], format_name: str | None, unknown: _Unknown
 ) -> Iterator[Part]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
-    from xsp_ingest.ingester import Supplement, choose, units  # noqa: PLC0415
+    from xsp_ingest.ingester import choose, units  # noqa: PLC0415
 
     claimed: list[tuple[Path, Ingester]] = []
     for path in files:
         claimants = [] if format_name else _claimants(path, ingesters, unknown)
         if format_name or claimants:
             claimed.append((path, claimants[0] if len(claimants) == 1 else choose(path, ingesters, format_name)))
-    traces = [one for one in claimed if not isinstance(one[1], Supplement)]
-    more = [path for path, ingester in claimed if isinstance(ingester, Supplement)]
+    traces = [one for one in claimed if not one[1].is_supplement]
+    more = [path for path, ingester in claimed if ingester.is_supplement]
     groups = [list(paths) for paths, _ in units(traces)]
     if len(groups) == 1 and more:
         groups[0] += more
@@ -97,7 +97,8 @@ def _files(
 def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> list[Ingester]:
     """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
     from xsp_ingest.files.known_others import refusal  # noqa: PLC0415
-    from xsp_ingest.ingester import Probe, claimants_of  # noqa: PLC0415
+    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
+    from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
 
     if path.name.startswith(".") or not path.stat().st_size:
         return []

@@ -61,7 +61,7 @@ def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]
 
 def _recorded(part: Part) -> int | None:
     """The rank that the file's head states; of what lies elsewhere only names are looked at."""
-    from xsp_ingest.ingester import Probe  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
 
     name = part.inputs[0]
     if is_url(name) or not Path(name).is_file():

@@ -8,13 +8,13 @@ from xsp.batch.job_tables import local_tables
 from xsp.batch.locations import joined
 from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import from_json
-from xsp_analyze.pages.cohort.markup import escaped, link, section
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.pages.cohort.page import Part
+    from xsp_analyze.pages.blocks import Block, Section
 
 __all__ = ["index_page", "job_pages", "members"]
 
@@ -29,10 +29,10 @@ def members(document: Mapping[str, Any]) -> list[Member]:
 
 def index_page(document: Mapping[str, Any]) -> str:
     """The index: what failed first, then jobs, then all models."""
-    models = members(document)
+    traces = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
-    title = _title(len(models), len(document["jobs"]))
-    return render(gathered(models), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
+    title = _title(len(traces), len(document["jobs"]))
+    return render(gathered(traces), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
 
 
 def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -63,35 +63,37 @@ def _everything(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*document["traces"], *(rank for job in document["jobs"] for rank in job["ranks"])]
 
 
-def _failed(bad: Sequence[Mapping[str, Any]]) -> list[Part]:
+def _failed(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
     if not bad:
         return []
-    rows = "".join(f"<li><b>{escaped(r['name'])}</b> {escaped(r['reason'] or '')}</li>" for r in bad[:_MAX_LISTED])
-    rest = f"<p>... and {len(bad) - _MAX_LISTED:,} more; see summary.json.</p>" if len(bad) > _MAX_LISTED else ""
+    entries = [(row["name"], None, row["reason"] or "") for row in bad]
     means = "These could not be read; the rest of this page is without them."
-    return [
-        ("failed", "Failed", section("failed", f"Failed: {len(bad):,}", means, f'<ul class="failed">{rows}</ul>{rest}'))
-    ]
+    return [blocks.section("failed", "Failed", f"Failed: {len(bad):,}", means, [_listed(entries)])]
 
 
-def _jobs(document: Mapping[str, Any]) -> list[Part]:
+def _jobs(document: Mapping[str, Any]) -> list[Section]:
     if not document["jobs"]:
         return []
-    items = []
+    entries = []
     for job in document["jobs"]:
         done = sum(rank["status"] == "ok" for rank in job["ranks"])
         page = job["page"] if done else None
-        items.append(f"<li>{link(page, job['name'])}: {done:,} of {len(job['ranks']):,} ranks</li>")
+        entries.append((job["name"], page, f"{done:,} of {len(job['ranks']):,} ranks"))
     means = "Each job's page compares its ranks: steps, stragglers, communication, kernels over all of them."
-    return [("jobs", "Jobs", section("jobs", "Jobs of many ranks", means, f'<ul class="failed">{"".join(items)}</ul>'))]
+    return [blocks.section("jobs", "Jobs", "Jobs of many ranks", means, [_listed(entries, len(entries))])]
 
 
-def _left_out(document: Mapping[str, Any]) -> list[Part]:
+def _left_out(document: Mapping[str, Any]) -> list[Section]:
     rows = document["left_out"]
     if not rows:
         return []
-    items = "".join(f"<li>{escaped(r['input'])}: {escaped(r['reason'])}</li>" for r in rows[:_MAX_LISTED])
-    more = f"<p>... and {len(rows) - _MAX_LISTED:,} more; see summary.json.</p>" if len(rows) > _MAX_LISTED else ""
-    content = f'<details><summary>{len(rows):,} files</summary><ul class="failed">{items}</ul>{more}</details>'
+    entries = [(row["input"], None, row["reason"]) for row in rows]
+    listed = _listed(entries, summary=f"{len(rows):,} {'file' if len(rows) == 1 else 'files'}")
     means = "Files of folders that no known profiler wrote."
-    return [("left-out", "Left out", section("left-out", "Left out", means, content))]
+    return [blocks.section("left-out", "Left out", "Left out", means, [listed])]
+
+
+def _listed(
+    entries: Sequence[tuple[str, str | None, str]], max_entries: int = _MAX_LISTED, summary: str | None = None
+) -> Block:
+    return blocks.entries(entries, most=max_entries, more="see summary.json.", summary=summary)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xsp_analyze.render.table import of_rows
+from xsp_analyze.render.terminal import table_lines
 from xsp_analyze.render.units import duration, share, size
 
 if TYPE_CHECKING:
@@ -12,18 +14,23 @@ if TYPE_CHECKING:
 __all__ = ["lines"]
 
 _MAX_ROWS = 40
-_HEADINGS = ("trace", "model", "batch", "latency", "GPU share", "spans")
-_NARROWEST = 12
-_NAMES = 2  # columns of text, which come first
+_COLUMNS = (
+    ("trace", "", False, 0),
+    ("model", "", False, 4),
+    ("batch", "", True, 3),
+    ("latency", "", True, 1),
+    ("GPU share", "", True, 2),
+    ("spans", "", True, 5),
+)
 
 
 def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | None) -> Iterator[str]:
     """The lines, fitted to so many cells (null: as many as needed)."""
     good = [row for row in document["traces"] if row["status"] == "ok"]
     if good:
-        yield from _table([_cells(row) for row in good[:_MAX_ROWS]], width)
-        if len(good) > _MAX_ROWS:
-            yield f"... and {len(good) - _MAX_ROWS:,} more"
+        more = [f"... and {len(good) - _MAX_ROWS:,} more"] if len(good) > _MAX_ROWS else []
+        rows = [_cells(row) for row in good[:_MAX_ROWS]]
+        yield from table_lines(of_rows("", _COLUMNS, rows, more), width, otherwise="see index.html")
         yield ""
     for job in document["jobs"]:
         yield _job(job)
@@ -51,25 +58,6 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     batches = ", ".join(str(s["batch_size"]) for s in speeds if s["batch_size"] is not None) or "-"
     latency = duration(speeds[0]["latency_ns"]) if speeds else "-"
     return row["name"], facts["model"], batches, latency, share(facts["gpu_share"]), f"{facts['spans']:,}"
-
-
-def _table(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
-    """Names to the left and cut where they do not fit, numbers to the right."""
-    columns = list(zip(_HEADINGS, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    over = sum(widths) + 2 * (len(widths) - 1) - (width or 10_000)
-    for name in range(_NAMES):
-        cut = min(max(over, 0), max(widths[name] - _NARROWEST, 0))
-        widths[name] -= cut
-        over -= cut
-    for row in (_HEADINGS, *rows):
-        cells = [_cut(cell, wide) for cell, wide in zip(row, widths, strict=True)]
-        padded = [c.ljust(w) if n < _NAMES else c.rjust(w) for n, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        yield "  ".join(padded).rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _ended(spent: Mapping[str, Any]) -> str:

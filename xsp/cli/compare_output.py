@@ -60,7 +60,6 @@ def _is_batch(comparisons: Several) -> bool:
 
 def printed(comparisons: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
-    from xsp_analyze.compare import several  # noqa: PLC0415
     from xsp_analyze.pages.compare import json_text, text  # noqa: PLC0415
 
     if output_format == Formats.MD:
@@ -69,7 +68,7 @@ def printed(comparisons: Several, output_format: str, rows: int | None) -> bytes
     one = comparisons.compared[0]
     if output_format == Formats.JSON:
         content = (
-            several.render_json(comparisons)
+            json_text.render_several(comparisons)
             if _is_batch(comparisons)
             else json_text.render(one.comparison, one.outcomes)
         )

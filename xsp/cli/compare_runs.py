@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["ALONE", "Request", "comparisons"]
 
@@ -87,17 +87,17 @@ def _one(
     return Compared(name, comparison, _outcomes(comparison, request, name))
 
 
-def _view(text: str, request: Request, progress: Progress) -> View:
-    from xsp_analyze.frames.view import View  # noqa: PLC0415
+def _view(text: str, request: Request, progress: Progress) -> StepFrames:
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if request.steps not in {None, "mean", "all"}:
         raise XspError(f"{request.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    return View(load([text], request.reading, progress.note, cache=request.cache), steps=request.steps)
+    return StepFrames.of(load([text], request.reading, progress.note, cache=request.cache), steps=request.steps)
 
 
 def _compared(
-    views: Sequence[Sequence[View]], inputs: tuple[str, str], baseline: str | None, request: Request
+    views: Sequence[Sequence[StepFrames]], inputs: tuple[str, str], baseline: str | None, request: Request
 ) -> Comparison:
     from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
 

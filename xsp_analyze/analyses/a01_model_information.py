@@ -11,9 +11,10 @@ from xsp_analyze.columns import BATCH_SIZE, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
 from xsp_analyze.frames.model_time import model_latency
+from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["model_information"]
 
@@ -21,7 +22,7 @@ __all__ = ["model_information"]
 @analysis(
     "A01",
     "model information",
-    needs=("spans or step_times",),
+    needs=(AnyOf("spans", "step_times"),),
     read=(
         "Latency of a step and, where the batch size is known, inputs per second; over several batch sizes, look "
         "for the one after which throughput stops growing."
@@ -53,7 +54,7 @@ __all__ = ["model_information"]
         "scatter", x="batch_size", y=("throughput_per_s", "latency_ns"), title="Throughput and latency by batch size"
     ),
 )
-def model_information(view: View) -> pl.LazyFrame:
+def model_information(view: StepFrames) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
     keys = [*view.by, "batch_size"]
     durations = view.latencies_by_batch.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
@@ -67,17 +68,17 @@ def model_information(view: View) -> pl.LazyFrame:
     return rows.with_columns(*_intervals(view, rows), _optimal(view, rows)).lazy()
 
 
-def _intervals(view: View, rows: pl.DataFrame) -> list[pl.Series]:
+def _intervals(view: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
     """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
     ends = [bootstrap_interval(np.asarray([durations])) for durations in rows["durations"].to_list()]
-    known = [(float(low[0]), float(high[0])) if view.averaged else (None, None) for low, high in ends]
+    intervals = [(float(low[0]), float(high[0])) if view.averaged else (None, None) for low, high in ends]
     return [
-        pl.Series(name, [pair[at] for pair in known], dtype=pl.Float64).fill_nan(None)
+        pl.Series(name, [pair[at] for pair in intervals], dtype=pl.Float64).fill_nan(None)
         for at, name in enumerate(("low_ns", "high_ns"))
     ]
 
 
-def _optimal(view: View, rows: pl.DataFrame) -> pl.Expr:
+def _optimal(view: StepFrames, rows: pl.DataFrame) -> pl.Expr:
     measured = {b: t for b, t in rows.select("batch_size", "throughput_per_s").iter_rows() if b is not None}
     best = None if view.by else first_saturating_batch({b: t for b, t in measured.items() if t is not None})
     return (pl.col("batch_size") == pl.lit(best, dtype=pl.Int64)).alias("is_optimal")

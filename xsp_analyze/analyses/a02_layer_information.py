@@ -12,7 +12,7 @@ from xsp_analyze.frames.layer_spread import layer_intervals
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["layer_information"]
 
@@ -43,7 +43,7 @@ __all__ = ["layer_information"]
         ALLOCATED,
     ),
 )
-def layer_information(view: View) -> pl.LazyFrame:
+def layer_information(view: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
     rows = view.layers.join(layer_intervals(view), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
     return (

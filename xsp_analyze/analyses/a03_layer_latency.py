@@ -12,7 +12,7 @@ from xsp_analyze.frames.layer_spread import layer_quartiles
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["layer_latency"]
 
@@ -50,7 +50,7 @@ def _spread(name: str, what: str) -> Column:
         spread=("min_ns", "q1_ns", "q3_ns", "max_ns"),
     ),
 )
-def layer_latency(view: View) -> pl.LazyFrame:
+def layer_latency(view: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
     rows = view.layers.join(layer_quartiles(view), on=LAYER_KEY, how="left", nulls_equal=True)
     return (

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import share_of_sum
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["layer_type_distribution"]
 
@@ -29,7 +29,7 @@ __all__ = ["layer_type_distribution"]
     ),
     figure=FigureSpec("bars", x="layer_type", y=("count",), title="Layers by type"),
 )
-def layer_type_distribution(view: View) -> pl.LazyFrame:
+def layer_type_distribution(view: StepFrames) -> pl.LazyFrame:
     """One row a layer type, most frequent first, then by name."""
     return (
         view.layers.lazy()

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import share_of_sum
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["layer_latency_by_type"]
 
@@ -24,7 +24,7 @@ __all__ = ["layer_latency_by_type"]
     columns=(STEP, TYPE_KEY, LATENCY, Column("share", pl.Float64(), "Of the sum over all layers.")),
     figure=FigureSpec("bars", x="layer_type", y=("latency_ns",), title="Latency by layer type"),
 )
-def layer_latency_by_type(view: View) -> pl.LazyFrame:
+def layer_latency_by_type(view: StepFrames) -> pl.LazyFrame:
     """One row a layer type, longest first, then by name."""
     return (
         view.layers.group_by(*view.by, pl.col("layer_type").cast(pl.String), maintain_order=True)

@@ -15,12 +15,12 @@ from xsp_analyze.frames.counters import derived
 from xsp_analyze.frames.group_ids import in_order
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Ints
 
 __all__ = ["kernel_information", "listed", "listed_order"]
 
-_WORDS = ("layer_name", "layer_type", "kernel_name", "kind", "phase", "attribution")
+_LABELS = ("layer_name", "layer_type", "kernel_name", "kind", "phase", "attribution")
 _ORDER = (
     "layer_index",
     "layer_name",
@@ -74,21 +74,21 @@ def _shape(what: str) -> Column:
         *COUNTER_COLUMNS,
     ),
 )
-def kernel_information(view: View) -> pl.LazyFrame:
+def kernel_information(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
     rows = listed_order(view)
     return listed(view, rows, np.arange(len(rows)))
 
 
-def listed_order(view: View) -> Ints:
+def listed_order(view: StepFrames) -> Ints:
     """The rows of `view.executions` in the order in which they are listed."""
     return in_order([view.executions[c] for c in (*view.by, *_ORDER)])
 
 
-def listed(view: View, rows: Ints, number: Ints) -> pl.LazyFrame:
+def listed(view: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
     """These rows of `view.executions` as this analysis lists them; `number`: their places in the list."""
-    found = view.executions[rows]
-    wanted = found.with_columns(
-        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(view.trace, found)
+    executions = view.executions[rows]
+    shown = executions.with_columns(
+        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(view.trace, executions)
     )
-    return derived(wanted.lazy(), view.ideal_intensity).with_columns(pl.col(_WORDS).cast(pl.String))
+    return derived(shown.lazy(), view.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))

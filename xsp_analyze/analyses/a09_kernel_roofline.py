@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
-from xsp_analyze.columns import DURATION, EXECUTION, KERNEL_NAME, LAYER_INDEX, LAYER_NAME, STEP
+from xsp_analyze.columns import DURATION, EXECUTION, KERNEL_NAME, LAYER_INDEX, LAYER_NAME, PRECISION, ROOF_COLUMNS, STEP
 from xsp_analyze.core import FigureSpec, Role, analysis
 from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
-from xsp_analyze.frames.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
+from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["kernel_roofline"]
 
@@ -41,7 +41,7 @@ __all__ = ["kernel_roofline"]
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Kernels under the roof", color="precision"
     ),
 )
-def kernel_roofline(view: View) -> pl.LazyFrame:
+def kernel_roofline(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel execution and precision that it works in, in the order of A08."""
     require_flops(view, "A09 (kernel roofline)")
     rows = by_precision(kernel_information.function(view).collect())

@@ -11,7 +11,7 @@ from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.frames.counters import counted, derived
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["kernel_by_name"]
 
@@ -29,7 +29,7 @@ __all__ = ["kernel_by_name"]
         "bars", x="kernel_name", y=("duration_ns",), title="Device time by kernel name", color="kind", top=20
     ),
 )
-def kernel_by_name(view: View) -> pl.LazyFrame:
+def kernel_by_name(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel name and kind, longest first, then by name."""
     sums = (
         view.named_work.group_by(*view.by, "kernel_name", "kind", maintain_order=True)
@@ -38,7 +38,7 @@ def kernel_by_name(view: View) -> pl.LazyFrame:
         .lazy()
     )
     return (
-        derived(view.with_model(sums), view.ideal_intensity)
+        derived(view.with_model(sums), view.of_trace.ideal_intensity)
         .with_columns((pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"))
         .sort(*view.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )

@@ -22,7 +22,7 @@ from xsp_analyze.frames.layer_kernels import layer_kernels
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["kernel_by_layer"]
 
@@ -44,6 +44,6 @@ __all__ = ["kernel_by_layer"]
         *COUNTER_COLUMNS,
     ),
 )
-def kernel_by_layer(view: View) -> pl.LazyFrame:
+def kernel_by_layer(view: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return derived(layer_kernels(view), view.ideal_intensity)
+    return derived(layer_kernels(view), view.of_trace.ideal_intensity)

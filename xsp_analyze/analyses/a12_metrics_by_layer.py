@@ -11,7 +11,7 @@ from xsp_analyze.frames.layer_kernels import layer_kernels
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["metrics_by_layer"]
 
@@ -29,6 +29,6 @@ __all__ = ["metrics_by_layer"]
         title="Flops, DRAM traffic and occupancy by layer",
     ),
 )
-def metrics_by_layer(view: View) -> pl.LazyFrame:
+def metrics_by_layer(view: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
     return layer_kernels(view)

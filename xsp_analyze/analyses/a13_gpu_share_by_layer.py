@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.frames.layer_kernels import layer_kernels
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["gpu_share_by_layer"]
 
@@ -39,7 +39,7 @@ __all__ = ["gpu_share_by_layer"]
         title="GPU and non-GPU share of each layer's latency",
     ),
 )
-def gpu_share_by_layer(view: View) -> pl.LazyFrame:
+def gpu_share_by_layer(view: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order."""
     latency, kernels = pl.col("layer_latency_ns"), pl.col("kernel_duration_ns")
     return (

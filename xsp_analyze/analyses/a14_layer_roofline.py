@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, PRECISION, ROOF_COLUMNS, STEP
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.layer_kernels import layer_kernels
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.frames.roofline import PRECISION, ROOF_COLUMNS, by_precision, require_flops, under_roof
+from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["layer_roofline"]
 
@@ -32,7 +32,7 @@ __all__ = ["layer_roofline"]
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Layers under the roof", color="precision"
     ),
 )
-def layer_roofline(view: View) -> pl.LazyFrame:
+def layer_roofline(view: StepFrames) -> pl.LazyFrame:
     """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
     require_flops(view, "A14 (layer roofline)")
     keys = [*view.by, *LAYER_KEY]

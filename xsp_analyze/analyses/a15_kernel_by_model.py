@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.columns import BATCH_SIZE, COUNTER_COLUMNS, KERNEL_DURATION, KERNELS, STEP
+from xsp_analyze.columns import BATCH_SIZE, COUNTER_COLUMNS, KERNEL_DURATION, KERNELS, PRECISION, ROOF_COLUMNS, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.model_time import model_latency
-from xsp_analyze.frames.roofline import PRECISION, ROOF_COLUMNS, by_precision, under_roof
+from xsp_analyze.frames.roofline import by_precision, under_roof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["kernel_by_model"]
 
@@ -48,7 +48,7 @@ _NAMES = tuple(c.name for c in _ROOF)
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="The model under the roof", color="precision"
     ),
 )
-def kernel_by_model(view: View) -> pl.LazyFrame:
+def kernel_by_model(view: StepFrames) -> pl.LazyFrame:
     """One row a batch size, smallest first (null: unknown), in FP32, then one for every other precision worked in.
 
     Those hold that precision's roofline, and no device time: it stands in the first row alone.
@@ -75,7 +75,7 @@ def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(None, c.dtype).alias(c.name) for c in (PRECISION, *_ROOF))
 
 
-def _by_batch(view: View, keys: Sequence[str]) -> pl.DataFrame:
+def _by_batch(view: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
     """One row a batch size with device time, latency and FP32's counters."""
     batches = view.trace.frame("runs").select("run_id", "batch_size")
     sums = (
@@ -86,7 +86,7 @@ def _by_batch(view: View, keys: Sequence[str]) -> pl.DataFrame:
     )
     latency = model_latency(view.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (
-        derived(latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True), view.ideal_intensity)
+        derived(latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True), view.of_trace.ideal_intensity)
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns(pl.col("kernel_duration_ns", "kernel_count").fill_null(0))
         .with_columns((pl.col("kernel_duration_ns") / pl.col("model_ns")).alias("gpu_share"))

@@ -9,9 +9,10 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.frames.coverage import ATTRIBUTIONS, attribution
+from xsp_analyze.frames.coverage import ledger as ledger_of
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["ledger"]
 
@@ -33,13 +34,13 @@ __all__ = ["ledger"]
         Column("advice", pl.String(), "What to do about it; empty: nothing is needed.", role=Role.LABEL),
     ),
 )
-def ledger(view: View) -> pl.LazyFrame:
+def ledger(view: StepFrames) -> pl.LazyFrame:
     """One row a place that device time went to, in the order of attribution, then one a finding."""
-    rows, places = view.ledger, [str(a) for a in ATTRIBUTIONS]
+    rows, attributions = ledger_of(view), [str(a) for a in ATTRIBUTIONS]
     if view.by:
-        findings = rows.filter(~pl.col("kind").is_in(places))
+        findings = rows.filter(~pl.col("kind").is_in(attributions))
         rows = pl.concat([attribution(view, view.by), findings], how="diagonal_relaxed")
-    is_place = pl.col("kind").is_in(places)
+    is_place = pl.col("kind").is_in(attributions)
     total = pl.col("duration_ns").filter(is_place).sum()
     if view.by:
         total = total.over(view.by)

@@ -15,7 +15,7 @@ from xsp_analyze.frames.steps import mean_over_steps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["profiling_overhead"]
 
@@ -51,11 +51,11 @@ _SCHEMA = {
     ),
     by_step=False,
 )
-def profiling_overhead(view: View) -> pl.LazyFrame:
+def profiling_overhead(view: StepFrames) -> pl.LazyFrame:
     """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
-    roles = view.roles
+    roles = view.of_trace.roles
     model, layers, kernels = (
-        timed_latency(view.trace, view.all_steps, runs)
+        timed_latency(view.trace, view.of_trace.all_steps, runs)
         for runs in (roles.model, roles.layers, roles.serialised_kernels)
     )
     steps, total = [], []
@@ -76,13 +76,14 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _by_layer(view: View) -> pl.DataFrame:
+def _by_layer(view: StepFrames) -> pl.DataFrame:
     """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
-    calls = view.every_layer_call
+    calls = view.of_trace.every_layer_call
     one, other = (
-        _host_latency(view, Roles.of(calls, runs)) for runs in (view.roles.layers, view.roles.serialised_kernels)
+        _host_latency(view, Roles.of(calls, runs))
+        for runs in (view.of_trace.roles.layers, view.of_trace.roles.serialised_kernels)
     )
-    if view.roles.layers == view.roles.serialised_kernels:
+    if view.of_trace.roles.layers == view.of_trace.roles.serialised_kernels:
         one = one.clear()
     return (
         one.rename({"host_ns": "baseline_ns"})
@@ -98,12 +99,12 @@ def _by_layer(view: View) -> pl.DataFrame:
     )
 
 
-def _host_latency(view: View, calls: pl.DataFrame) -> pl.DataFrame:
+def _host_latency(view: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
     """Host time of each layer per step. A run that was not serialised has none that means anything: no rows."""
-    hosted = view.layer_bases.filter(pl.col("basis") == "host")["run_id"]
+    hosted = view.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
     serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()))
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
-    known = per_step.filter(pl.col("step").is_not_null())
-    return mean_over_steps(known, view.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
+    in_steps = per_step.filter(pl.col("step").is_not_null())
+    return mean_over_steps(in_steps, view.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
         pl.col("layer_name", "layer_type").cast(pl.String)
     )

@@ -13,7 +13,7 @@ from xsp_analyze.frames.idle import CAUSES, idle_causes
 from xsp_analyze.frames.timeline import MEASURES, breakdown
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["timeline"]
 
@@ -53,7 +53,7 @@ def _time(name: str, doc: str) -> Column:
         title="Time of each device",
     ),
 )
-def timeline(view: View) -> pl.LazyFrame:
+def timeline(view: StepFrames) -> pl.LazyFrame:
     """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
 
     The four causes of idle time sum to it.
@@ -61,18 +61,18 @@ def timeline(view: View) -> pl.LazyFrame:
     device = ["run_id", "device_id"]
     if view.averaged:
         parts = _parts(view, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
-        found = view.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
+        rows = view.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
     else:
-        found = _parts(view, [*view.by, *device])
+        rows = _parts(view, [*view.by, *device])
     window = pl.col("window_ns")
     return (
-        found.lazy()
+        rows.lazy()
         .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
         .with_columns(pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"))
         .sort(*view.by, *device, nulls_last=True)
     )
 
 
-def _parts(view: View, keys: list[str]) -> pl.DataFrame:
+def _parts(view: StepFrames, keys: list[str]) -> pl.DataFrame:
     grouped = groups(view.activities, keys)
     return breakdown(view.activities, keys, grouped).hstack(idle_causes(view, grouped))

@@ -12,7 +12,7 @@ from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["launch"]
 
@@ -52,16 +52,16 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
 )
-def launch(view: View) -> pl.LazyFrame:
+def launch(view: StepFrames) -> pl.LazyFrame:
     """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
 
     Work before the first of a stream is not known, so the first starves nobody. Graph replays share one call.
     """
-    found = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
-    found = found.with_columns(pl.col(_KEYS).cast(pl.String))
+    sums = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    sums = sums.with_columns(pl.col(_KEYS).cast(pl.String))
     means = (_ratio(column, "launched") for column in ("call_ns", "latency_ns", "queued_ns"))
     return (
-        found.lazy()
+        sums.lazy()
         .with_columns(
             *means,
             _ratio("waiting", "launched").alias("queue_length"),
@@ -71,26 +71,26 @@ def launch(view: View) -> pl.LazyFrame:
     )
 
 
-def _sums(view: View) -> pl.DataFrame:
+def _sums(view: StepFrames) -> pl.DataFrame:
     """What the activities of each key add up to, a row for each share of a mean step that they have.
 
     Whole numbers are added before they are shared out: sums of fractions differ with the order in which cores add.
     """
     keys = (*view.by, *_KEYS, "work_count")
-    found = _rows(view).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
-    return found.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
+    sums = _rows(view).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    return sums.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
 
 
-def _rows(view: View) -> pl.DataFrame:
+def _rows(view: StepFrames) -> pl.DataFrame:
     """One row an activity of the steps chosen: its keys, what it adds to each sum, and its share of a step."""
-    known = pl.col("call_start_ns").is_not_null()
-    late = known & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
+    has_call = pl.col("call_start_ns").is_not_null()
+    late = has_call & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
     queued = pl.min_horizontal("start_ns", "previous_end_ns") - pl.col("call_end_ns")
     gap = (pl.col("start_ns") - pl.col("previous_end_ns")).clip(lower_bound=0)
     sums = {
         "count": pl.lit(1, pl.Int64),
-        "launched": known,
-        "followers": known & pl.col("previous_end_ns").is_not_null(),
+        "launched": has_call,
+        "followers": has_call & pl.col("previous_end_ns").is_not_null(),
         "call_ns": pl.col("call_end_ns") - pl.col("call_start_ns"),
         "latency_ns": pl.col("start_ns") - pl.col("call_start_ns"),
         "queued_ns": pl.when(pl.col("previous_end_ns").is_not_null()).then(queued.clip(lower_bound=0)),
@@ -99,12 +99,12 @@ def _rows(view: View) -> pl.DataFrame:
         "starved_ns": pl.when(late).then(gap).otherwise(0),
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
-    every = view.all_activities
-    found = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
+    every = view.of_trace.all_activities
+    rows = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
     work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
     if work.height < every.height:
-        found = found[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
-    return work.hstack(found.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")
+        rows = rows[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
+    return work.hstack(rows.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")
 
 
 def _ratio(column: str, count: str) -> pl.Expr:

@@ -13,7 +13,7 @@ from xsp_model import Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Ints
 
 __all__ = ["library_calls"]
@@ -60,7 +60,7 @@ _BY_NAME = (
     ),
     figure=FigureSpec("bars", x="call_name", y=("device_sum_ns",), title="Device time by library call", top=20),
 )
-def library_calls(view: View) -> pl.LazyFrame:
+def library_calls(view: StepFrames) -> pl.LazyFrame:
     """One row a library and call, by device time, then host time, longest first, then by name."""
     calls, work = _calls(view), _work(view)
     keys = [*view.by, *_KEYS]
@@ -77,14 +77,14 @@ def _per_step(rows: pl.DataFrame, measures: tuple[str, ...]) -> pl.DataFrame:
     return rows.group_by("run_id", "step", *_KEYS, maintain_order=True).agg(pl.col(measures).sum())
 
 
-def _enclosing(view: View) -> Ints:
+def _enclosing(view: StepFrames) -> Ints:
     """For each span its nearest library call, itself if it is one, or -1."""
     spans = view.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.LIBRARY)).collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
     return innermost(parents, spans["level"].to_numpy())
 
 
-def _named(view: View) -> pl.LazyFrame:
+def _named(view: StepFrames) -> pl.LazyFrame:
     """Every library call: span_id, run, step, parent and duration, library and call_name."""
     name = pl.col("name").cast(pl.String)
     library = pl.col("domain").cast(pl.String)
@@ -100,7 +100,7 @@ def _named(view: View) -> pl.LazyFrame:
     )
 
 
-def _calls(view: View) -> pl.DataFrame:
+def _calls(view: StepFrames) -> pl.DataFrame:
     """One row a library call of the runs that kernels are taken from, or else of those that layers are."""
     calls = _named(view).collect()
     outer = _enclosing_parents(view, calls)
@@ -108,20 +108,20 @@ def _calls(view: View) -> pl.DataFrame:
     children = inside.group_by("span_id").agg(pl.col("duration_ns").sum().alias("children_ns"))
     one = pl.lit(1, pl.Int64).alias("count")
     own = (pl.col("duration_ns") - pl.col("children_ns").fill_null(0)).alias("self_host_ns")
-    found = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
+    nested = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
         one, own, pl.col("duration_ns").alias("host_ns")
     )
-    kernels_run = Roles.of(found, view.roles.kernels)
-    return Roles.of(found, view.roles.layers) if kernels_run.is_empty() else kernels_run
+    kernels_run = Roles.of(nested, view.of_trace.roles.kernels)
+    return Roles.of(nested, view.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
 
 
-def _enclosing_parents(view: View, calls: pl.DataFrame) -> Ints:
+def _enclosing_parents(view: StepFrames, calls: pl.DataFrame) -> Ints:
     """For each call the library call that it ran in, or -1."""
     enclosing = pl.Series(_enclosing(view))
     return enclosing.gather(calls["parent_id"]).fill_null(-1).to_numpy()
 
 
-def _work(view: View) -> pl.DataFrame:
+def _work(view: StepFrames) -> pl.DataFrame:
     """The device work that each call launched."""
     calls = pl.Series("call_id", _enclosing(view)).gather(view.work["span_id"])
     names = _named(view).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()

@@ -14,7 +14,7 @@ from xsp_analyze.frames.roles import Roles
 from xsp_model import Phase
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["module_tree"]
 
@@ -57,7 +57,7 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
         "icicle", x="module_path", y=("device_sum_ns",), title="Device time by module", color="module_type"
     ),
 )
-def module_tree(view: View) -> pl.LazyFrame:
+def module_tree(view: StepFrames) -> pl.LazyFrame:
     """One row a path of modules and phase, in order of first call, then forward, recompute, backward.
 
     An instance called within itself counts once, on its outermost path. Of a profile, calls and host time are those
@@ -79,10 +79,10 @@ def module_tree(view: View) -> pl.LazyFrame:
     )
 
 
-def _host(view: View, tree: ModuleTree) -> pl.DataFrame:
+def _host(view: StepFrames, tree: ModuleTree) -> pl.DataFrame:
     outermost = pl.col("duration_ns").filter(~pl.col("again")).sum()
-    calls = Roles.of(tree.calls, view.roles.layers)
-    calls = Roles.of(tree.calls, view.roles.kernels) if calls.is_empty() else calls
+    calls = Roles.of(tree.calls, view.of_trace.roles.layers)
+    calls = Roles.of(tree.calls, view.of_trace.roles.kernels) if calls.is_empty() else calls
     per_step = calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
         outermost.alias("host_ns"),
@@ -91,13 +91,13 @@ def _host(view: View, tree: ModuleTree) -> pl.DataFrame:
     return view.combine(per_step, _ROW, _HOST)
 
 
-def _device(view: View, tree: ModuleTree) -> pl.DataFrame:
+def _device(view: StepFrames, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
     work = module_work(tree, view.work)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 
 
-def _backward_calls(view: View, work: pl.DataFrame) -> pl.DataFrame:
+def _backward_calls(view: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
     per_step = (
         work.filter(pl.col("phase") == str(Phase.BACKWARD))
         .group_by("run_id", "step", *_ROW, maintain_order=True)
@@ -106,6 +106,6 @@ def _backward_calls(view: View, work: pl.DataFrame) -> pl.DataFrame:
     return view.combine(per_step, _ROW, ["count"])
 
 
-def _summed(view: View, work: pl.DataFrame) -> pl.DataFrame:
+def _summed(view: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
     """The work of each row; of a mean step it is that of a step already."""
     return work.group_by(*view.by, *_ROW, maintain_order=True).agg(pl.col(_DEVICE).sum())

@@ -12,7 +12,7 @@ from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["copies"]
 
@@ -51,26 +51,26 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="direction", y=("duration_ns",), title="Time in copies and fills", color="source_kind"),
 )
-def copies(view: View) -> pl.LazyFrame:
+def copies(view: StepFrames) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
-    known = pl.col("bytes").is_not_null()
-    found = _moved(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(
+    has_bytes = pl.col("bytes").is_not_null()
+    sums = _moved(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(
         pl.col("work_count").sum().alias("count"),
-        pl.col("work_count").filter(known).sum().alias("known_count"),
-        pl.when(known.any()).then((pl.col("bytes") * pl.col("work_count")).sum()).alias("bytes"),
+        pl.col("work_count").filter(has_bytes).sum().alias("known_count"),
+        pl.when(has_bytes.any()).then((pl.col("bytes") * pl.col("work_count")).sum()).alias("bytes"),
         pl.col("work_ns").sum().alias("duration_ns"),
-        pl.col("work_ns").filter(known).sum().alias("known_ns"),
+        pl.col("work_ns").filter(has_bytes).sum().alias("known_ns"),
     )  # fmt: skip
     rate = pl.when(pl.col("known_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("known_ns"))
     return (
-        found.lazy()
+        sums.lazy()
         .with_columns(rate.alias("byte_per_s"), _peak(view).alias("peak_byte_per_s"))
         .with_columns((pl.col("byte_per_s") / pl.col("peak_byte_per_s")).alias("peak_share"))
         .sort(*view.by, -pl.col("duration_ns"), *_KEYS, nulls_last=True)
     )
 
 
-def _moved(view: View) -> pl.DataFrame:
+def _moved(view: StepFrames) -> pl.DataFrame:
     """One row a copy or fill: direction and memories as text, bytes, work_ns and work_count."""
     details = view.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
@@ -82,7 +82,7 @@ def _moved(view: View) -> pl.DataFrame:
     )
 
 
-def _peak(view: View) -> pl.Expr:
+def _peak(view: StepFrames) -> pl.Expr:
     """The rate that the link of each direction allows; null where unknown, or where devices differ."""
     peaks = {row["quantity"]: row["peak"] for row in agreed_peaks(view).iter_rows(named=True)}
     dram, pcie, nvlink = (pl.lit(peaks.get(q), dtype=pl.Float64) for q in ("dram", "pcie", "nvlink"))

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.collectives import bus_factors, operations
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["collectives"]
 
@@ -60,7 +60,7 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("stacked_bars", x="operation", y=("transfer_ns", "wait_ns"), title="Communication by operation"),
 )
-def collectives(view: View) -> pl.LazyFrame:
+def collectives(view: StepFrames) -> pl.LazyFrame:
     """One row an operation, longest first, then by name.
 
     The n-th such operation of a step on one rank is the n-th on another. All ranks leave a collective together, so that
@@ -103,7 +103,7 @@ def _matched(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _stragglers(view: View, matched: pl.DataFrame) -> pl.DataFrame:
+def _stragglers(view: StepFrames, matched: pl.DataFrame) -> pl.DataFrame:
     """Per operation the rank that came last most often (the lowest of several), and how often."""
     keys = [*view.by, "operation"]
     runs = view.trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("straggler"))
@@ -127,7 +127,7 @@ def _derived() -> list[pl.Expr]:
     ]
 
 
-def _rates(view: View) -> list[pl.Expr]:
+def _rates(view: StepFrames) -> list[pl.Expr]:
     sizes = view.trace.frame("runs")["world_size"].drop_nulls().unique()
     world = int(sizes[0]) if len(sizes) == 1 and sizes[0] > 1 else None
     rate = pl.when(pl.col("sized_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("sized_ns"))

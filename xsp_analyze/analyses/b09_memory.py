@@ -10,7 +10,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["memory"]
 
@@ -50,7 +50,7 @@ def _bytes(name: str, doc: str) -> Column:
     figure=FigureSpec("bars", x="counter", y=("peak_bytes",), title="Most memory in use"),
     by_step=False,
 )
-def memory(view: View) -> pl.LazyFrame:
+def memory(view: StepFrames) -> pl.LazyFrame:
     """One row a run, device and counter of bytes, in this order; over the whole trace, whatever the steps."""
     samples = (
         view.trace.scan("counters")
@@ -72,13 +72,13 @@ def memory(view: View) -> pl.LazyFrame:
     return series.hstack(_running_at(view, series)).lazy()
 
 
-def _running_at(view: View, series: pl.DataFrame) -> pl.DataFrame:
+def _running_at(view: StepFrames, series: pl.DataFrame) -> pl.DataFrame:
     """For each row the layer call that had begun last, of those that ran on the host at its peak."""
-    calls = view.every_layer_call
-    found = []
+    calls = view.of_trace.every_layer_call
+    running = []
     for run, time in series.select("run_id", "peak_time_ns").iter_rows():
         inside = calls.filter(pl.col("run_id") == run, pl.col("start_ns") <= time, pl.col("end_ns") > time)
         last = inside.sort("start_ns", "span_id").tail(1).select(_CALL).rows()
-        found.append(last[0] if last else (None,) * len(_CALL))
+        running.append(last[0] if last else (None,) * len(_CALL))
     kinds = {"layer_index": pl.Int64, "layer_name": pl.String, "layer_type": pl.String, "step": pl.Int64}
-    return pl.DataFrame(found, schema=kinds, orient="row").select(pl.all().name.prefix("peak_"))
+    return pl.DataFrame(running, schema=kinds, orient="row").select(pl.all().name.prefix("peak_"))

@@ -18,7 +18,7 @@ from xsp_model.arrays import nullable_index
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Ints
 
 __all__ = ["critical_path"]
@@ -54,21 +54,21 @@ _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
     figure=FigureSpec("bars", x="link", y=("duration_ns",), title="The critical path", color="layer_type", top=20),
     by_step=False,
 )
-def critical_path(view: View) -> pl.LazyFrame:
+def critical_path(view: StepFrames) -> pl.LazyFrame:
     """One row a run, link, kind and layer, by run, then longest first, then in order of the keys.
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
-    parts = [part for run in view.roles.kernels for part in _of_run(view, run)]
-    found = pl.concat([pl.DataFrame(schema=_ROW), *parts])
+    parts = [part for run in view.of_trace.roles.kernels for part in _of_run(view, run)]
+    links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
-        found.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
+        links.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
         .sort("run_id", -pl.col("duration_ns"), *_KEYS[1:], nulls_last=True)
         .lazy()
     )
 
 
-def _of_run(view: View, run: int) -> Iterator[pl.DataFrame]:
+def _of_run(view: StepFrames, run: int) -> Iterator[pl.DataFrame]:
     """The run's path in the columns of _ROW; pieces of the host cut where it went from layer to layer."""
     work = _work(view, run)
     if work.is_empty():
@@ -78,7 +78,7 @@ def _of_run(view: View, run: int) -> Iterator[pl.DataFrame]:
     on_host = chain.links == LINKS.index(Link.HOST)
     elsewhere = np.flatnonzero(~on_host)
     yield _summed(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
-    calls = view.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
+    calls = view.of_trace.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
     rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
     yield _summed(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
@@ -90,27 +90,27 @@ def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: In
     pieces = pl.DataFrame([of[c].gather(at) for c in described]).with_columns(
         pl.Series("link", links), pl.Series("duration_ns", duration_ns)
     )
-    found = pieces.group_by("link", *described, maintain_order=True).agg(
+    sums = pieces.group_by("link", *described, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("piece_count"), pl.col("duration_ns").sum()
     )
-    words = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(found["link"])
+    labels = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(sums["link"])
     missing = [pl.lit(None, pl.String).alias("kind")] if "kind" not in described else []
     texts = pl.col(c for c in described if c != "layer_index").cast(pl.String)
-    return found.with_columns(pl.lit(run, pl.Int64).alias("run_id"), words, texts, *missing).select(*_ROW)
+    return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
 
 
-def _work(view: View, run: int) -> pl.DataFrame:
+def _work(view: StepFrames, run: int) -> pl.DataFrame:
     """The run's device work, of its steps where it has some, in order of end."""
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     of_run = pl.col("run_id") == run
-    in_step = pl.col("step").is_not_null() if (view.all_steps["run_id"] == run).any() else pl.lit(value=True)
-    wanted = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
-    work = view.all_activities.lazy().filter(of_run & in_step).select(wanted).collect()
+    in_step = pl.col("step").is_not_null() if (view.of_trace.all_steps["run_id"] == run).any() else pl.lit(value=True)
+    columns = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
+    work = view.of_trace.all_activities.lazy().filter(of_run & in_step).select(columns).collect()
     return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
 
 
-def _timeline(view: View, run: int, work: pl.DataFrame) -> Timeline:
-    waits = view.waits(run)
+def _timeline(view: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
+    waits = view.of_trace.waits(run)
     first, last = _extent(view, run)
     return Timeline(
         work["start_ns"].to_numpy(),
@@ -124,9 +124,9 @@ def _timeline(view: View, run: int, work: pl.DataFrame) -> Timeline:
     )
 
 
-def _extent(view: View, run: int) -> tuple[int, int]:
+def _extent(view: StepFrames, run: int) -> tuple[int, int]:
     """From the first to the last step; of a run without steps from the first to the last of all its spans."""
-    steps = view.all_steps.filter(pl.col("run_id") == run)
+    steps = view.of_trace.all_steps.filter(pl.col("run_id") == run)
     spans = steps.lazy() if steps.height else view.trace.scan("spans").filter(pl.col("run_id") == run)
     end = pl.col("start_ns") + pl.col("duration_ns")
     first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)

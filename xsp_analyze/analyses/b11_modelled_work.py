@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.counted_operators import operator_work
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["modelled_work"]
 
@@ -46,12 +46,12 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="operator", y=("modelled_flop_per_s",), title="Modelled throughput", top=20),
 )
-def modelled_work(view: View) -> pl.LazyFrame:
+def modelled_work(view: StepFrames) -> pl.LazyFrame:
     """One row an operator's name, by device time, longest first, then by name; work of no operator has none."""
-    found = operator_work(view)
+    operators = operator_work(view)
     flop, moved, busy = pl.col("modelled_flop"), pl.col("modelled_bytes"), pl.col("modelled_device_ns")
     return (
-        found.lazy()
+        operators.lazy()
         .with_columns(
             pl.when(moved > 0).then(flop / moved).alias("modelled_intensity"),
             pl.when(pl.col("device_sum_ns") > 0).then(busy / pl.col("device_sum_ns")).alias("modelled_share"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.frames.energy import Energy
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["energy"]
 
@@ -55,7 +55,7 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="layer_index", y=("energy_j",), title="Energy by layer"),
 )
-def energy(view: View) -> pl.LazyFrame:
+def energy(view: StepFrames) -> pl.LazyFrame:
     """One row for the model, then one a layer in order, and last the work of no layer.
 
     Kernels of one layer that run side by side count their time once; where kernels of two layers do, the device's
@@ -75,12 +75,14 @@ def energy(view: View) -> pl.LazyFrame:
     )
 
 
-def _of_model(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_model(view: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
     if view.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
-        whole = view.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
-        times = whole.with_columns(pl.lit(None, pl.Int64).alias("step"))
+        extents = (
+            view.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
+        )
+        times = extents.with_columns(pl.lit(None, pl.Int64).alias("step"))
     else:
         times = view.steps.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")
@@ -90,11 +92,13 @@ def _of_model(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl
     )
 
 
-def _of_layers(view: View, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_layers(view: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run, step and layer: the energy of the devices while its kernels ran."""
     keys = ["run_id", "step", "device_id", *LAYER_KEY]
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    groups = view.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
+    groups = (
+        view.of_trace.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
+    )
     merged = [merge(row["start_ns"].to_numpy(), row["end_ns"].to_numpy()) for row in _lists(groups)]
     unions = groups.select(keys).with_columns(
         pl.Series("start_ns", [m[0] for m in merged], pl.List(pl.Int64)),
@@ -112,15 +116,15 @@ def _lists(groups: pl.DataFrame) -> list[dict[str, pl.Series]]:
 
 def _used(intervals: pl.DataFrame, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """The intervals of sampled devices with energy_j, covered_ns and time_ns."""
-    found = []
-    for (run, device), known in series.items():
+    parts = []
+    for (run, device), samples in series.items():
         rows = intervals.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
         start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        found.append(
+        parts.append(
             rows.with_columns(
-                pl.Series("energy_j", known.between(start, end), pl.Float64),
-                pl.Series("covered_ns", known.covered(start, end), pl.Int64),
+                pl.Series("energy_j", samples.between(start, end), pl.Float64),
+                pl.Series("covered_ns", samples.covered(start, end), pl.Int64),
                 (pl.col("end_ns") - pl.col("start_ns")).alias("time_ns"),
             )
         )
-    return pl.concat(found)
+    return pl.concat(parts)

@@ -13,7 +13,7 @@ from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Facts:
 
 def facts_of(trace: Trace, name: str) -> Facts:
     """The facts of a trace; `name` stands for the model where no file names it."""
-    return facts_seen(View(trace), name)
+    return facts_seen(StepFrames.of(trace), name)
 
 
-def facts_seen(view: View, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
+def facts_seen(view: StepFrames, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
     """The facts of a trace that is seen over its default steps already.
 
     `of` answers analyses by id over this view, where the caller keeps results; else each is run here.
@@ -102,7 +102,7 @@ def facts_seen(view: View, name: str, of: Callable[[str], Result | str] | None =
         **_kernels(_table("A15", ask)),
         **_layers(_table("A06", ask), view),
         **_roof(_table("A14", ask)),
-        **_memory(trace, on_device=not view.all_activities.is_empty()),
+        **_memory(trace, on_device=not view.of_trace.all_activities.is_empty()),
         attributed_share=_attributed(view),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
         utilisation=utilisation(view),
@@ -111,14 +111,14 @@ def facts_seen(view: View, name: str, of: Callable[[str], Result | str] | None =
     )
 
 
-def from_json(given: Mapping[str, Any]) -> Facts:
+def from_json(document: Mapping[str, Any]) -> Facts:
     """The facts that `to_json` wrote; keys of another version are ignored. KeyError or TypeError where it is none."""
-    known = {f.name: given[f.name] for f in fields(Facts) if f.name in given}
-    known["speeds"] = [Speed(**speed) for speed in given["speeds"]]
-    known["utilisation"] = Utilisation(**given["utilisation"])
-    known["mix"] = Mix(**given["mix"])
-    known["load_test"] = LoadGen(**given["load_test"]) if given.get("load_test") else None
-    return Facts(**known)
+    values = {f.name: document[f.name] for f in fields(Facts) if f.name in document}
+    values["speeds"] = [Speed(**speed) for speed in document["speeds"]]
+    values["utilisation"] = Utilisation(**document["utilisation"])
+    values["mix"] = Mix(**document["mix"])
+    values["load_test"] = LoadGen(**document["load_test"]) if document.get("load_test") else None
+    return Facts(**values)
 
 
 def _one(values: pl.Series) -> str | None:
@@ -138,11 +138,11 @@ def _system(trace: Trace) -> str | None:
         .value_counts(sort=True, name="devices")
         .sort("name")
     )
-    words = [name if count == 1 else f"{count} x {name}" for name, count in names.iter_rows()]
-    return ", ".join(words) or None
+    labels = [name if count == 1 else f"{count} x {name}" for name, count in names.iter_rows()]
+    return ", ".join(labels) or None
 
 
-def _run(identity: str, view: View) -> Result | str:
+def _run(identity: str, view: StepFrames) -> Result | str:
     try:
         return run(find(identity), view)
     except XspError as error:
@@ -151,23 +151,23 @@ def _run(identity: str, view: View) -> Result | str:
 
 def _table(identity: str, ask: Callable[[str], Result | str]) -> pl.DataFrame | None:
     """The analysis's table; None where the trace lacks what it needs."""
-    found = ask(identity)
-    return None if isinstance(found, str) else found.table
+    result = ask(identity)
+    return None if isinstance(result, str) else result.table
 
 
-def _speeds(found: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
-    if found is None:
+def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
+    if latencies is None:
         return []
     timed = pl.col("durations").list.len() if averaged else pl.lit(0)  # else they are the trace's extent
     columns = ("batch_size", "latency_ns", "low_ns", "high_ns", "throughput_per_s")
-    rows = found.filter(pl.col("latency_ns").is_not_null()).select(*columns, timed.cast(pl.Int64).alias("steps"))
+    rows = latencies.filter(pl.col("latency_ns").is_not_null()).select(*columns, timed.cast(pl.Int64).alias("steps"))
     return [Speed(**row) for row in rows.iter_rows(named=True)]
 
 
-def _kernels(found: pl.DataFrame | None) -> dict[str, Any]:
-    if found is None:
+def _kernels(kernels: pl.DataFrame | None) -> dict[str, Any]:
+    if kernels is None:
         return {}
-    first = found.row(0, named=True)
+    first = kernels.row(0, named=True)
     names = {"arithmetic_intensity": "intensity", "flop_per_s": "flop_per_s", "bound": "bound"}
     return {
         "kernel_duration_ns": first["kernel_duration_ns"],
@@ -176,25 +176,25 @@ def _kernels(found: pl.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _layers(by_type: pl.DataFrame | None, view: View) -> dict[str, Any]:
+def _layers(by_type: pl.DataFrame | None, view: StepFrames) -> dict[str, Any]:
     if by_type is None or by_type.is_empty():
         return {}
     top = by_type.row(0, named=True)
     shares = dict(by_type.select("layer_type", "share").iter_rows())
-    known = [share for share in shares.values() if share is not None]
+    measured = [share for share in shares.values() if share is not None]
     convolution = sum(share or 0.0 for name, share in shares.items() if CONVOLUTION.search(name))
     return {
         "layer_count": view.layers.height,
-        "dominant_type": top["layer_type"] if known else None,
+        "dominant_type": top["layer_type"] if measured else None,
         "dominant_share": top["share"],
-        "convolution_share": convolution if known else None,
+        "convolution_share": convolution if measured else None,
     }
 
 
-def _roof(found: pl.DataFrame | None) -> dict[str, Any]:
-    if found is None:
+def _roof(roofline: pl.DataFrame | None) -> dict[str, Any]:
+    if roofline is None:
         return {}
-    layers = found.drop_nulls(["bound", "layer_index"]).unique("layer_index", keep="first", maintain_order=True)
+    layers = roofline.drop_nulls(["bound", "layer_index"]).unique("layer_index", keep="first", maintain_order=True)
     return {
         "memory_bound_layers": layers.filter(pl.col("bound") == "memory").height,
         "layers_under_roof": layers.height,
@@ -216,9 +216,9 @@ def _memory(trace: Trace, *, on_device: bool) -> dict[str, Any]:
     return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
-def _attributed(view: View) -> float | None:
+def _attributed(view: StepFrames) -> float | None:
     """Share of device time that belongs to a layer."""
-    work = view.all_activities
+    work = view.of_trace.all_activities
     total = int(work["duration_ns"].sum())
     in_layers = int(work.filter(pl.col("attribution") == str(Attribution.LAYER))["duration_ns"].sum())
     return in_layers / total if total else None

@@ -32,9 +32,9 @@ def cosines(vectors: Sequence[Mapping[str, float]]) -> Floats:
     table = np.array(rows, dtype=float).reshape(len(vectors), len(names))
     norms = np.linalg.norm(table, axis=1)
     units = table / np.where(norms > 0, norms, 1)[:, None]
-    found: Floats = np.clip(units @ units.T, 0.0, 1.0)
-    np.fill_diagonal(found, 1.0)
-    return found
+    similarity: Floats = np.clip(units @ units.T, 0.0, 1.0)
+    np.fill_diagonal(similarity, 1.0)
+    return similarity
 
 
 def linkage(distances: Floats) -> list[Join]:

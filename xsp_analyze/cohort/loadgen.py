@@ -43,12 +43,12 @@ def load_test(trace: Trace) -> LoadGen | None:
     span, name = tests.row(0)
     rows = trace.scan("metrics").filter(pl.col("span_id") == span).select(pl.col("metric").cast(pl.String), "value")
     # The first of a metric's rows is LoadGen's own word: sources are in order of their names.
-    found = dict(reversed(list(rows.collect().iter_rows())))
+    metrics = dict(reversed(list(rows.collect().iter_rows())))
     suffix, prefix = "_satisfied", "latency_p"
     return LoadGen(
         name,
-        bool(found["valid"]) if "valid" in found else None,
-        sorted(m.removesuffix(suffix).replace("_", " ") for m, v in found.items() if m.endswith(suffix) and not v),
-        {m[len(prefix) - 1 : -len("_ns")]: v for m, v in sorted(found.items()) if m.startswith(prefix)},
-        found.get("completed_sample_per_s", found.get("scheduled_sample_per_s")),
+        bool(metrics["valid"]) if "valid" in metrics else None,
+        sorted(m.removesuffix(suffix).replace("_", " ") for m, v in metrics.items() if m.endswith(suffix) and not v),
+        {m[len(prefix) - 1 : -len("_ns")]: v for m, v in sorted(metrics.items()) if m.startswith(prefix)},
+        metrics.get("completed_sample_per_s", metrics.get("scheduled_sample_per_s")),
     )

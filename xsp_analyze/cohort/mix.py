@@ -20,11 +20,11 @@ from xsp_model.tree import outermost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["GROUPS", "Mix", "group_of", "operator_mix"]
 
-_WORDS = {
+_PATTERNS = {
     "communication": r"nccl|rccl|c10d|all_?reduce|all_?gather|all_?to_?all|broadcast_$|ppermute|psum",
     "convolution": r"conv",
     "loss": r"loss|cross_?entropy|nll|log_?softmax",
@@ -43,7 +43,7 @@ _WORDS = {
     "elementwise": r"add|sub|mul|div|pow|sqrt|exp|log|neg|abs|clamp|where|select|(^|_)(eq|ne|lt|gt)|bias|cast|"
     r"m(ax|in)imum",
 }
-GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((n, re.compile(p, re.IGNORECASE)) for n, p in _WORDS.items())
+GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((n, re.compile(p, re.IGNORECASE)) for n, p in _PATTERNS.items())
 """Groups of operators by a word in their names, the first that fits, as Fathom groups those of TensorFlow."""
 
 _PREFIX = re.compile(r"^(autograd::engine::evaluate_function: |aten::|prim::|cudnn::|torch::|onnx::|tf\.|.*\bnn\.)+")
@@ -66,10 +66,10 @@ class Mix:
     @property
     def groups(self) -> dict[str, float]:
         """Shares of the groups, in the order of GROUPS."""
-        found = dict.fromkeys([name for name, _ in GROUPS] + [_OTHER], 0.0)
+        shares = dict.fromkeys([name for name, _ in GROUPS] + [_OTHER], 0.0)
         for name, share in self.shares.items():
-            found[group_of(name)] += share
-        return {name: share for name, share in found.items() if share}
+            shares[group_of(name)] += share
+        return {name: share for name, share in shares.items() if share}
 
 
 def group_of(operator: str) -> str:
@@ -77,9 +77,13 @@ def group_of(operator: str) -> str:
     return next((name for name, pattern in GROUPS if pattern.search(operator)), _OTHER)
 
 
-def operator_mix(view: View) -> Mix:
+def operator_mix(view: StepFrames) -> Mix:
     """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
-    runs = view.roles.kernels if not view.all_activities.is_empty() else view.roles.layers or view.roles.kernels
+    runs = (
+        view.of_trace.roles.kernels
+        if not view.of_trace.all_activities.is_empty()
+        else view.of_trace.roles.layers or view.of_trace.roles.kernels
+    )
     columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
     frame = view.trace.scan("spans").select(columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
@@ -93,11 +97,11 @@ def operator_mix(view: View) -> Mix:
         return _shares(_per_step(view, own), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
-    whole, part = (int(view.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
-    return _shares(_per_step(view, inside), "device time of operators", part / whole if whole else None)
+    total, part = (int(view.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
+    return _shares(_per_step(view, inside), "device time of operators", part / total if total else None)
 
 
-def _per_step(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+def _per_step(view: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
     """What a mean step holds of each type (name, duration_ns); of a trace without steps all of it.
 
     A type's sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
@@ -113,8 +117,8 @@ def _per_step(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     return view.combine(sums, ["name"], ["duration_ns"])
 
 
-def _of_layers(view: View) -> Mix:
-    if view.layer_calls.is_empty():
+def _of_layers(view: StepFrames) -> Mix:
+    if view.of_trace.layer_calls.is_empty():
         return Mix()
     layers = view.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
     sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))

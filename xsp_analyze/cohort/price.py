@@ -27,10 +27,10 @@ class Prices:
 
     def per_thousand(self, system: str | None, throughput_per_s: float | None) -> float | None:
         """Cost of 1,000 inputs at the throughput; None where price or throughput is unknown."""
-        known = [part for part in self.per_hour if system and part.casefold() in system.casefold()]
-        if not known or not throughput_per_s:
+        matching = [part for part in self.per_hour if system and part.casefold() in system.casefold()]
+        if not matching or not throughput_per_s:
             return None
-        return self.per_hour[max(known, key=len)] / _S_PER_HOUR * _INPUTS / throughput_per_s
+        return self.per_hour[max(matching, key=len)] / _S_PER_HOUR * _INPUTS / throughput_per_s
 
 
 NO_PRICES = Prices()
@@ -40,20 +40,20 @@ NO_PRICES = Prices()
 def read_prices(path: Path) -> Prices:
     """The prices of a TOML file: `currency = "USD"` and a table `[per_hour]` with `"NVIDIA H100" = 2.5` in it."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise XspError(f"the prices cannot be read ({error.strerror})", path=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise XspError(f"the prices are no TOML: {error}", path=path) from error
-    table = found.get("per_hour")
+    table = document.get("per_hour")
     sound = isinstance(table, dict) and table and all(_is_price(v) for v in table.values())
-    if not isinstance(table, dict) or not sound or not isinstance(found.get("currency", ""), str):
+    if not isinstance(table, dict) or not sound or not isinstance(document.get("currency", ""), str):
         raise XspError(
             "the prices need a table per_hour with a number above 0 for each system",
             path=path,
             advice='Write [per_hour] and below it, for example, "NVIDIA H100" = 2.5',
         )
-    return Prices(found.get("currency", ""), {str(name): float(value) for name, value in table.items()})
+    return Prices(document.get("currency", ""), {str(name): float(value) for name, value in table.items()})
 
 
 def _is_price(value: object) -> bool:

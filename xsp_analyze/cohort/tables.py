@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from xsp_analyze.cohort.cohort import System
     from xsp_analyze.cohort.price import Prices
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["MOST_COMPARED", "TOP", "across", "groups", "models", "similarity", "tables", "top"]
+__all__ = ["MAX_COMPARED", "TOP", "across", "groups", "models", "similarity", "tables", "top"]
 
 TOP = 5
 """How many models `top` names for each measure."""
 
-MOST_COMPARED = 1_000
+MAX_COMPARED = 1_000
 """Pairs are compared in cohorts of so many models at most; of more there are too many to read."""
 
 _PAIR = 2
@@ -123,22 +123,22 @@ def _row(system: System, prices: Prices) -> dict[str, Any]:
     }
 
 
-def _share(part: int | None, whole: int | None) -> float | None:
-    return None if part is None or not whole else part / whole
+def _share(part: int | None, total: int | None) -> float | None:
+    return None if part is None or not total else part / total
 
 
 def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
     """One row a measure and place: its first TOP models that have any; measures of fewer than two are left out."""
-    found = models(systems, prices).table
+    ranked = models(systems, prices).table
     rows = []
     for measure, more in _TOP_OF.items():
-        known = found.filter(pl.col(measure) > 0)
-        if known.height < _PAIR:
+        measured = ranked.filter(pl.col(measure) > 0)
+        if measured.height < _PAIR:
             continue
-        first = known.sort(measure, "model", "system", "framework", descending=[more, False, False, False]).head(TOP)
-        for place, row in enumerate(first.iter_rows(named=True), start=1):
+        first = measured.sort(measure, "model", "system", "framework", descending=[more, False, False, False]).head(TOP)
+        for rank, row in enumerate(first.iter_rows(named=True), start=1):
             rows.append(
-                {"measure": measure, "place": place, **{c.name: row[c.name] for c in _KEYS}, "value": row[measure]}
+                {"measure": measure, "place": rank, **{c.name: row[c.name] for c in _KEYS}, "value": row[measure]}
             )
     columns = (
         Column("measure", pl.String(), "What the models are ordered by.", role=Role.KEY),
@@ -154,8 +154,8 @@ def groups(systems: Sequence[System]) -> Result:
     names = [name for name, _ in GROUPS] + ["other"]
     rows = []
     for system in (s for s in systems if s.facts.mix.shares):
-        found = system.facts.mix.groups
-        shares = {_group_column(name): found.get(name, 0.0) for name in names}
+        by_group = system.facts.mix.groups
+        shares = {_group_column(name): by_group.get(name, 0.0) for name in names}
         keys = {c.name: getattr(system.facts, c.name) for c in _KEYS}
         rows.append({**keys, "basis": system.facts.mix.basis, **shares})
     columns = (
@@ -171,17 +171,17 @@ def _group_column(name: str) -> str:
 
 
 def similarity(systems: Sequence[System]) -> Result:
-    """One row a pair of models, most alike first: the cosine of their operator mixes; none above MOST_COMPARED."""
+    """One row a pair of models, most alike first: the cosine of their operator mixes; none above MAX_COMPARED."""
     mixed = [s for s in systems if s.facts.mix.shares]
-    mixed = mixed if len(mixed) <= MOST_COMPARED else []
-    found = cosines([s.facts.mix.shares for s in mixed])
+    mixed = mixed if len(mixed) <= MAX_COMPARED else []
+    similar = cosines([s.facts.mix.shares for s in mixed])
     pairs = [
         {
             "model": a.facts.model,
             "system": a.facts.system,
             "other_model": b.facts.model,
             "other_system": b.facts.system,
-            "similarity_share": float(found[i, j]),
+            "similarity_share": float(similar[i, j]),
         }
         for i, a in enumerate(mixed)
         for j, b in enumerate(mixed)
@@ -237,5 +237,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], rows: Iterable
     return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
 
 
-def _of_many(view: View) -> pl.LazyFrame:
+def _of_many(view: StepFrames) -> pl.LazyFrame:
     raise XspError(f"this analysis is of many traces, not of {view.trace.origin}", advice="Use xsp cohort")

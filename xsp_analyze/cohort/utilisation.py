@@ -16,7 +16,7 @@ from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.timeline import breakdown
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["Utilisation", "utilisation"]
 
@@ -32,19 +32,19 @@ class Utilisation:
     fp32_coverage: float | None = None
 
 
-def utilisation(view: View) -> Utilisation:
+def utilisation(view: StepFrames) -> Utilisation:
     """Over the steps of the trace where it has any, else over all of it."""
-    if view.all_activities.is_empty():
+    if view.of_trace.all_activities.is_empty():
         return Utilisation()
     fp32, coverage = _fp32(view)
     return Utilisation(_gpu(view), fp32, coverage)
 
 
-def _gpu(view: View) -> float | None:
+def _gpu(view: StepFrames) -> float | None:
     """Busy time of all devices over elapsed time times devices, each run's clipped to its own window."""
     windows = _windows(view)
     work = (
-        view.all_activities.join(windows, on="run_id")
+        view.of_trace.all_activities.join(windows, on="run_id")
         .with_columns(
             pl.max_horizontal("start_ns", "from_ns").alias("begin_ns"),
             pl.min_horizontal(pl.col("start_ns") + pl.col("duration_ns"), "to_ns").alias("end_ns"),
@@ -61,11 +61,11 @@ def _gpu(view: View) -> float | None:
     return int(busy["busy_ns"].sum()) / elapsed if elapsed > 0 else None
 
 
-def _windows(view: View) -> pl.DataFrame:
+def _windows(view: StepFrames) -> pl.DataFrame:
     """run_id, from_ns, to_ns: first start to last end of the steps chosen; of runs without, of the device's work."""
     end = pl.col("start_ns") + pl.col("duration_ns")
     ends = (pl.col("start_ns").min().alias("from_ns"), end.max().alias("to_ns"))
-    worked = view.all_activities.group_by("run_id").agg(ends)
+    worked = view.of_trace.all_activities.group_by("run_id").agg(ends)
     spanned = view.trace.scan("spans").filter(pl.col("level") == "model", pl.col("kind") == "step")
     steps = (
         spanned.join(view.steps.lazy().select("run_id", "step"), on=["run_id", "step"], how="semi")
@@ -73,12 +73,12 @@ def _windows(view: View) -> pl.DataFrame:
         .agg(ends)
         .collect()
     )
-    whole = view.trace.scan("spans").group_by("run_id").agg(ends).collect()
-    rest = worked.select("run_id").join(whole, on="run_id").join(steps, on="run_id", how="anti")
+    extents = view.trace.scan("spans").group_by("run_id").agg(ends).collect()
+    rest = worked.select("run_id").join(extents, on="run_id").join(steps, on="run_id", how="anti")
     return pl.concat([steps.join(worked, on="run_id", how="semi"), rest]).sort("run_id")
 
 
-def _fp32(view: View) -> tuple[float | None, float | None]:
+def _fp32(view: StepFrames) -> tuple[float | None, float | None]:
     work = view.executions
     if "flop_count" not in work.columns:
         return None, None

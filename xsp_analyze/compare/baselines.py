@@ -61,11 +61,11 @@ def with_baseline(text: str, name: str, inputs: Sequence[str], note: str) -> str
     lines += [f"note = {_quoted(note)}"] if note else []
     entry = "\n".join(lines) + "\n"
     old = re.compile(rf"^\[baselines\.{re.escape(name)}\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z))*", re.MULTILINE)
-    found = old.search(text)
-    if found is None:
+    match = old.search(text)
+    if match is None:
         return f"{text.rstrip()}\n\n{entry}" if text.strip() else entry
-    rest = text[found.end() :]
-    return text[: found.start()] + entry + (f"\n{rest}" if rest else "")
+    rest = text[match.end() :]
+    return text[: match.start()] + entry + (f"\n{rest}" if rest else "")
 
 
 def _quoted(text: str) -> str:

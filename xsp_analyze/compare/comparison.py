@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["LEAST_MATCH", "Comparison", "compare"]
+__all__ = ["MIN_MATCH", "Comparison", "compare"]
 
-LEAST_MATCH = 0.5
+MIN_MATCH = 0.5
 """Sides of which fewer layers match are taken for different work, unless layers are operators or not of one source."""
 
 
@@ -65,11 +65,11 @@ class Comparison:
     @property
     def throughput(self) -> tuple[float | None, float | None]:
         """Inputs per second, before and after; null without a batch size or a latency."""
-        found = []
+        rates = []
         for side, latency in ((self.before, self.latency.before_ns), (self.after, self.latency.after_ns)):
             batch = side.facts.batch_size
-            found.append(batch / side.per * 1e9 / latency if batch and latency else None)
-        return found[0], found[1]
+            rates.append(batch / side.per * 1e9 / latency if batch and latency else None)
+        return rates[0], rates[1]
 
     @property
     def tested(self) -> int:
@@ -82,8 +82,8 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[View],
-    after: Sequence[View],
+    before: Sequence[StepFrames],
+    after: Sequence[StepFrames],
     *,
     names: tuple[str, str] = ("before", "after"),
     per_input: bool = False,
@@ -105,9 +105,9 @@ def compare(
     basis = "device" if on_device else "host"
     assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
     layers, judged = layer_rows(one, two, pairs, assumed)
-    found, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
+    changed, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
     rows = corrected(
-        [*layers, *operator_rows(one, two, assumed, on_device=on_device), *kernel_rows(one, two, found, assumed)]
+        [*layers, *operator_rows(one, two, assumed, on_device=on_device), *kernel_rows(one, two, changed, assumed)]
     )
     falls = explained(one, two, pairs, on_device=on_device)
     return Comparison(
@@ -120,7 +120,7 @@ def compare(
         pairs.by,
         model_rows(one, two, assumed, on_device=on_device),
         _with_cause(in_order(rows), falls.by_layer),
-        found,
+        changed,
         falls.waterfall,
         basis,
         judged.run_noise,
@@ -130,7 +130,7 @@ def compare(
 
 
 def _sides(
-    before: Sequence[View], after: Sequence[View], names: tuple[str, str], *, per_input: bool
+    before: Sequence[StepFrames], after: Sequence[StepFrames], names: tuple[str, str], *, per_input: bool
 ) -> tuple[Side, Side]:
     sides = Side(names[0], before), Side(names[1], after)
     if not per_input:
@@ -149,12 +149,12 @@ def _sides(
 
 def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -> list[str]:
     """Why the two did not do the same work; none: as far as the files say, they did."""
-    found = [f"different {d.what}: {d.before} before, {d.after} after" for d in differ if d.sort is Sort.WORK]
+    reasons = [f"different {d.what}: {d.before} before, {d.after} after" for d in differ if d.sort is Sort.WORK]
     sources = {one.facts.layer_source, two.facts.layer_source}
     named = len(sources) == 1 and "operator" not in sources  # operators come and go with every optimisation
-    if pairs.rate is not None and pairs.rate < LEAST_MATCH and named:
-        found.append(f"only {pairs.rate:.0%} of the layers have a counterpart")
-    return found
+    if pairs.rate is not None and pairs.rate < MIN_MATCH and named:
+        reasons.append(f"only {pairs.rate:.0%} of the layers have a counterpart")
+    return reasons
 
 
 def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | None]:

@@ -14,7 +14,7 @@ from xsp_analyze.merge.comparable import name_and_version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["Difference", "Facts", "Sort", "differences", "facts"]
 
@@ -66,7 +66,7 @@ class Difference:
     sort: Sort
 
 
-_ASKED: tuple[tuple[str, str, Sort], ...] = (
+_COMPARED: tuple[tuple[str, str, Sort], ...] = (
     ("model", "model", Sort.WORK),
     ("batch_size", "batch size", Sort.WORK),
     ("device", "device", Sort.SYSTEM),
@@ -84,89 +84,89 @@ _ASKED: tuple[tuple[str, str, Sort], ...] = (
 )
 
 
-def facts(views: Sequence[View]) -> Facts:
+def facts(views: Sequence[StepFrames]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     view = views[0]
     runs = pl.concat([v.trace.frame("runs") for v in views])
     frameworks = [name_and_version(str(f)) for f in runs["framework"].drop_nulls().unique().sort()]
-    used = set(view.all_activities["device_id"].drop_nulls().to_list())
+    used = set(view.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
-    has_layers = not view.layer_calls.is_empty()
+    has_layers = not view.of_trace.layer_calls.is_empty()
     return Facts(
-        model=_words(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(view),
+        model=_joined(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(view),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
-        framework=_words(list(dict.fromkeys(name for name, _ in frameworks))),
-        framework_version=_words([version for _, version in frameworks if version]),
+        framework=_joined(list(dict.fromkeys(name for name, _ in frameworks))),
+        framework_version=_joined([version for _, version in frameworks if version]),
         device=_device(view, used),
         device_count=len(used) or None,
         precision=_precision(view),
-        ranks=_most(runs["world_size"]),
+        ranks=_largest(runs["world_size"]),
         steps=min(v.steps["step"].n_unique() for v in views),
         captures=len(views),
         levels=", ".join(view.trace.levels),
-        layer_source=_words(sources),
-        layer_basis=_words(view.layer_bases.filter(pl.col("run_id").is_in(list(view.roles.layers)))["basis"].unique()
+        layer_source=_joined(sources),
+        layer_basis=_joined(view.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(view.of_trace.roles.layers)))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
-        format=_words(runs["format"].drop_nulls().unique().sort().to_list()),
+        format=_joined(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
 
 
 def differences(before: Facts, after: Facts, *, per_input: bool = False) -> list[Difference]:
     """What is known of both sides and not the same, what matters most first."""
-    found = []
-    for name, words, sort in _ASKED:
+    differing = []
+    for name, label, sort in _COMPARED:
         one, two = getattr(before, name), getattr(after, name)
         if one is None or two is None or _folded(one) == _folded(two):
             continue
         kind = Sort.SYSTEM if name == "batch_size" and per_input else sort
-        found.append(Difference(words, str(one), str(two), kind))
-    return found
+        differing.append(Difference(label, str(one), str(two), kind))
+    return differing
 
 
 def _folded(value: object) -> object:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _words(values: Sequence[object]) -> str | None:
+def _joined(values: Sequence[object]) -> str | None:
     return " and ".join(map(str, values)) or None
 
 
-def _most(column: pl.Series) -> int | None:
-    known = column.drop_nulls().to_list()
-    return max(known) if known else None
+def _largest(column: pl.Series) -> int | None:
+    values = column.drop_nulls().to_list()
+    return max(values) if values else None
 
 
-def _device(view: View, used: set[int]) -> str | None:
+def _device(view: StepFrames, used: set[int]) -> str | None:
     """As the run describes it, else as the profiler names those that did work; the CPU where there is no device work.
 
     How many of a kind there are is a fact of its own.
     """
     described = view.trace.frame("runs")["device_name"].drop_nulls().unique().sort().to_list()
     if described:
-        return _words(described)
+        return _joined(described)
     devices = view.trace.frame("devices")
     named = devices.filter(pl.col("device_id").is_in(list(used)))["name"].drop_nulls().unique().sort().to_list()
     if not named and used:  # the profiler may number devices of a node otherwise than those of the process
         named = devices["name"].drop_nulls().unique().to_list()
         named = named if len(named) == 1 else []
-    return _words(named)
+    return _joined(named)
 
 
-def _outermost(view: View) -> str | None:
+def _outermost(view: StepFrames) -> str | None:
     """The type of the one module that holds all others: what a trace without a model's name calls it."""
     roots = view.trace.scan("layers").filter(pl.col("source") == "module").select(pl.col("path").cast(pl.String))
     names = {str(path).partition(".")[0] for path in roots.collect()["path"].drop_nulls().unique()}
     return names.pop().rpartition("_")[0] or None if len(names) == 1 else None
 
 
-def _precision(view: View) -> str | None:
+def _precision(view: StepFrames) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
     for dtypes, ns in view.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
-        for word in (dtypes or "").strip("[]").split(","):
-            known = _PRECISIONS.get(word.strip(' "').casefold().removeprefix("c10::"))
-            if known:
-                time[known] += ns or 0
+        for dtype in (dtypes or "").strip("[]").split(","):
+            precision = _PRECISIONS.get(dtype.strip(' "').casefold().removeprefix("c10::"))
+            if precision:
+                time[precision] += ns or 0
                 break
     return max(sorted(time), key=lambda p: time[p]) if time else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "ChangeKind", "changes", "one_to_one"]
 
-_MOST_TOGETHER = 8  # a stretch of more kernels than this is no fusion: its kernels are told one by one
+_MAX_TOGETHER = 8  # a stretch of more kernels than this is no fusion: its kernels are told one by one
 
 
 class ChangeKind(StrEnum):
@@ -64,26 +64,26 @@ def changes(before: pl.DataFrame, after: pl.DataFrame) -> list[Change]:
     """
     seen: dict[_Key, _Seen] = {}
     ours, theirs = _by_place(before), _by_place(after)
-    for place in dict.fromkeys([*ours, *theirs]):
-        for one, two in _gaps(ours.get(place, []), theirs.get(place, [])):
+    for location in dict.fromkeys([*ours, *theirs]):
+        for one, two in _gaps(ours.get(location, []), theirs.get(location, [])):
             entry = seen.setdefault((tuple(n for n, _ in one), tuple(n for n, _ in two)), _Seen())
             entry.places += 1
             entry.before_ns += sum(ns for _, ns in one)
             entry.after_ns += sum(ns for _, ns in two)
-            entry.layers[place] = None
-    found = [
+            entry.layers[location] = None
+    changed = [
         Change(_kind(*key), *key, entry.places, entry.before_ns, entry.after_ns, list(entry.layers))
         for key, entry in seen.items()
     ]
-    return sorted(found, key=lambda c: (-abs(c.after_ns - c.before_ns), -c.before_ns, c.before, c.after))
+    return sorted(changed, key=lambda c: (-abs(c.after_ns - c.before_ns), -c.before_ns, c.before, c.after))
 
 
-def one_to_one(found: Sequence[Change], before: Collection[str], after: Collection[str]) -> dict[str, str]:
+def one_to_one(changed: Sequence[Change], before: Collection[str], after: Collection[str]) -> dict[str, str]:
     """Kernels of before that after runs nowhere, and the one that stands in all their places; all in one spelling.
 
     `before` and `after` are all kernels of each side, spelled so.
     """
-    forward, backward = _partners(found, before=True), _partners(found, before=False)
+    forward, backward = _partners(changed, before=True), _partners(changed, before=False)
     pairs = {}
     for one, others in forward.items():
         two = next(iter(others))
@@ -93,10 +93,10 @@ def one_to_one(found: Sequence[Change], before: Collection[str], after: Collecti
     return pairs
 
 
-def _partners(found: Sequence[Change], *, before: bool) -> dict[str, set[str | None]]:
+def _partners(changed: Sequence[Change], *, before: bool) -> dict[str, set[str | None]]:
     """For each kernel of one side what stands in its places; null: nothing, or more than one kernel."""
     out: dict[str, set[str | None]] = {}
-    for change in found:
+    for change in changed:
         ours, theirs = (change.before, change.after) if before else (change.after, change.before)
         single = normalised(theirs[0]) if len(ours) == len(theirs) == 1 else None
         for name in ours:
@@ -105,11 +105,11 @@ def _partners(found: Sequence[Change], *, before: bool) -> dict[str, set[str | N
 
 
 def _by_place(kernels: pl.DataFrame) -> dict[str, list[_Kernel]]:
-    found: dict[str, list[_Kernel]] = {}
+    by_location: dict[str, list[_Kernel]] = {}
     names = kernels["name"].cast(pl.String)
-    for place, name, ns in zip(kernels["place"], names, kernels["duration_ns"], strict=True):
-        found.setdefault(place, []).append((name, ns))
-    return found
+    for location, name, ns in zip(kernels["place"], names, kernels["duration_ns"], strict=True):
+        by_location.setdefault(location, []).append((name, ns))
+    return by_location
 
 
 def _gaps(before: list[_Kernel], after: list[_Kernel]) -> Iterator[tuple[list[_Kernel], list[_Kernel]]]:
@@ -118,7 +118,7 @@ def _gaps(before: list[_Kernel], after: list[_Kernel]) -> Iterator[tuple[list[_K
     for first, second in align(*spelled).mismatches():
         one, two = [before[i] for i in first], [after[j] for j in second]
         one, two = _without_common(one, two), _without_common(two, one)
-        if one and two and len(one) + len(two) <= _MOST_TOGETHER:
+        if one and two and len(one) + len(two) <= _MAX_TOGETHER:
             yield one, two
         else:
             yield from (([kernel], []) for kernel in one)

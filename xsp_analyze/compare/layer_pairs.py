@@ -52,8 +52,8 @@ def pair_layers(before: pl.DataFrame, after: pl.DataFrame, *, same_framework: bo
     if before.is_empty() or after.is_empty():
         rows = [*((i, None) for i in range(before.height)), *((None, j) for j in range(after.height))]
         return Pairs(rows, None, "nothing")
-    found = [(words, align(key(before), key(after))) for words, key in _ways(same_framework)]
-    by, best = max(found, key=lambda way: way[1].rate)  # the first of equals
+    alignments = [(label, align(key(before), key(after))) for label, key in _ways(same_framework)]
+    by, best = max(alignments, key=lambda way: way[1].rate)  # the first of equals
     return Pairs(_in_order(best), best.rate, by)
 
 

@@ -33,13 +33,13 @@ def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> li
     if on_device:
         described["device_time"] = (one.device_time(), two.device_time())
     beside = (one.kernels, two.kernels) if on_device else (one.layers, two.layers)
-    found = []
+    model = []
     for name, (before, after) in described.items():
         rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed, beside)
-        found.append(
+        model.append(
             replace(rows[0], significant=None if rows[0].p_value is None else rows[0].p_value <= FALSE_DISCOVERY_RATE)
         )
-    return found
+    return model
 
 
 def layer_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> tuple[list[Row], Judged]:
@@ -47,11 +47,11 @@ def layer_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> tuple[li
     keys = [
         (None if i is None else sides[0][i]["key"], None if j is None else sides[1][j]["key"]) for i, j in pairs.rows
     ]
-    known = [{label["key"]: label for label in side} for side in sides]
+    labels = [{label["key"]: label for label in side} for side in sides]
 
     def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
-        label = known[0][a] if a is not None else known[1][b]
-        other = known[1].get(b, label)["layer_name"]
+        label = labels[0][a] if a is not None else labels[1][b]
+        other = labels[1].get(b, label)["layer_name"]
         return {
             "name": label["layer_name"],
             "after_name": other if other != label["layer_name"] else None,
@@ -81,16 +81,16 @@ def operator_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) ->
     return rows_of("operator", *sides, keys, lambda a, b: {"name": b if a is None else a}, assumed)[0]
 
 
-def kernel_rows(one: Side, two: Side, found: Sequence[Change], assumed: Assumed) -> list[Row]:
+def kernel_rows(one: Side, two: Side, changed: Sequence[Change], assumed: Assumed) -> list[Row]:
     """Kernels by name; one that took another's place everywhere shares its row."""
     if not (one.has_kernels and two.has_kernels):
         return []
     labels = [{str(k): str(v) for m in side.kernels for k, v in zip(m.keys, m.labels["name"], strict=True)}
               for side in (one, two)]  # fmt: skip
     spelled = [{key.removeprefix(_KERNEL) for key in side if key.startswith(_KERNEL)} for side in labels]
-    partner = {_KERNEL + old: _KERNEL + new for old, new in one_to_one(found, *spelled).items()}
+    partner = {_KERNEL + old: _KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
     became = {(normalised(c.before[0]), normalised(c.after[0])): str(c.kind)
-              for c in found if len(c.before) == len(c.after) == 1}  # fmt: skip
+              for c in changed if len(c.before) == len(c.after) == 1}  # fmt: skip
     taken = set(partner.values())
     keys = [(a, partner[a]) if a in partner else (a, b) for a, b in _union(one.kernels, two.kernels)
             if not (a is None and b in taken)]  # fmt: skip

@@ -17,7 +17,7 @@ from xsp_model.tree import innermost
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Floats
 
 __all__ = ["Measured", "kernels", "layers", "model", "operators", "operators_by_layer"]
@@ -42,29 +42,29 @@ class Measured:
         return self.labels["key"].to_list()
 
 
-def model(view: View) -> Measured:
+def model(view: StepFrames) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
     durations = [d for d in view.run_latencies["durations"].to_list() if d] if view.averaged else []
-    least = min(map(len, durations), default=0)
-    steps = np.mean([d[:least] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
+    min_steps = min(map(len, durations), default=0)
+    steps = np.mean([d[:min_steps] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
     mean = view.model_latency["latency_ns"].to_list()
-    known = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
-    return Measured(pl.DataFrame({"key": ["latency"]}), known, np.ones(1), steps)
+    means = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
+    return Measured(pl.DataFrame({"key": ["latency"]}), means, np.ones(1), steps)
 
 
-def layers(view: View) -> Measured:
+def layers(view: StepFrames) -> Measured:
     """One row a layer with own work, key its index: latency as A02 has it."""
     rows = view.layers.filter(pl.col("layer_index").is_not_null())
     labels = rows.select(
         pl.col("layer_index").alias("key"),
         *(pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path", "shapes", "dtypes")),
     )
-    steps = view.layer_steps.filter(pl.col("layer_index").is_not_null())
+    steps = view.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return _measured(view, labels, rows["latency_ns"], rows["call_count"], per_step, view.roles.layers)
+    return _measured(view, labels, rows["latency_ns"], rows["call_count"], per_step, view.of_trace.roles.layers)
 
 
-def kernels(view: View) -> Measured:
+def kernels(view: StepFrames) -> Measured:
     """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
     rows = view.executions.with_columns(_key(view.executions))
     sums = rows.group_by("key", maintain_order=True).agg(
@@ -76,17 +76,17 @@ def kernels(view: View) -> Measured:
     work = view.activities.rename({"name": "kernel_name"})
     per_step = work.with_columns(_key(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
     return _measured(view, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
-                     view.roles.kernels)  # fmt: skip
+                     view.of_trace.roles.kernels)  # fmt: skip
 
 
-def operators(view: View, *, on_device: bool) -> Measured:
+def operators(view: StepFrames, *, on_device: bool) -> Measured:
     """One row an operator's name: device time that it launched itself, or its own time on the host.
 
     Its own: outside of the operators inside it, so that rows add up.
     """
     calls = _operator_calls(view)
     if on_device:
-        work = view.chosen(view.all_activities).select("span_id", "run_id", "step", "duration_ns")
+        work = view.chosen(view.of_trace.all_activities).select("span_id", "run_id", "step", "duration_ns")
         inside = work.join(calls.select("span_id", "operator_id"), on="span_id").filter(pl.col("operator_id") >= 0)
         names = calls["name"].gather(inside["operator_id"])
         per_step = inside.select("run_id", "step", pl.Series("key", names), pl.col("duration_ns").alias("ns"))
@@ -98,10 +98,10 @@ def operators(view: View, *, on_device: bool) -> Measured:
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
     sums = view.combine(rows, ["key"], ["ns", "count"])
-    return _measured(view, sums.select("key"), sums["ns"], sums["count"], per_step, view.roles.kernels)
+    return _measured(view, sums.select("key"), sums["ns"], sums["count"], per_step, view.of_trace.roles.kernels)
 
 
-def operators_by_layer(view: View) -> pl.DataFrame:
+def operators_by_layer(view: StepFrames) -> pl.DataFrame:
     """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
     calls = _operator_calls(view).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
     layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
@@ -112,36 +112,36 @@ def operators_by_layer(view: View) -> pl.DataFrame:
     return view.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
 
 
-def _operator_calls(view: View) -> pl.DataFrame:
+def _operator_calls(view: StepFrames) -> pl.DataFrame:
     """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
     columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
     spans = view.trace.scan("spans").select(columns).collect()
     is_operator = (spans["kind"] == str(Kind.OPERATOR)) & (spans["level"] == str(Level.OPERATOR))
     parent = spans["parent_id"].fill_null(-1).to_numpy()
-    wanted = is_operator.to_numpy()
-    around = innermost(parent, wanted)
+    mask = is_operator.to_numpy()
+    around = innermost(parent, mask)
     duration = spans["duration_ns"].fill_null(0).to_numpy().astype(np.int64)
     outer = np.where(parent >= 0, around[parent], -1)
-    inner = wanted & (outer >= 0)
+    inner = mask & (outer >= 0)
     own = duration.copy()
     np.subtract.at(own, outer[inner], duration[inner])
     out = spans.with_columns(
         pl.Series("operator_id", around), pl.Series("self_ns", np.maximum(own, 0)), is_operator.alias("is_operator")
     )
-    return Roles.of(out, view.roles.kernels)
+    return Roles.of(out, view.of_trace.roles.kernels)
 
 
 def _key(rows: pl.DataFrame) -> pl.Series:
     """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
-    found = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
-    keys = [f"{kind} {normalised(name)}" for name, kind in found.iter_rows()]
-    named = found.with_columns(pl.Series("key", keys, dtype=pl.String))
+    distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
+    keys = [f"{kind} {normalised(name)}" for name, kind in distinct.iter_rows()]
+    named = distinct.with_columns(pl.Series("key", keys, dtype=pl.String))
     both = rows.select(pl.col("kernel_name", "kind").cast(pl.String))
     return both.join(named, on=["kernel_name", "kind"], how="left", maintain_order="left")["key"]
 
 
 def _measured(
-    view: View,
+    view: StepFrames,
     labels: pl.DataFrame,
     mean: pl.Series,
     count: pl.Series,
@@ -153,21 +153,21 @@ def _measured(
     return Measured(labels, means, counts, _step_values(view, labels["key"], per_step, runs))
 
 
-def _step_values(view: View, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+def _step_values(view: StepFrames, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
     """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
     if view.choice.mode is not StepMode.MEAN:
         return np.empty((len(keys), 0))
     steps = Roles.of(view.steps, runs).sort("run_id", "step")
     numbered = steps.with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
     height = int(numbered.group_by("run_id").len()["len"].min() or 0)  # type: ignore[arg-type]
-    places = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")
+    positions_of = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")
     rows = pl.DataFrame({"key": keys}).with_row_index("row")
-    found = (
-        per_step.join(places, on=["run_id", "step"], how="inner")
+    values = (
+        per_step.join(positions_of, on=["run_id", "step"], how="inner")
         .join(rows, on="key", how="inner", nulls_equal=True)
         .group_by("row", "nth")
         .agg(pl.col("ns").sum())
     )
     out = np.zeros((len(keys), height))
-    out[found["row"].to_numpy(), found["nth"].to_numpy()] = found["ns"].to_numpy()
+    out[values["row"].to_numpy(), values["nth"].to_numpy()] = values["ns"].to_numpy()
     return out

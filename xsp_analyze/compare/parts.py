@@ -52,8 +52,8 @@ def placed(first: pl.DataFrame, second: pl.DataFrame, one: Side, two: Side, pair
     for kernels, slot in zip((first, second), _slots(one, two, pairs), strict=True):
         names = {index: _slot_name(at, one, two, pairs) for index, at in slot.items()}
         rows = zip(kernels["layer_index"], kernels["phase"].cast(pl.String), strict=True)
-        place = [names.get(index) or f"{_OUTSIDE} ({phase or 'unknown phase'})" for index, phase in rows]
-        out.append(kernels.with_columns(pl.Series("place", place, dtype=pl.String)))
+        locations = [names.get(index) or f"{_OUTSIDE} ({phase or 'unknown phase'})" for index, phase in rows]
+        out.append(kernels.with_columns(pl.Series("place", locations, dtype=pl.String)))
     return tuple(out)
 
 
@@ -79,9 +79,9 @@ _Parts = dict[_Key, dict[str, float]]
 def _device_work(side: Side) -> pl.DataFrame:
     """Device time: layer_index (null: of no layer), layer_type, place (of what has no layer), name, ns."""
     phase = pl.when(pl.col("phase").is_null()).then(pl.lit("")).otherwise(pl.lit(", ") + pl.col("phase"))
-    words = pl.col("attribution").str.replace_all("_", " ") + phase
+    labels = pl.col("attribution").str.replace_all("_", " ") + phase
     placed_work = side.work().with_columns(
-        pl.when(pl.col("layer_index").is_null()).then(words.str.replace("model only", _OUTSIDE)).alias("place")
+        pl.when(pl.col("layer_index").is_null()).then(labels.str.replace("model only", _OUTSIDE)).alias("place")
     )
     keys = ("layer_index", "layer_type", "place", "name")
     return placed_work.group_by(keys, maintain_order=True).agg(pl.col("ns").sum())
@@ -100,23 +100,23 @@ def _host_work(side: Side) -> pl.DataFrame:
         .select("layer_index", "layer_type", pl.lit("outside of its operators").alias("name"),
                 (pl.col("whole") - pl.col("inside").fill_null(0)).alias("ns"))
     )  # fmt: skip
-    known = inside.join(latency.drop("whole"), on="layer_index").select("layer_index", "layer_type", "name", "ns")
-    return pl.concat([known, left]).with_columns(pl.lit(None, pl.String).alias("place"))
+    layers = inside.join(latency.drop("whole"), on="layer_index").select("layer_index", "layer_type", "name", "ns")
+    return pl.concat([layers, left]).with_columns(pl.lit(None, pl.String).alias("place"))
 
 
 def _by_layer(work: pl.DataFrame, slots: dict[int, int]) -> _Parts:
     out: _Parts = {}
-    for index, place, name, ns in work.select("layer_index", "place", "name", "ns").iter_rows():
+    for index, location, name, ns in work.select("layer_index", "place", "name", "ns").iter_rows():
         at = slots.get(index) if index is not None else None
-        key: _Key = ("layer", at) if at is not None else ("outside", place or _OUTSIDE)
+        key: _Key = ("layer", at) if at is not None else ("outside", location or _OUTSIDE)
         _add(out, key, name, ns)
     return out
 
 
 def _by_type(work: pl.DataFrame) -> _Parts:
     out: _Parts = {}
-    for index, kind, place, name, ns in work.select("layer_index", "layer_type", "place", "name", "ns").iter_rows():
-        key: _Key = ("layer_type", kind) if index is not None and kind else ("outside", place or _OUTSIDE)
+    for index, kind, location, name, ns in work.select("layer_index", "layer_type", "place", "name", "ns").iter_rows():
+        key: _Key = ("layer_type", kind) if index is not None and kind else ("outside", location or _OUTSIDE)
         _add(out, key, name, ns)
     return out
 
@@ -127,18 +127,18 @@ def _add(out: _Parts, key: _Key, name: str, ns: float | None) -> None:
 
 
 def _named(key: _Key, one: Side, two: Side, pairs: Pairs) -> tuple[str, str]:
-    sort, what = key
-    return (sort, _slot_name(what, one, two, pairs)) if isinstance(what, int) else (sort, what)
+    kind, what = key
+    return (kind, _slot_name(what, one, two, pairs)) if isinstance(what, int) else (kind, what)
 
 
 def _causes(one: Side, pairs: Pairs, before: _Parts, after: _Parts) -> dict[int | None, tuple[str, float]]:
     keys = one.layers[0].keys
-    found: dict[int | None, tuple[str, float]] = {}
+    causes: dict[int | None, tuple[str, float]] = {}
     for at, (i, j) in enumerate(pairs.rows):
         ours, theirs = before.get(("layer", at), {}), after.get(("layer", at), {})
         if i is None or j is None or not (ours or theirs):
             continue
         by_name = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in dict.fromkeys([*ours, *theirs])}
-        most = max(by_name, key=lambda name: abs(by_name[name]))
-        found[int(str(keys[i]))] = (most, by_name[most])
-    return found
+        largest = max(by_name, key=lambda name: abs(by_name[name]))
+        causes[int(str(keys[i]))] = (largest, by_name[largest])
+    return causes

@@ -63,17 +63,19 @@ def estimates(
     values, noise, counts = [], [], []
     for number, measured in enumerate(captures):
         at = {key: row for row, key in enumerate(measured.keys)}
-        places = np.array([at.get(key, -1) for key in keys], dtype=np.int64)
-        values.append(_taken(measured.mean_ns, places))
-        counts.append(_taken(measured.count, places))
-        steps = measured.steps[np.maximum(places, 0)] if len(measured.mean_ns) else np.empty((len(places), 0))
+        indices = np.array([at.get(key, -1) for key in keys], dtype=np.int64)
+        values.append(_taken(measured.mean_ns, indices))
+        counts.append(_taken(measured.count, indices))
+        steps = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
         beside = companions[number].steps if companions else None
-        noise.append(step_noise(np.where(places[:, None] >= 0, steps, 0.0), beside))
+        noise.append(step_noise(np.where(indices[:, None] >= 0, steps, 0.0), beside))
     return Estimates(np.array(values).reshape(len(captures), len(keys)), noise), np.mean(counts, axis=0)
 
 
-def _taken(values: Floats, places: Ints) -> Floats:
-    return np.where(places >= 0, values[np.maximum(places, 0)], np.nan) if len(values) else np.full(len(places), np.nan)
+def _taken(values: Floats, indices: Ints) -> Floats:
+    return (
+        np.where(indices >= 0, values[np.maximum(indices, 0)], np.nan) if len(values) else np.full(len(indices), np.nan)
+    )
 
 
 def rows_of(
@@ -92,7 +94,7 @@ def rows_of(
     first, second = one.mean, two.mean
     rows = []
     for at, (a, b) in enumerate(pairs):
-        old, new = _known(first[at]), _known(second[at])
+        old, new = _or_none(first[at]), _or_none(second[at])
         rows.append(
             Row(
                 level,
@@ -100,12 +102,12 @@ def rows_of(
                 before_ns=old,
                 after_ns=new,
                 difference_ns=None if old is None and new is None else (new or 0.0) - (old or 0.0),
-                ratio=_known(judged.ratio[at]),
-                low=_known(judged.low[at]),
-                high=_known(judged.high[at]),
-                p_value=_known(judged.p[at]),
-                before_count=_known(one_count[at]),
-                after_count=_known(two_count[at]),
+                ratio=_or_none(judged.ratio[at]),
+                low=_or_none(judged.low[at]),
+                high=_or_none(judged.high[at]),
+                p_value=_or_none(judged.p[at]),
+                before_count=_or_none(one_count[at]),
+                after_count=_or_none(two_count[at]),
                 **describe(a, b),
             )
         )
@@ -115,9 +117,9 @@ def rows_of(
 def corrected(rows: Sequence[Row]) -> list[Row]:
     """The rows with q and whether they are significant, corrected for as many as were tested: all of them together."""
     p = np.array([np.nan if r.p_value is None else r.p_value for r in rows], dtype=np.float64)
-    q, found = discoveries(p)
+    q, is_discovery = discoveries(p)
     return [
-        row if row.p_value is None else replace(row, q_value=float(q[at]), significant=bool(found[at]))
+        row if row.p_value is None else replace(row, q_value=float(q[at]), significant=bool(is_discovery[at]))
         for at, row in enumerate(rows)
     ]
 
@@ -128,12 +130,12 @@ _LEVELS = ("layer", "operator", "kernel")
 def in_order(rows: Sequence[Row]) -> list[Row]:
     """By level; in each what is significant first, then what was not tested, then noise; most time first in each."""
 
-    def place(row: Row) -> tuple[int, int, float, str]:
-        sort = 0 if row.significant else 1 if row.significant is None else 2
-        return (_LEVELS.index(row.level), sort, -abs(row.difference_ns or 0.0), row.name)
+    def sort_key(row: Row) -> tuple[int, int, float, str]:
+        group = 0 if row.significant else 1 if row.significant is None else 2
+        return (_LEVELS.index(row.level), group, -abs(row.difference_ns or 0.0), row.name)
 
-    return sorted(rows, key=place)
+    return sorted(rows, key=sort_key)
 
 
-def _known(value: float) -> float | None:
+def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None

@@ -89,10 +89,10 @@ class Outcome:
 
 def parse(text: str) -> Rule:
     """The rule; XspError that says what is wrong with it."""
-    found = _RULE.fullmatch(text)
-    if found is None:
+    match = _RULE.fullmatch(text)
+    if match is None:
         raise XspError(f"{text!r} is no rule", advice=_EXAMPLE)
-    part = found.groupdict()
+    part = match.groupdict()
     subject, metric, unit = part["subject"], part["metric"], part["unit"]
     if subject not in _METRICS:
         raise XspError(f"{text!r}: there is no {subject!r}", advice=f"A rule is about {_either(list(_METRICS))}")
@@ -193,12 +193,12 @@ def _sentence(rule: Rule, verdict: Verdict, row: Row, comparison: Comparison) ->
     change = _change(rule, row, comparison)
     if change is None:
         return f"{subject}: {rule.metric} is not known on both sides"
-    told = f"{change:+.4g}{' ' if rule.unit else ''}{rule.unit}" if rule.unit != "x" else f"{change:.4g} x"
+    measured = f"{change:+.4g}{' ' if rule.unit else ''}{rule.unit}" if rule.unit != "x" else f"{change:.4g} x"
     if verdict is Verdict.NOISE:
-        return f"{subject}: {rule.metric} changed by {told}, no farther than noise reaches"
+        return f"{subject}: {rule.metric} changed by {measured}, no farther than noise reaches"
     unsure = "; nothing is known of its noise" if row.significant is None and rule.metric != "count" else ""
-    return f"{subject}: {rule.metric} {'changed by' if rule.unit != 'x' else 'is at'} {told}{unsure}"
+    return f"{subject}: {rule.metric} {'changed by' if rule.unit != 'x' else 'is at'} {measured}{unsure}"
 
 
-def _either(words: Sequence[str]) -> str:
-    return " or ".join(words)
+def _either(choices: Sequence[str]) -> str:
+    return " or ".join(choices)

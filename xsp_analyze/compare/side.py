@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["Side"]
 
@@ -29,7 +29,7 @@ class Side:
     """`name` is how messages call it; `views` are its captures of the same work; all times are divided by `per`."""
 
     name: str
-    views: Sequence[View]
+    views: Sequence[StepFrames]
     per: float = 1.0
 
     @cached_property
@@ -63,18 +63,18 @@ class Side:
 
     def device_time(self) -> list[Measured]:
         """Sum of all device work in each capture: one row."""
-        found = []
+        parts = []
         for measured in self.kernels:
             total = measured.mean_ns.sum(keepdims=True), measured.count.sum(keepdims=True)
-            found.append(
+            parts.append(
                 levels.Measured(pl.DataFrame({"key": ["device_time"]}), *total, measured.steps.sum(axis=0)[None, :])
             )
-        return found
+        return parts
 
     def one_step(self) -> pl.DataFrame:
         """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
         view = self.views[0]
-        return template(Roles.of(kernel_work(view.trace), view.roles.kernels))
+        return template(Roles.of(kernel_work(view.trace), view.of_trace.roles.kernels))
 
     def work(self) -> pl.DataFrame:
         """Device time of a mean step in the first capture: layer_index, layer_type, attribution, phase, name, ns.
@@ -83,8 +83,8 @@ class Side:
         """
         view = self.views[0]
         latency = view.model_latency
-        whole = float(latency["model_ns"][0] or 0) if latency.height else 0.0
-        share = float(latency["latency_ns"][0]) / whole if whole else 1.0
+        model_ns = float(latency["model_ns"][0] or 0) if latency.height else 0.0
+        share = float(latency["latency_ns"][0]) / model_ns if model_ns else 1.0
         inside = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
         return view.executions.select(
             pl.when(inside).then("layer_index").alias("layer_index"),
@@ -96,9 +96,9 @@ class Side:
     def check_steps(self, other: Side) -> None:
         """XspError unless the two are taken in the same way: both by steps or both whole."""
         if self.views[0].averaged != other.views[0].averaged:
-            by_steps, whole = (self, other) if self.views[0].averaged else (other, self)
+            by_steps, total = (self, other) if self.views[0].averaged else (other, self)
             raise XspError(
-                f"{by_steps.name} has steps and {whole.name} has none, so a step would be compared with a whole trace",
+                f"{by_steps.name} has steps and {total.name} has none, so a step would be compared with a whole trace",
                 advice="Name the ranges that are steps with --model-range, or compare whole traces with --steps all",
             )
 

@@ -34,8 +34,8 @@ device it is an assumption: 1 % is what clocks that are not locked give.
 """
 
 _ASSUMED_FREEDOM = 10.0  # an assumed noise is no measured one: tails stay heavier than the normal distribution's
-_LEAST_ROWS = 10  # fewer say nothing of how ratios scatter
-_LEAST_FREEDOM = 1e-9
+_MIN_ROWS = 10  # fewer say nothing of how ratios scatter
+_MIN_FREEDOM = 1e-9
 _PRIOR_FREEDOM = 4.0  # how many captures' worth the rows together count against a row's own captures
 _MEDIAN_CHI2 = 0.454936  # of one degree of freedom
 
@@ -97,17 +97,17 @@ def judge(before: Estimates, after: Estimates, *, floor: float, alike: bool = Tr
     several = before.captures + after.captures > 2  # noqa: PLR2004 (one a side)
     spread = _between(before, after, floor) if several else _within(before, after, shift, floor, alike=alike)
     error = np.sqrt(spread.variance)
-    known = np.isfinite(shift) & np.isfinite(error) & (error > 0) & (spread.freedom > 0)
+    is_measured = np.isfinite(shift) & np.isfinite(error) & (error > 0) & (spread.freedom > 0)
     reach, p = np.full(len(shift), np.nan), np.full(len(shift), np.nan)
     quantiles: dict[float, float] = {}
-    for row in np.flatnonzero(known):
+    for row in np.flatnonzero(is_measured):
         freedom = float(spread.freedom[row])
         rounded = round(freedom, 1)
         if rounded not in quantiles:
             quantiles[rounded] = critical(max(rounded, 0.1))
         reach[row] = quantiles[rounded] * error[row]
         p[row] = two_sided(float(shift[row] / error[row]), freedom)
-    any_known = bool(known.any())
+    any_known = bool(is_measured.any())
     with np.errstate(over="ignore"):
         ends = np.exp(shift - reach), np.exp(shift + reach)
     noise = spread.run_noise if any_known else None
@@ -133,18 +133,18 @@ def _within(before: Estimates, after: Estimates, shift: Floats, floor: float, *,
     """One capture a side: the noise of their steps, and what runs are taken to differ by."""
     one, two = before.noise[0], after.noise[0]
     steps = one.relative_error**2 + two.relative_error**2
-    run, source, trust = floor, "assumed", _ASSUMED_FREEDOM
+    run, source, degrees = floor, "assumed", _ASSUMED_FREEDOM
     usable = np.isfinite(shift) & np.isfinite(steps)
-    if alike and usable.sum() >= _LEAST_ROWS:
+    if alike and usable.sum() >= _MIN_ROWS:
         off = shift[usable] - np.median(shift[usable])
-        found = _excess(off**2, steps[usable], 2.0, _MEDIAN_CHI2)
-        if found > 0:
-            run, source = math.hypot(floor, found), "assumed, and the scatter of the rows"
-            trust = max(usable.sum() / 2, _ASSUMED_FREEDOM) if found > floor else _ASSUMED_FREEDOM
+        excess = _excess(off**2, steps[usable], 2.0, _MEDIAN_CHI2)
+        if excess > 0:
+            run, source = math.hypot(floor, excess), "assumed, and the scatter of the rows"
+            degrees = max(usable.sum() / 2, _ASSUMED_FREEDOM) if excess > floor else _ASSUMED_FREEDOM
     variance = steps + 2 * run**2
-    parts = np.full(len(steps), (2 * run**2) ** 2 / trust)  # Welch and Satterthwaite's degrees of freedom
+    parts = np.full(len(steps), (2 * run**2) ** 2 / degrees)  # Welch and Satterthwaite's degrees of freedom
     for noise in (one, two):
-        parts += noise.relative_error**4 / np.maximum(noise.freedom, _LEAST_FREEDOM)
+        parts += noise.relative_error**4 / np.maximum(noise.freedom, _MIN_FREEDOM)
     freedom = np.divide(variance**2, parts, out=np.full(len(parts), 1e9), where=parts > 0)
     return _Spread(variance, np.where(np.isfinite(freedom), freedom, 0.0), run, source)
 
@@ -162,29 +162,29 @@ def _between(before: Estimates, after: Estimates, floor: float) -> _Spread:
     usable = np.isfinite(own)
     per_mean = 1 / before.captures + 1 / after.captures
     run = floor
-    if usable.sum() >= _LEAST_ROWS:
+    if usable.sum() >= _MIN_ROWS:
         median = (1 - 2 / (9 * freedom)) ** 3  # of chi squared over its freedom: Wilson and Hilferty, 1931
         run = max(_excess(own[usable], steps[usable], 1.0, median), floor)
-    known = steps + run**2
-    prior = np.where(known > 0, _PRIOR_FREEDOM, 0.0)
-    variance = (prior * known + freedom * own) / (prior + freedom)
+    expected = steps + run**2
+    prior = np.where(expected > 0, _PRIOR_FREEDOM, 0.0)
+    variance = (prior * expected + freedom * own) / (prior + freedom)
     return _Spread(variance * per_mean, prior + freedom, run, "captures")
 
 
 def _step_variance(noise: Sequence[StepNoise], rows: int) -> Floats:
     """The mean over captures of each row's step variance; 0 where no capture could tell."""
-    known = [n.relative_error**2 for n in noise if (n.freedom > 0).any()]
-    return np.nan_to_num(np.mean(known, axis=0), nan=0.0) if known else np.zeros(rows)
+    variances = [n.relative_error**2 for n in noise if (n.freedom > 0).any()]
+    return np.nan_to_num(np.mean(variances, axis=0), nan=0.0) if variances else np.zeros(rows)
 
 
-def _excess(squares: Floats, known: Floats, times: float, median: float) -> float:
+def _excess(squares: Floats, expected: Floats, times: float, median: float) -> float:
     """The run noise s for which the median row has squares / (known + times s^2) = median; 0 where none is needed.
 
     The median is not moved by the few rows that really changed.
     """
 
     def too_small(s: float) -> bool:
-        total = known + times * s * s
+        total = expected + times * s * s
         return bool(np.median(np.divide(squares, total, out=np.full(len(total), np.inf), where=total > 0)) > median)
 
     if not too_small(0.0):

@@ -16,19 +16,19 @@ import numpy as np
 if TYPE_CHECKING:
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["LEAST_STEPS", "StepNoise", "block_length", "correlation", "step_noise", "trimmed"]
+__all__ = ["MIN_STEPS", "StepNoise", "block_length", "correlation", "step_noise", "trimmed"]
 
-LEAST_STEPS = 3
+MIN_STEPS = 3
 """With fewer steps nothing is said of their noise."""
 
 _RESAMPLES = 500
-_MOST_CORRELATED = 0.9
-_LEAST_FOR_CORRELATION = 6
-_LEAST_FOR_OWN = 10
+_MAX_CORRELATION = 0.9
+_MIN_FOR_CORRELATION = 6
+_MIN_FOR_OWN = 10
 _FEW_ROWS = 10
 _ASSUMED_STEPS = 20  # as how many steps the assumption counts
 _UNSEEN = 0.3  # of fewer steps correlation cannot be seen, which does not mean that there is none
-_MOST_DRAWS = 4_000_000  # numbers drawn at once: 32 MB
+_MAX_DRAWS = 4_000_000  # numbers drawn at once: 32 MB
 _TRIM_ONE_IN = 5
 
 
@@ -53,7 +53,7 @@ def step_noise(values: Floats, companions: Floats | None = None, *, seed: int = 
     `companions` are rows of the same steps that say better than these how much one step is like the one before.
     """
     rows, steps = values.shape
-    if steps < LEAST_STEPS or rows == 0:
+    if steps < MIN_STEPS or rows == 0:
         return StepNoise.unknown(rows)
     usable = companions is not None and companions.shape[1] == steps and len(companions) > rows
     shared = correlation(companions if usable and companions is not None else values)
@@ -62,7 +62,7 @@ def step_noise(values: Floats, companions: Floats | None = None, *, seed: int = 
     picks = _picks(steps, block, seed)
     blocks = steps / block
     spread = np.empty(rows)
-    at_once = max(1, _MOST_DRAWS // picks.size)
+    at_once = max(1, _MAX_DRAWS // picks.size)
     for start in range(0, rows, at_once):
         drawn = trimmed(values[start : start + at_once][:, picks])
         spread[start : start + at_once] = drawn.std(axis=1, ddof=1)
@@ -71,15 +71,15 @@ def step_noise(values: Floats, companions: Floats | None = None, *, seed: int = 
     left = np.maximum(steps / _inflation(own) - 1, 1.0)
     freedom = np.where(own > shared, np.minimum(blocks - 1, left), blocks - 1)
     mean = trimmed(values)
-    known = mean > 0
-    error = np.where(known, spread / np.where(known, mean, 1.0), np.nan)
+    is_positive = mean > 0
+    error = np.where(is_positive, spread / np.where(is_positive, mean, 1.0), np.nan)
     return StepNoise(error, freedom, shared, block)
 
 
 def trimmed(values: Floats) -> Floats:
     """The trimmed mean over the last axis, as `formulas.trimmed_mean` takes it."""
     count = values.shape[-1]
-    dropped = 1 if count == LEAST_STEPS else count // _TRIM_ONE_IN
+    dropped = 1 if count == MIN_STEPS else count // _TRIM_ONE_IN
     mean: Floats = np.sort(values, axis=-1)[..., dropped : count - dropped].mean(axis=-1)
     return mean
 
@@ -92,13 +92,13 @@ def correlation(values: Floats) -> float:
     are taken, so that an outlier counts once. What few rows say of few steps is pulled towards what is assumed.
     """
     rows, steps = values.shape
-    if steps < _LEAST_FOR_CORRELATION or rows == 0:
+    if steps < _MIN_FOR_CORRELATION or rows == 0:
         return _UNSEEN
     ranks: Floats = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64)
-    found = float(np.median(_lagged(ranks)))
+    median = float(np.median(_lagged(ranks)))
     if rows < _FEW_ROWS:
-        return float((steps * found + _ASSUMED_STEPS * _UNSEEN) / (steps + _ASSUMED_STEPS))
-    return min(found + 0.5 / math.sqrt(steps), _MOST_CORRELATED)
+        return float((steps * median + _ASSUMED_STEPS * _UNSEEN) / (steps + _ASSUMED_STEPS))
+    return min(median + 0.5 / math.sqrt(steps), _MAX_CORRELATION)
 
 
 def _own(shared: float, values: Floats) -> Floats:
@@ -107,7 +107,7 @@ def _own(shared: float, values: Floats) -> Floats:
     Of the times themselves, as ranks hide that a run changed its pace for good.
     """
     steps = values.shape[1]
-    if steps < _LEAST_FOR_OWN:
+    if steps < _MIN_FOR_OWN:
         return np.full(len(values), shared)
     return np.maximum(_lagged(values) - 1 / math.sqrt(steps), shared)
 
@@ -120,8 +120,8 @@ def _lagged(values: Floats) -> Floats:
     steps = values.shape[1]
     off = values - values.mean(axis=1, keepdims=True)
     squares = (off**2).sum(axis=1)
-    found = np.divide((off[:, 1:] * off[:, :-1]).sum(axis=1), squares, out=np.zeros(len(off)), where=squares > 0)
-    corrected: Floats = np.clip((steps * found + 1) / (steps - 3), 0.0, _MOST_CORRELATED)
+    ratios = np.divide((off[:, 1:] * off[:, :-1]).sum(axis=1), squares, out=np.zeros(len(off)), where=squares > 0)
+    corrected: Floats = np.clip((steps * ratios + 1) / (steps - 3), 0.0, _MAX_CORRELATION)
     return corrected
 
 
@@ -150,5 +150,5 @@ def _picks(steps: int, block: int, seed: int) -> Ints:
     """Places of the steps of each resample (resamples x steps): blocks that start anywhere and wrap around."""
     count = math.ceil(steps / block)
     starts = np.random.default_rng(seed).integers(0, steps, size=(_RESAMPLES, count))
-    places = (starts[:, :, None] + np.arange(block)) % steps
-    return places.reshape(_RESAMPLES, count * block)[:, :steps]
+    indices = (starts[:, :, None] + np.arange(block)) % steps
+    return indices.reshape(_RESAMPLES, count * block)[:, :steps]

@@ -6,7 +6,7 @@ import math
 
 __all__ = ["critical", "two_sided"]
 
-_MOST_TERMS = 300
+_MAX_TERMS = 300
 _TINY = 1e-300
 _ENOUGH = 1e-14
 _NORMAL_FROM = 1e6  # degrees of freedom from which the normal distribution is the same to nine digits
@@ -52,7 +52,7 @@ def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction of the incomplete beta function, from its front (Lentz's method)."""
     c, d = 1.0, 1.0 / _nonzero(1 - (a + b) * x / (a + 1))
     value = d
-    for m in range(1, _MOST_TERMS):
+    for m in range(1, _MAX_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         change = 1.0

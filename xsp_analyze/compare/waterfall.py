@@ -63,13 +63,13 @@ def _part(key: tuple[str, str], before: Mapping[str, float] | None, after: Mappi
     two = None if after is None else round(sum(after.values()))
     names = dict.fromkeys([*(before or {}), *(after or {})])
     by_kernel = {n: (after or {}).get(n, 0.0) - (before or {}).get(n, 0.0) for n in names}
-    most = max(by_kernel, key=lambda n: abs(by_kernel[n]), default=None)
+    largest = max(by_kernel, key=lambda n: abs(by_kernel[n]), default=None)
     return Part(
         name=key[1],
         sort=key[0],
         before_ns=one,
         after_ns=two,
         difference_ns=(two or 0) - (one or 0),
-        kernel=most,
-        kernel_difference_ns=None if most is None else round(by_kernel[most]),
+        kernel=largest,
+        kernel_difference_ns=None if largest is None else round(by_kernel[largest]),
     )

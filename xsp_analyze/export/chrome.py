@@ -88,14 +88,14 @@ def _head(trace: Trace) -> bytes:
 
 def _devices(trace: Trace) -> list[dict[str, object]]:
     names = {"id": "device_id", "name": "name", "totalGlobalMem": "memory_bytes", "numSms": "multiprocessor_count"}
-    found = trace.scan("devices").unique("device_id", keep="first", maintain_order=True).collect()
-    return [{key: row[column] for key, column in names.items()} for row in found.iter_rows(named=True)]
+    devices = trace.scan("devices").unique("device_id", keep="first", maintain_order=True).collect()
+    return [{key: row[column] for key, column in names.items()} for row in devices.iter_rows(named=True)]
 
 
 def _microseconds(time_ns: int) -> msgspec.Raw:
     """The exact decimal; a float would lose nanoseconds of long traces."""
-    whole, rest = divmod(abs(time_ns), _NS_PER_US)
-    return msgspec.Raw(f"{'-' if time_ns < 0 else ''}{whole}.{rest:03d}".encode())
+    microseconds, rest = divmod(abs(time_ns), _NS_PER_US)
+    return msgspec.Raw(f"{'-' if time_ns < 0 else ''}{microseconds}.{rest:03d}".encode())
 
 
 def _events(trace: Trace, tracks: Tracks) -> Iterator[dict[str, Any]]:

@@ -28,18 +28,18 @@ class Tracks:
     def __init__(self, trace: Trace) -> None:
         spans = trace.scan("spans").with_columns(_on_device().alias("on_device"))
         keys = ("run_id", "process_id", "device_id", "thread_id", "stream_id", "on_device")
-        found = spans.select(keys).unique().sort(keys, nulls_last=True).collect()
+        lanes = spans.select(keys).unique().sort(keys, nulls_last=True).collect()
         runs = trace.frame("runs").select("run_id", "rank").rows()
         self._rank = {run: rank for run, rank in runs if rank is not None} if len(runs) > 1 else {}
         self._several = len(runs) > 1
-        host = found.filter(~pl.col("on_device"))
-        device = found.filter(pl.col("on_device"))
+        host = lanes.filter(~pl.col("on_device"))
+        device = lanes.filter(pl.col("on_device"))
         moments = trace.scan("counters").select("run_id", "device_id").unique().sort("run_id", "device_id").collect()
         on_device = moments.filter(pl.col("device_id").is_not_null())
         self._pids: dict[tuple[str, int, int | None], int] = {}
         processes = host.select("run_id", "process_id").unique(maintain_order=True).rows()
         sampled = moments.filter(pl.col("device_id").is_null())["run_id"].to_list()
-        processes += [(run, None) for run in sampled if run not in {known for known, _ in processes}]
+        processes += [(run, None) for run in sampled if run not in {with_spans for with_spans, _ in processes}]
         self._number("process", processes)
         self._number("device", [*device.select("run_id", "device_id").rows(), *on_device.rows()])
         self._threads = host.select("run_id", "process_id", "thread_id").unique(maintain_order=True).rows()
@@ -50,11 +50,11 @@ class Tracks:
         }
 
     def _number(self, kind: str, keys: list[_Key]) -> None:
-        for run, wanted in dict.fromkeys(keys):
+        for run, device in dict.fromkeys(keys):
             taken = set(self._pids.values())
-            free = wanted is not None and wanted not in taken
-            number = wanted if free and wanted is not None else max(taken, default=0) + 1
-            self._pids[kind, run, wanted] = number
+            free = device is not None and device not in taken
+            number = device if free and device is not None else max(taken, default=0) + 1
+            self._pids[kind, run, device] = number
 
     def of(self, row: Row) -> tuple[int, int]:
         """The pid and tid of a span."""
@@ -75,9 +75,9 @@ class Tracks:
 
     def names(self) -> Iterator[dict[str, Any]]:
         """The metadata events that name and order the tracks."""
-        for place, ((kind, run, number), pid) in enumerate(self._pids.items()):
+        for position, ((kind, run, number), pid) in enumerate(self._pids.items()):
             yield _metadata("process_name", pid, _NOBODY, name=self._process_name(kind, run, number))
-            order = place + (_DEVICES_AFTER if kind == "device" else 0)
+            order = position + (_DEVICES_AFTER if kind == "device" else 0)
             yield _metadata("process_sort_index", pid, _NOBODY, sort_index=order)
         for run, process, thread in self._threads:
             pid = self._pids["process", run, process]

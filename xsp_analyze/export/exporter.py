@@ -28,8 +28,8 @@ def find(name: str) -> Exporter:
     for exporter in EXPORTERS:
         if exporter.name == name:
             return exporter
-    known = ", ".join(exporter.name for exporter in EXPORTERS)
-    raise XspError(f"there is no export format {name!r}", advice=f"Known formats: {known}")
+    names = ", ".join(exporter.name for exporter in EXPORTERS)
+    raise XspError(f"there is no export format {name!r}", advice=f"Known formats: {names}")
 
 
 def export(trace: Trace, exporter: Exporter, path: Path) -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
 
-__all__ = ["GRAPHML", "MOST_NODES"]
+__all__ = ["GRAPHML", "MAX_NODES"]
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 """A larger graph takes minutes and gigabytes here and opens in no graph tool."""
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -24,9 +24,9 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def _write(trace: Trace, file: Sink) -> None:
     count = trace.row_count
-    if count > MOST_NODES:
+    if count > MAX_NODES:
         raise XspError(
-            f"{count:,} spans are too many for GraphML, which takes up to {MOST_NODES:,}",
+            f"{count:,} spans are too many for GraphML, which takes up to {MAX_NODES:,}",
             advice="Choose a step with --steps N, or levels with --levels model,layer,kernel",
         )
     graph = trace.to_networkx()

@@ -56,11 +56,11 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 def _write(trace: Trace, file: Sink) -> None:
     file.write(b'{"data":[')
     metrics, kernels = _metrics(trace), _launched(trace)
-    for number, found in enumerate(trace.frame("runs").iter_rows(named=True)):
-        run = {**found, "trace_id": _trace_id(found)}
+    for number, run_row in enumerate(trace.frame("runs").iter_rows(named=True)):
+        run = {**run_row, "trace_id": _trace_id(run_row)}
         file.write((b"," if number else b"") + _head(trace, run))
-        for place, row in enumerate(rows(trace, run_id=run["run_id"], launched=kernels, logs=metrics)):
-            file.write((b",\n" if place else b"\n") + msgspec.json.encode(_span(row, run)))
+        for index, row in enumerate(rows(trace, run_id=run["run_id"], launched=kernels, logs=metrics)):
+            file.write((b",\n" if index else b"\n") + msgspec.json.encode(_span(row, run)))
         file.write(b'],"warnings":null}')
     file.write(b'],"total":0,"limit":0,"offset":0,"errors":null}\n')
 
@@ -79,8 +79,8 @@ def _head(trace: Trace, run: Row) -> bytes:
 def _devices(trace: Trace, run_id: int) -> list[Row]:
     """The run's devices; peaks only where its own files gave them: others are looked up again by whoever reads."""
     devices = trace.scan("devices").filter(pl.col("run_id") == run_id).drop("run_id").collect().to_dicts()
-    known = trace.frame("peaks").filter(pl.col("source") == _OF_FILE) if "peaks" in TABLES else pl.DataFrame()
-    of_file = set(known.select("device_id", "quantity").rows()) if known.height else set()
+    recorded = trace.frame("peaks").filter(pl.col("source") == _OF_FILE) if "peaks" in TABLES else pl.DataFrame()
+    of_file = set(recorded.select("device_id", "quantity").rows()) if recorded.height else set()
     for device in devices:
         for quantity, column in _PEAKS.items():
             if (device["device_id"], quantity) not in of_file:
@@ -92,8 +92,8 @@ def _devices(trace: Trace, run_id: int) -> list[Row]:
 
 def _trace_id(run: Row) -> str:
     """16 hexadecimal digits, the same for the same run each time."""
-    known = f"{run['source_sha256']} {run['run_id']} {run['clock_origin_ns']}"
-    return hashlib.sha256(known.encode()).hexdigest()[:16]
+    identity = f"{run['source_sha256']} {run['run_id']} {run['clock_origin_ns']}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def _span_id(number: int) -> str:
@@ -172,8 +172,8 @@ def _as_mlmodelscope(row: Row, run: Row) -> Iterator[tuple[str, object]]:
 
 
 def _sizes(row: Row, what: str) -> str | None:
-    found = [row[f"{what}_{axis}"] for axis in "xyz"]
-    return None if None in found else f"[{' '.join(map(str, found))}]"
+    sizes = [row[f"{what}_{axis}"] for axis in "xyz"]
+    return None if None in sizes else f"[{' '.join(map(str, sizes))}]"
 
 
 def _log_fields(row: Row) -> Iterator[list[dict[str, object]]]:
@@ -191,11 +191,11 @@ def _metrics(trace: Trace) -> pl.DataFrame:
     spans = trace.scan("spans").select("span_id", "parent_id", "kind")
     is_kernel = pl.col("kind").cast(pl.String) == Kind.KERNEL
     at = pl.when(is_kernel).then(pl.coalesce("parent_id", "span_id")).otherwise(pl.col("span_id"))
-    words = (pl.col(c).cast(pl.String) for c in ("metric", "unit", "source"))
+    labels = (pl.col(c).cast(pl.String) for c in ("metric", "unit", "source"))
     return (
         trace.scan("metrics")
         .join(spans, on="span_id", how="left", maintain_order="left")
-        .select(at.alias("at"), pl.struct(pl.col("span_id").alias("owner"), "value", *words).alias("logged"))
+        .select(at.alias("at"), pl.struct(pl.col("span_id").alias("owner"), "value", *labels).alias("logged"))
         .group_by(pl.col("at").alias("span_id"), maintain_order=True)
         .agg("logged")
         .collect()

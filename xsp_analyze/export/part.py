@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model import Attribution, Finding, Severity, Trace, TraceBuilder, XspError
+from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 from xsp_model.tree import ancestors, innermost
 from xsp_model.vocabulary import LEVELS
@@ -41,7 +41,7 @@ def part_of(trace: Trace, *, step: int | None = None, levels: Sequence[str] = ()
             builder.add(name, _rows(trace.frame(name), name, keep))
     builder.add("spans", _reattached(spans, keep))
     left_out = int((~keep).sum())
-    builder.note([Finding("part_of_trace", "spans outside the part asked for were left out", left_out, Severity.INFO)])
+    builder.note([Finding(LedgerKind.PART_OF_TRACE, count=left_out)])
     return builder.build()
 
 
@@ -60,12 +60,12 @@ def _chosen(spans: pl.DataFrame, step: int | None, levels: Sequence[str]) -> Boo
 
 def _layers_of(spans: pl.DataFrame, keep: Bools) -> Bools:
     """The layers that kept spans belong to, with what holds them."""
-    wanted: Bools = np.zeros(spans.height, dtype=np.bool_)
-    wanted[spans["layer_id"].filter(pl.Series(keep)).drop_nulls().unique().to_numpy()] = True
-    held = np.flatnonzero(wanted)
+    mask: Bools = np.zeros(spans.height, dtype=np.bool_)
+    mask[spans["layer_id"].filter(pl.Series(keep)).drop_nulls().unique().to_numpy()] = True
+    held = np.flatnonzero(mask)
     for up in ancestors(spans["parent_id"].fill_null(-1).to_numpy()):
-        wanted[up[held][up[held] >= 0]] = True
-    return wanted
+        mask[up[held][up[held] >= 0]] = True
+    return mask
 
 
 def _nothing(spans: pl.DataFrame, step: int | None, levels: Sequence[str]) -> str:
@@ -79,10 +79,10 @@ def _rows(frame: pl.DataFrame, name: str, keep: Bools) -> pl.DataFrame:
         return frame
     kept = frame.filter(pl.Series(keep[frame["span_id"].to_numpy()]))
     column = _REFERENCES.get(name)
-    return kept if column is None else kept.with_columns(_or_null(kept[column], keep))
+    return kept if column is None else kept.with_columns(_within(kept[column], keep))
 
 
-def _or_null(reference: pl.Series, keep: Bools) -> pl.Series:
+def _within(reference: pl.Series, keep: Bools) -> pl.Series:
     there = pl.Series(keep[reference.fill_null(0).to_numpy()]) & reference.is_not_null()
     return pl.select(pl.when(there).then(reference).alias(reference.name)).to_series()
 
@@ -90,7 +90,7 @@ def _or_null(reference: pl.Series, keep: Bools) -> pl.Series:
 def _reattached(spans: pl.DataFrame, keep: Bools) -> pl.DataFrame:
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     above = np.append(innermost(parent, keep), -1)[parent]
-    layer = _or_null(spans["layer_id"], keep)
+    layer = _within(spans["layer_id"], keep)
     lost = (pl.col("attribution").cast(pl.String) == Attribution.LAYER) & layer.is_null()
     attribution = (
         pl.when(lost).then(pl.lit(str(Attribution.MODEL_ONLY))).otherwise(pl.col("attribution").cast(pl.String))

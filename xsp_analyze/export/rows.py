@@ -40,10 +40,10 @@ def frames(trace: Trace, *, run_id: int | None = None, **more: pl.DataFrame) -> 
     tables: Mapping[str, pl.LazyFrame] = {name: trace.scan(name) for name in DETAILS} | {
         name: frame.lazy() for name, frame in more.items()
     }
-    wanted = pl.lit(value=True) if run_id is None else pl.col("run_id") == run_id
+    of_run = pl.lit(value=True) if run_id is None else pl.col("run_id") == run_id
     for first in range(0, trace.row_count, _AT_ONCE):
         inside = pl.col("span_id").is_between(first, first + _AT_ONCE - 1)
-        spans = trace.scan("spans").filter(inside, wanted)
+        spans = trace.scan("spans").filter(inside, of_run)
         for name, table in tables.items():
             there = table.filter(inside).with_columns(pl.lit(value=True).alias(f"in_{name}"))
             spans = spans.join(there, on="span_id", how="left", maintain_order="left")

@@ -39,11 +39,11 @@ class _Stacks:
 
     def names(self, stack: int) -> list[int]:
         """The names of a stack, outermost first."""
-        found = []
+        path = []
         while stack != _ROOT:
-            found.append(int(self.name[stack]))
+            path.append(int(self.name[stack]))
             stack = int(self.below[stack])
-        return found[::-1]
+        return path[::-1]
 
 
 def device_stacks(trace: Trace) -> tuple[list[list[str]], list[int]]:
@@ -56,32 +56,32 @@ def device_stacks(trace: Trace) -> tuple[list[list[str]], list[int]]:
     work = spans.with_row_index("at").filter(pl.col("level") == Level.KERNEL, pl.col("duration_ns") > 0)
     if work.is_empty():
         return [], []
-    stacks, words = _Stacks(), _Words(spans["name"])
+    stacks, name_ids = _Stacks(), _NameIds(spans["name"])
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     layers = _stack_of_each(
-        stacks, parent, _is(spans, Level.LAYER), words.codes, np.zeros(spans.height, dtype=np.int64)
+        stacks, parent, _is(spans, Level.LAYER), name_ids.ids, np.zeros(spans.height, dtype=np.int64)
     )
     label = work["attribution"].fill_null("").to_numpy()
     base = np.where(label == str(Attribution.LAYER), layers[work["layer_id"].fill_null(-1).to_numpy()], _ROOT)
     other = base == _ROOT
-    base[other] = stacks.pushed(base[other], words.added([f"[{w.replace('_', ' ')}]" for w in label[other]]))
-    total = _with_operators(stacks, spans, work, base, words)
+    base[other] = stacks.pushed(base[other], name_ids.added([f"[{w.replace('_', ' ')}]" for w in label[other]]))
+    total = _with_operators(stacks, spans, work, base, name_ids)
     sums = pl.DataFrame({"stack": total, "ns": work["duration_ns"]}).group_by("stack").agg(pl.col("ns").sum())
     named: dict[tuple[str, ...], int] = {}
     for stack, ns in sums.rows():
-        names = tuple(words[n] for n in stacks.names(stack))
+        names = tuple(name_ids[n] for n in stacks.names(stack))
         named[names] = named.get(names, 0) + ns
     return [list(names) for names in sorted(named)], [named[names] for names in sorted(named)]
 
 
-class _Words:
+class _NameIds:
     """Names as numbers."""
 
     def __init__(self, names: pl.Series) -> None:
-        known = names.unique(maintain_order=True)
-        self._names: list[str] = known.to_list()
+        distinct = names.unique(maintain_order=True)
+        self._names: list[str] = distinct.to_list()
         self._numbers = {name: n for n, name in enumerate(self._names)}
-        self.codes: Ints = names.replace_strict(known, np.arange(len(known)), return_dtype=pl.Int64).to_numpy()
+        self.ids: Ints = names.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64).to_numpy()
 
     def added(self, names: Sequence[str]) -> Ints:
         """The numbers of names, new ones included."""
@@ -99,32 +99,32 @@ def _is(spans: pl.DataFrame, level: Level) -> Bools:
     return (spans["level"] == str(level)).to_numpy()
 
 
-def _stack_of_each(stacks: _Stacks, parent: Ints, counts: Bools, codes: Ints, base: Ints) -> Ints:
+def _stack_of_each(stacks: _Stacks, parent: Ints, counts: Bools, ids: Ints, base: Ints) -> Ints:
     """The stack of the spans that count among each span and its ancestors, on top of the root's base."""
-    found = base.copy()
+    stack_of = base.copy()
     depth = depths(parent)
     order = np.argsort(depth, kind="stable")
     edges = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
     for first, end in pairwise(edges.tolist()):
         at = order[first:end]
         inside = at[parent[at] >= 0]
-        found[inside] = found[parent[inside]]
+        stack_of[inside] = stack_of[parent[inside]]
         own = at[counts[at]]
-        found[own] = stacks.pushed(found[own], codes[own])
-    return found
+        stack_of[own] = stacks.pushed(stack_of[own], ids[own])
+    return stack_of
 
 
-def _with_operators(stacks: _Stacks, spans: pl.DataFrame, work: pl.DataFrame, base: Ints, words: _Words) -> Ints:
+def _with_operators(stacks: _Stacks, spans: pl.DataFrame, work: pl.DataFrame, base: Ints, name_ids: _NameIds) -> Ints:
     """The operators around each activity, and its own name, on top of its base: one stack for each activity."""
     operators = _Stacks()
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     empty = np.zeros(spans.height, dtype=np.int64)
-    chain = _stack_of_each(operators, parent, _is(spans, Level.OPERATOR), words.codes, empty)[work["at"].to_numpy()]
+    chain = _stack_of_each(operators, parent, _is(spans, Level.OPERATOR), name_ids.ids, empty)[work["at"].to_numpy()]
     pairs, which = np.unique(np.stack([base, chain], axis=1), axis=0, return_inverse=True)
     joined = np.empty(len(pairs), dtype=np.int64)
-    for place, (below, over) in enumerate(pairs.tolist()):
+    for index, (below, over) in enumerate(pairs.tolist()):
         stack = np.array([below], dtype=np.int64)
         for name in operators.names(over):
             stack = stacks.pushed(stack, np.array([name], dtype=np.int64))
-        joined[place] = stack[0]
-    return stacks.pushed(joined[which.reshape(-1)], words.codes[work["at"].to_numpy()])
+        joined[index] = stack[0]
+    return stacks.pushed(joined[which.reshape(-1)], name_ids.ids[work["at"].to_numpy()])

@@ -21,7 +21,7 @@ SUFFIXES = ("pdf", "svg", "png")
 _COLUMNS = {"single": 3.5, "double": 7.16}  # inches: one column of a two-column paper, and the page
 _PER_INCH = {"in": 1.0, "cm": 2.54, "mm": 25.4, "pt": 72.27}  # points as TeX counts them
 _WIDTH = re.compile(r"(\d+(?:\.\d+)?)\s*(in|cm|mm|pt)?")
-_LEAST, _MOST = 1.0, 40.0
+_MIN_INCHES, _MAX_INCHES = 1.0, 40.0
 
 TONES: Mapping[str, str] = {
     "gpu": "#0072B2",
@@ -79,9 +79,9 @@ def width_inches(text: str) -> float:
     """`single`, `double`, or a length such as `3.5in`, `89mm`, `252pt` (inches without a unit); else XspError."""
     if text in _COLUMNS:
         return _COLUMNS[text]
-    found = _WIDTH.fullmatch(text.strip())
-    inches = float(found[1]) / _PER_INCH[found[2] or "in"] if found else 0.0
-    if not _LEAST <= inches <= _MOST:
+    match = _WIDTH.fullmatch(text.strip())
+    inches = float(match[1]) / _PER_INCH[match[2] or "in"] if match else 0.0
+    if not _MIN_INCHES <= inches <= _MAX_INCHES:
         raise XspError(
             f"{text!r} is no width of a figure",
             advice="Give single, double or a length between 1in and 40in, such as 3.5in, 89mm or 252pt",
@@ -118,12 +118,12 @@ def _of_file(path: Path) -> dict[str, Any]:
         raise XspError(f"the style file holds a value that matplotlib refuses: {error}", path=path) from error
 
 
-def _check_line(path: Path, number: int, line: str, known: Mapping[str, Any]) -> None:
+def _check_line(path: Path, number: int, line: str, settings: Mapping[str, Any]) -> None:
     """XspError for what matplotlib would pass over with a warning."""
     key, colon, _ = line.partition(":")
-    if not line or line.startswith("#") or (colon and key.strip() in known):
+    if not line or line.startswith("#") or (colon and key.strip() in settings):
         return
-    close = difflib.get_close_matches(key.strip(), list(known), 1)
+    close = difflib.get_close_matches(key.strip(), list(settings), 1)
     hint = f"Did you mean {close[0]}?" if close else "Lines read `key: value`, with matplotlib's rcParams as keys"
     raise XspError(
         f"line {number} of the style file, {line[:60]!r}, is no setting of matplotlib", path=path, advice=hint

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["panel"]
 
-_MOST_NAMES = 24  # columns that still have room for a name each
-_MOST_LETTERS = 34
-_MOST_LETTERS_UPRIGHT = 22
+_MAX_NAMES = 24  # columns that still have room for a name each
+_MAX_CHARACTERS = 34
+_MAX_CHARACTERS_UPRIGHT = 22
 _BAR = 0.75
 
 
@@ -33,8 +33,8 @@ def _bars(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
     """One bar a row, the longest above, its value at its end."""
     (series,) = block["series"]
     values, unit = _scaled(series)
-    places = range(len(values))
-    drawn = axes.barh(places, [v or 0 for v in values], _BAR, color=TONES["layer"])
+    positions_of = range(len(values))
+    drawn = axes.barh(positions_of, [v or 0 for v in values], _BAR, color=TONES["layer"])
     axes.bar_label(drawn, ["" if v is None else _short(v) for v in values], padding=2, fontsize=6)
     _rows(axes, block["labels"])
     axes.set_xlabel(_axis(series["name"], unit))
@@ -47,7 +47,7 @@ def _stack(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
     wholes = [sum(v or 0 for v in row) for row in zip(*(s["values"] for s in block["series"]), strict=True)]
     left = [0.0] * len(wholes)
     for series in block["series"]:
-        parts = [100 * (v or 0) / whole if whole else 0.0 for v, whole in zip(series["values"], wholes, strict=True)]
+        parts = [100 * (v or 0) / total if total else 0.0 for v, total in zip(series["values"], wholes, strict=True)]
         axes.barh(range(len(parts)), parts, _BAR, left=left, label=series["name"], **_fill(series))
         left = [a + b for a, b in zip(left, parts, strict=True)]
     _rows(axes, block["labels"])
@@ -64,7 +64,7 @@ def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
     for series in block["series"]:
         values, unit = _scaled(series)
         heights = [v or 0 for v in values]
-        width = _BAR if len(labels) <= _MOST_NAMES else 1.0
+        width = _BAR if len(labels) <= _MAX_NAMES else 1.0
         axes.bar(range(len(labels)), heights, width, bottom=base, label=series["name"], **_fill(series))
         base = [a + b for a, b in zip(base, heights, strict=True)]
         if "spread" in series:
@@ -87,10 +87,12 @@ def _spread(axes: Axes, series: Mapping[str, Any]) -> None:
     """Over steps, at each column: a thin line from the least to the most, a thick one from quartile to quartile."""
     divisor = series["divisor"]
     low, first, third, high = ([None if v is None else v / divisor for v in part] for part in series["spread"])
-    for least, most, width in ((low, high, 0.5), (first, third, 1.8)):
-        known = [(x, a, b) for x, (a, b) in enumerate(zip(least, most, strict=True)) if a is not None and b is not None]
-        if known:
-            axes.vlines(*zip(*known, strict=True), colors="black", linewidth=width, zorder=3)
+    for lower, upper, width in ((low, high, 0.5), (first, third, 1.8)):
+        boxes = [
+            (x, a, b) for x, (a, b) in enumerate(zip(lower, upper, strict=True)) if a is not None and b is not None
+        ]
+        if boxes:
+            axes.vlines(*zip(*boxes, strict=True), colors="black", linewidth=width, zorder=3)
 
 
 def _below(axes: Axes, labels: Sequence[str], x: str) -> None:
@@ -104,13 +106,13 @@ def _below(axes: Axes, labels: Sequence[str], x: str) -> None:
         axes.set_xlabel(f"{_axis('start', scale.unit)}{', one device after another' if again else ''}")
     else:
         axes.set_xlabel(x.replace("_", " ").removesuffix(" ns"))
-    if len(labels) <= _MOST_NAMES and x != "bin_start_ns":
-        names = [cut(" ".join(label.split()), _MOST_LETTERS_UPRIGHT) for label in labels]
+    if len(labels) <= _MAX_NAMES and x != "bin_start_ns":
+        names = [cut(" ".join(label.split()), _MAX_CHARACTERS_UPRIGHT) for label in labels]
         axes.set_xticks(range(len(labels)), names, rotation=60, ha="right", rotation_mode="anchor")
         return
     every = max(len(labels) // 8, 1)
-    places = range(0, len(labels), every)
-    axes.set_xticks(places, [labels[i].split("  ")[0] for i in places])
+    ticks = range(0, len(labels), every)
+    axes.set_xticks(ticks, [labels[i].split("  ")[0] for i in ticks])
 
 
 def _line(axes: Axes, block: Mapping[str, Any], x: str) -> None:
@@ -128,7 +130,7 @@ def _line(axes: Axes, block: Mapping[str, Any], x: str) -> None:
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    axes.set_yticks(range(len(labels)), fitted(labels, _MOST_LETTERS))
+    axes.set_yticks(range(len(labels)), fitted(labels, _MAX_CHARACTERS))
     axes.set_ylim(len(labels) - 0.5, -0.5)  # the first row above
     axes.tick_params(axis="y", length=0)
 

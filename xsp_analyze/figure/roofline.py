@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["roofline"]
 
 _STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_LEAST_AREA, _MOST_AREA = 6.0, 160.0  # square points
+_MIN_AREA, _MAX_AREA = 6.0, 160.0  # square points
 _NO_ROOF = "#777777"
 
 
@@ -97,7 +97,7 @@ def _angle(axes: Axes) -> float:
 def _points(axes: Axes, points: Sequence[Mapping[str, Any]], precision: int | None, name: str) -> None:
     if not points:
         return
-    areas = [_LEAST_AREA + (_MOST_AREA - _LEAST_AREA) * (p["part"] or 0) for p in points]
+    areas = [_MIN_AREA + (_MAX_AREA - _MIN_AREA) * (p["part"] or 0) for p in points]
     axes.scatter(
         [p["x"] for p in points], [p["y"] for p in points], areas, color=_color(precision), alpha=0.65, label=name,
         marker=MARKERS[(precision or 0) % len(MARKERS)], linewidths=0.4, edgecolors="white", zorder=3,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dominant_kernel", "dominant_layer", "fp32_products"]
 
-_MOST_EVIDENCE = 3
+_MAX_EVIDENCE = 3
 _FP32_PRODUCTS = r"(?i)(?:^|[^a-z])s(?:gemm|cudnn)|f32f32_f32f32"
 """Matrix products and convolutions on FP32 units, by the names of cuBLAS, cuDNN and CUTLASS: `ampere_sgemm_...`,
 `cutlass_80_simt_sgemm_...`, `volta_scudnn_...`, `sm80_xmma_gemm_f32f32_f32f32_...` (with TF32: `f32f32_tf32f32`)."""
@@ -107,7 +107,7 @@ def fp32_products(facts: Facts) -> Iterator[Found]:
     if factor is None or facts.device_share(time) < least.FP32_SHARE:
         return
     precision, part = factor
-    worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(_MOST_EVIDENCE)
+    worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(_MAX_EVIDENCE)
     yield Found(
         f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {precision} would do them in"
         f" {share(1 - part)} of that time at best.",
@@ -121,8 +121,8 @@ def fp32_products(facts: Facts) -> Iterator[Found]:
 def _tensor_gain(facts: Facts) -> tuple[str, float] | None:
     """The first precision on tensor cores that the devices have, and the part of FP32's time that it saves."""
     peaks = device_peaks(facts.view)
-    known = dict(peaks.group_by("quantity").agg(pl.col("peak").min()).iter_rows())
+    peak_of = dict(peaks.group_by("quantity").agg(pl.col("peak").min()).iter_rows())
     for precision in _TENSOR_PEAKS:
-        if known.get("fp32") and known.get(precision, 0) > known["fp32"]:
-            return precision, 1 - known["fp32"] / known[precision]
+        if peak_of.get("fp32") and peak_of.get(precision, 0) > peak_of["fp32"]:
+            return precision, 1 - peak_of["fp32"] / peak_of[precision]
     return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsp_analyze.core import Result
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Ints
 
 __all__ = ["Facts"]
@@ -45,7 +45,7 @@ _NO_CALLS = pl.DataFrame(
 class Facts:
     """A view's numbers as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
-    def __init__(self, view: View, of: Callable[[str], Result | str] | None = None) -> None:
+    def __init__(self, view: StepFrames, of: Callable[[str], Result | str] | None = None) -> None:
         """`of` answers analyses by id over this view, where the caller keeps results; else each is run here."""
         self.view = view
         self._answered: dict[str, Result | str] = {}
@@ -61,14 +61,14 @@ class Facts:
 
     def table(self, identity: str) -> pl.DataFrame | None:
         """The analysis's table; None where the trace cannot answer it."""
-        found = self._of(identity)
-        return None if isinstance(found, str) or found.table.is_empty() else found.table
+        result = self._of(identity)
+        return None if isinstance(result, str) or result.table.is_empty() else result.table
 
     @cached_property
     def latency_ns(self) -> float:
         """Latency of the model; 0 where it is unknown."""
-        known = self.view.model_latency["latency_ns"].drop_nulls()
-        return float(known[0]) if len(known) else 0.0
+        latencies = self.view.model_latency["latency_ns"].drop_nulls()
+        return float(latencies[0]) if len(latencies) else 0.0
 
     @cached_property
     def work(self) -> pl.DataFrame:
@@ -125,7 +125,7 @@ class Facts:
     def windows(self) -> pl.DataFrame:
         """run_id, start_ns, end_ns of every step chosen; without steps, of each run's device work."""
         if self.view.averaged:
-            steps = Roles.of(self.view.steps, self.view.roles.kernels)
+            steps = Roles.of(self.view.steps, self.view.of_trace.roles.kernels)
             return steps.select("run_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         ends = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
         return (
@@ -140,7 +140,7 @@ class Facts:
         return {run_id: self._gaps(run_id) for run_id in self.windows["run_id"].unique().sort().to_list()}
 
     def _gaps(self, run_id: int) -> tuple[Ints, Ints]:
-        rows = Roles.of(self.view.all_activities, [run_id])
+        rows = Roles.of(self.view.of_trace.all_activities, [run_id])
         start = rows["start_ns"].to_numpy()
         busy = merge(start, start + rows["duration_ns"].to_numpy())
         windows = self.windows.filter(pl.col("run_id") == run_id)
@@ -153,7 +153,7 @@ class Facts:
 
     def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
         """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
-        names = names_like(self.view.span_names, lambda name: name.str.contains(pattern))
+        names = names_like(self.view.of_trace.span_names, lambda name: name.str.contains(pattern))
         if names.is_empty():
             return _NO_CALLS
         spans = (
@@ -162,7 +162,7 @@ class Facts:
                 pl.col("name").is_in(names.implode()),
                 pl.col("level").is_in([str(level) for level in levels]),
                 pl.col("kind") != str(Kind.SYNC),
-                pl.col("run_id").is_in(list(self.view.roles.kernels)),
+                pl.col("run_id").is_in(list(self.view.of_trace.roles.kernels)),
                 pl.col("duration_ns").is_not_null(),
             )
             .select("run_id", "step", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
@@ -201,11 +201,11 @@ class Facts:
         for run_id, (first, last) in self.gaps.items():
             rows = calls.filter(pl.col("run_id") == run_id)
             ends = np.sort(rows["start_ns"].to_numpy() + rows["duration_ns"].to_numpy())
-            place = np.searchsorted(ends, first)  # the first call that ends within or after each gap
-            found = np.flatnonzero(place < len(ends))
-            end = ends[place[found]]
-            inside = end < last[found]
-            total += int((last[found][inside] - end[inside]).sum())
+            index = np.searchsorted(ends, first)  # the first call that ends within or after each gap
+            with_call = np.flatnonzero(index < len(ends))
+            end = ends[index[with_call]]
+            inside = end < last[with_call]
+            total += int((last[with_call][inside] - end[inside]).sum())
         return total / self.step_count
 
     def share(self, time_ns: float) -> float:

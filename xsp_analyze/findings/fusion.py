@@ -23,7 +23,7 @@ _ELEMENTWISE = r"(?i)elementwise|EigenMetaKernel|mxnet_generic_kernel"
 """Kernels that do one operation an element: PyTorch's, TensorFlow's (Eigen), MXNet's."""
 
 
-_PLACE = ("run_id", "device_id", "stream_id", "step")
+_LANE = ("run_id", "device_id", "stream_id", "step")
 
 
 @rule(
@@ -58,13 +58,13 @@ def unfused_chains(facts: Facts) -> Iterator[Found]:
 
 def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
-    found = work.select(*_PLACE, "start_ns", "even_ns", is_one.alias("is_one"))
-    code, size = codes(found.select(_PLACE), ordered=True)
+    rows = work.select(*_LANE, "start_ns", "even_ns", is_one.alias("is_one"))
+    code, size = codes(rows.select(_LANE), ordered=True)
     order = sort_by(code, size)  # work stands in order of start
-    ones = found["is_one"].to_numpy()[order]
+    ones = rows["is_one"].to_numpy()[order]
     starts = run_starts(code[order], ones)
     chain = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
-    neighbours: pl.DataFrame = found.select("run_id", "device_id", "even_ns")[order[ones]]
+    neighbours: pl.DataFrame = rows.select("run_id", "device_id", "even_ns")[order[ones]]
     return (
         neighbours.with_columns(pl.Series("chain", chain[ones]))
         .group_by("chain", "run_id", "device_id", maintain_order=True)

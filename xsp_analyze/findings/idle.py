@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
 
-_MOST_EVIDENCE = 3
+_MAX_EVIDENCE = 3
 _CAUSES = {
     "idle_host_ns": "the host busy elsewhere",
     "idle_sync_ns": "the host waiting for a device",
@@ -62,9 +62,9 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     around = float(row["waiting_ns"]) - float(row["idle_ns"])
     if around >= 1:
         yield Evidence("of it before the first work and after the last", around)
-    for column, words in _CAUSES.items():
+    for column, sentence in _CAUSES.items():
         if row.get(column):
-            yield Evidence(words, float(row[column]))
+            yield Evidence(sentence, float(row[column]))
 
 
 @rule(
@@ -124,7 +124,7 @@ def host_sync(facts: Facts) -> Iterator[Found]:
     names = facts.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)
-        for name, time in names.head(_MOST_EVIDENCE).select("name", "duration_ns").iter_rows()
+        for name, time in names.head(_MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
     ]
     yield Found(
         f"The host waits for the device {times(number)}{a_step}; after that the device is idle for"

@@ -33,7 +33,7 @@ def pages() -> Mapping[str, str]:
 
 
 def _index() -> str:
-    doubts, gains = ([r for r in RULES if r.on_trust is wanted] for wanted in (True, False))
+    doubts, gains = ([r for r in RULES if r.on_trust is on_trust] for on_trust in (True, False))
     listed = ["", "## How far to trust the numbers", "", *map(_line, doubts), "", "## What to do next", ""]
     return _INTRODUCTION + "\n".join([*listed, *map(_line, gains)]) + "\n"
 

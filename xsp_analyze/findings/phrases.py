@@ -9,5 +9,5 @@ __all__ = ["times"]
 
 def times(number: float) -> str:
     """How often: `once`, `twice`, `17 times`, `0.5 times` (of a mean step)."""
-    known = {1: "once", 2: "twice"}
-    return known.get(round(number, 1), f"{count(round(number, 1))} times")  # type: ignore[call-overload, no-any-return]
+    named = {1: "once", 2: "twice"}
+    return named.get(round(number, 1), f"{count(round(number, 1))} times")  # type: ignore[call-overload, no-any-return]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings.advice import Found, Rule
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["RULES", "advise"]
 
@@ -46,26 +46,26 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal gain are told."""
 
 
-def advise(view: View, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
+def advise(view: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
     """What the rules find: doubts about the numbers first, then what promises most; unknown gains last.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over this view.
     """
     facts = Facts(view, of)
-    found = [_advice(rule, one, facts) for rule, one in _fired(facts)]
-    return sorted(found, key=lambda a: (not a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
+    advice = [_advice(rule, one, facts) for rule, one in _fired(facts)]
+    return sorted(advice, key=lambda a: (not a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
 
 
 def _fired(facts: Facts) -> Iterator[tuple[Rule, Found]]:
     for rule in RULES:
-        for found in rule.find(facts):
-            yield rule, found
+        for evidence in rule.find(facts):
+            yield rule, evidence
 
 
-def _advice(rule: Rule, found: Found, facts: Facts) -> Advice:
+def _advice(rule: Rule, evidence: Found, facts: Facts) -> Advice:
     """The finding with its gain, which no step can exceed."""
-    gain = found.gain_ns
+    gain = evidence.gain_ns
     if gain is None or not facts.latency_ns:
-        return Advice(rule, found, gain, None)
+        return Advice(rule, evidence, gain, None)
     gain = min(gain, facts.latency_ns)
-    return Advice(rule, found, gain, gain / facts.latency_ns)
+    return Advice(rule, evidence, gain, gain / facts.latency_ns)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["below_roof", "memory_bound", "unreached"]
 
-_MOST_EVIDENCE = 3
+_MAX_EVIDENCE = 3
 
 
 def unreached(facts: Facts, which: pl.Expr) -> float | None:
@@ -62,7 +62,7 @@ def below_roof(facts: Facts) -> Iterator[Found]:
     yield Found(
         f"Kernels with {share(facts.device_share(time))} of device time reach less than {share(least.BELOW_ROOF)} of"
         " their roof.",
-        [Evidence(short_name(name), value) for name, value in worst.head(_MOST_EVIDENCE).iter_rows()],
+        [Evidence(short_name(name), value) for name, value in worst.head(_MAX_EVIDENCE).iter_rows()],
         float(low.select(lost.sum()).item()),
         "A09",
     )
@@ -95,7 +95,7 @@ def memory_bound(facts: Facts) -> Iterator[Found]:
     if facts.device_share(time) < least.MEMORY_BOUND_SHARE:
         return
     left = pl.col("kernel_duration_ns") * (1 - pl.col("roof_share").fill_null(1).clip(0, 1))
-    worst = bound.sort("kernel_duration_ns", descending=True).head(_MOST_EVIDENCE)
+    worst = bound.sort("kernel_duration_ns", descending=True).head(_MAX_EVIDENCE)
     yield Found(
         f"{bound.height} of {main.height} layers are memory bound; they take {share(facts.device_share(time))} of"
         " device time.",

@@ -8,7 +8,9 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.json_text import plain
+from xsp_analyze.render.markdown import table_lines
 from xsp_analyze.render.shown import clean
+from xsp_analyze.render.table import of_rows
 from xsp_analyze.render.units import duration, quantity, share
 
 if TYPE_CHECKING:
@@ -45,11 +47,11 @@ def gain_of(advice: Advice) -> str:
     return f"at most {duration(advice.gain_ns)}{of_step}"
 
 
-def as_text(found: Sequence[Advice], width: int = 100) -> str:
+def as_text(advice: Sequence[Advice], width: int = 100) -> str:
     """For a terminal: a heading a finding, then what was found, the evidence, and what to do."""
-    if not found:
+    if not advice:
         return _NOTHING + "\n"
-    return "\n\n".join("\n".join(_lines(number, one, width)) for number, one in enumerate(found, 1)) + "\n"
+    return "\n\n".join("\n".join(_lines(number, one, width)) for number, one in enumerate(advice, 1)) + "\n"
 
 
 def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
@@ -64,18 +66,16 @@ def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
         )
 
 
-def as_markdown(found: Sequence[Advice]) -> str:
+def as_markdown(advice: Sequence[Advice]) -> str:
     """A table, for a pull request or an issue."""
-    rows = ["| finding | at most | what was found |", "|---|---:|---|"]
-    rows += [f"| {one.rule.title} (`{one.rule.id}`) | {gain_of(one)} | {_cell(one.found.sentence)} |" for one in found]
-    return "\n".join(rows if found else [_NOTHING]) + "\n"
+    if not advice:
+        return f"{_NOTHING}\n"
+    columns = [("finding", "", False, 0), ("at most", "", True, 0), ("what was found", "", False, 0)]
+    rows = [(f"{one.rule.title} ({one.rule.id})", gain_of(one), clean(one.found.sentence)) for one in advice]
+    return "\n".join(table_lines(of_rows("", columns, rows))) + "\n"
 
 
-def _cell(text: str) -> str:
-    return clean(text).replace("|", "\\|")
-
-
-def as_json(found: Sequence[Advice]) -> str:
+def as_json(advice: Sequence[Advice]) -> str:
     """An array in the order of the text; times in ns, shares 0..1, null unknown."""
     rows = [
         {
@@ -89,6 +89,6 @@ def as_json(found: Sequence[Advice]) -> str:
             "rows": one.found.rows,
             "do": one.rule.do,
         }
-        for one in found
+        for one in advice
     ]
     return json.dumps(plain(rows), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

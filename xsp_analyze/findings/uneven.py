@@ -34,10 +34,10 @@ def uneven_steps(facts: Facts) -> Iterator[Found]:
     """Spread over the steps of the run where it is widest."""
     widest = None
     for durations in facts.view.run_latencies["durations"].to_list() if facts.view.averaged else []:
-        known = pl.Series(durations, dtype=pl.Float64)
-        if len(known) < least.FEW_STEPS:
+        lengths = pl.Series(durations, dtype=pl.Float64)
+        if len(lengths) < least.FEW_STEPS:
             continue
-        low, middle, high = (float(v) for v in (known.min(), known.median(), known.max()))  # type: ignore[arg-type]
+        low, middle, high = (float(v) for v in (lengths.min(), lengths.median(), lengths.max()))  # type: ignore[arg-type]
         spread = (high - low) / middle if middle else 0.0
         if spread >= least.STEP_SPREAD and (widest is None or spread > widest[0]):
             widest = (spread, low, middle, high)
@@ -68,12 +68,12 @@ def uneven_devices(facts: Facts) -> Iterator[Found]:
     times = facts.devices["compute_ns"].cast(pl.Float64)
     if len(times) < 2:  # noqa: PLR2004 (several)
         return
-    most, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
-    if not most or (most - mean) / most < least.IMBALANCE:
+    longest, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
+    if not longest or (longest - mean) / longest < least.IMBALANCE:
         return
     yield Found(
-        f"The busiest of {len(times)} devices computes for {duration(most)}, the average one for {duration(mean)}.",
-        (Evidence("busiest device", most), Evidence("mean over devices", mean)),
-        most - mean,
+        f"The busiest of {len(times)} devices computes for {duration(longest)}, the average one for {duration(mean)}.",
+        (Evidence("busiest device", longest), Evidence("mean over devices", mean)),
+        longest - mean,
         "B03",
     )

@@ -16,7 +16,7 @@ from xsp_model.intervals import covered_before, merge
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -45,7 +45,7 @@ def bus_factors(ranks: int) -> dict[str, float]:
     return {"all_reduce": 2 * others, "all_to_all": others, "broadcast": 1.0, "reduce": 1.0, "send_recv": 1.0}
 
 
-def operations(view: View) -> pl.DataFrame:
+def operations(view: StepFrames) -> pl.DataFrame:
     """One row a communication kernel: run_id, step, operation, duration_ns, exposed_ns, bytes, number.
 
     `operation` is what the framework calls it, or else what the kernel's name says; `bytes` are of the tensors that the
@@ -53,7 +53,7 @@ def operations(view: View) -> pl.DataFrame:
     launch; `exposed_ns` is the time in which nothing else computed on the device.
     """
     name = pl.col("name").cast(pl.String)
-    kernels = view.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION))
+    kernels = view.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION))
     said = _said(view.trace, kernels["span_id"].to_numpy())
     order = ["launch_ns", "start_ns", "span_id"]
     return (
@@ -97,12 +97,14 @@ def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
     return known[0].bytes if known and known[0] is not None else None
 
 
-def _exposed(view: View, kernels: pl.DataFrame) -> pl.Series:
+def _exposed(view: StepFrames, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
     name = pl.col("name").cast(pl.String)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
-    compute = view.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION))
+    compute = view.of_trace.all_activities.filter(
+        pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION)
+    )
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):
         beside = compute.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
         start = rows["start_ns"].to_numpy()

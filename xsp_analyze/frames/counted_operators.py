@@ -16,7 +16,7 @@ from xsp_model import Level
 from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -25,7 +25,7 @@ __all__ = ["operator_work"]
 _HOST = ("count", "modelled_count", "modelled_flop", "modelled_bytes")
 
 
-def operator_work(view: View) -> pl.DataFrame:
+def operator_work(view: StepFrames) -> pl.DataFrame:
     """One row an operator's name (and step, where each is answered): its calls, modelled and measured work.
 
     A call counts if no operator around it has a name that can be modelled; below such a one nothing else counts.
@@ -33,7 +33,7 @@ def operator_work(view: View) -> pl.DataFrame:
     unit = _units(view.trace)
     calls = _calls(view.trace, unit)
     device = _device_work(view, unit, calls)
-    host = view.combine(_per_step(Roles.of(calls, view.roles.kernels)), ["operator"], _HOST)
+    host = view.combine(_per_step(Roles.of(calls, view.of_trace.roles.kernels)), ["operator"], _HOST)
     return host.join(
         device, on=[*view.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
     ).with_columns(pl.col("device_sum_ns", "modelled_device_ns").fill_null(0))
@@ -86,7 +86,7 @@ def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     )
 
 
-def _device_work(view: View, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
+def _device_work(view: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
     """One row a name of operators that launched device work, by themselves or by others: time and counters."""
     work = view.work
     operators = calls.select(pl.col("span_id").alias("operator_id"), "operator", "modelled_flop")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["BANDWIDTH", "DEVICE", "agreed_peaks", "device_peaks"]
@@ -22,7 +22,7 @@ _COLUMNS = {"fp32": "fp32_flop_per_s", BANDWIDTH: "dram_byte_per_s"}  # what the
 _PLACE = ("run_id", "device_id", "process_id")
 
 
-def device_peaks(view: View) -> pl.DataFrame:
+def device_peaks(view: StepFrames) -> pl.DataFrame:
     """One row a device that was used and a known peak of it: the columns of DEVICE, quantity, peak, words."""
     used = view.executions.select(DEVICE).unique(maintain_order=True)
     known = used.join(_known(view.trace), on=["run_id", "device_id"], suffix="_said")
@@ -35,7 +35,7 @@ def device_peaks(view: View) -> pl.DataFrame:
     )
 
 
-def agreed_peaks(view: View) -> pl.DataFrame:
+def agreed_peaks(view: StepFrames) -> pl.DataFrame:
     """One row a quantity whose peak is known of every device that was used and the same for all: quantity, peak, words.
 
     Work of several devices is held against it: sums of flops over sums of durations are the throughput of one.

@@ -12,7 +12,7 @@ from xsp_analyze.frames.group_ids import run_starts
 from xsp_model.intervals import covered_before, gaps, merge
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Ints
 
 __all__ = ["CAUSES", "idle_causes"]
@@ -23,7 +23,7 @@ CAUSES = ("idle_host_ns", "idle_sync_ns", "idle_launch_ns", "idle_unknown_ns")
 _NEVER = np.iinfo(np.int64).max
 
 
-def idle_causes(view: View, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.DataFrame:
+def idle_causes(view: StepFrames, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.DataFrame:
     """One row a group of the view's activities (see `codes.groups`; run_id among its keys): CAUSES in ns.
 
     They are those of the gaps between the group's activities.
@@ -32,7 +32,7 @@ def idle_causes(view: View, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.Data
     rows, order, bounds = grouped
     start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     end, call = start + duration, work["call_start_ns"].fill_null(_NEVER).to_numpy()[order]
-    waits = {run: merge(*(column.to_numpy() for column in view.waits(run))) for run in rows["run_id"].unique()}
+    waits = {run: merge(*(column.to_numpy() for column in view.of_trace.waits(run))) for run in rows["run_id"].unique()}
     found = [
         _causes(start[a:b], end[a:b], call[a:b], waits=waits[run])
         for (a, b), run in zip(pairwise(bounds.tolist()), rows["run_id"], strict=True)

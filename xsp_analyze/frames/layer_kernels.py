@@ -11,7 +11,7 @@ from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["GRAPH_REPLAY", "layer_kernels"]
 
@@ -19,7 +19,7 @@ GRAPH_REPLAY = "graph replay"
 """Name and type of the row that holds replayed device work which no layer can be given for."""
 
 
-def layer_kernels(view: View) -> pl.LazyFrame:
+def layer_kernels(view: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
 
     non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where

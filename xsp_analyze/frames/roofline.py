@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import formulas
-from xsp_analyze.core import Column, Role
 from xsp_analyze.frames.counters import counted_time, moved_bytes
 from xsp_analyze.frames.device_peaks import BANDWIDTH
 from xsp_model import XspError
@@ -21,35 +20,9 @@ from xsp_model.device_table import QUANTITIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["PRECISION", "ROOF_COLUMNS", "by_precision", "require_flops", "under_roof"]
-
-PRECISION = Column(
-    "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
-)
-ROOF_COLUMNS = (
-    Column("flop_count", pl.Float64(), "Operations in this precision, measured.", "flop"),
-    Column("dram_read_bytes", pl.Float64(), "Bytes read from device memory, for work in every precision.", "byte"),
-    Column("dram_write_bytes", pl.Float64(), "Bytes written to device memory, likewise.", "byte"),
-    Column("arithmetic_intensity", pl.Float64(), "Flop of this precision per byte of DRAM traffic.", "flop/byte"),
-    Column("flop_per_s", pl.Float64(), "Throughput in this precision over the time of the kernels counted.", "flop/s"),
-    Column(
-        "ideal_intensity",
-        pl.Float64(),
-        "The roof's ridge: peak flop/s of this precision over peak byte/s; null: either is unknown.",
-        "flop/byte",
-    ),
-    Column(
-        "roof_flop_per_s",
-        pl.Float64(),
-        "The most possible at this intensity: the lesser of the peak and intensity x bandwidth.",
-        "flop/s",
-    ),
-    Column("roof_share", pl.Float64(), "Part of the roof that is reached; above 1 something is wrong."),
-    Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
-    Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),
-)
+__all__ = ["by_precision", "require_flops", "under_roof"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +44,7 @@ def _named(counter: str) -> _Precision:
 _PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
 
 
-def require_flops(view: View, wanted: str) -> None:
+def require_flops(view: StepFrames, wanted: str) -> None:
     """XspError where kernels were measured but the flop counts of none."""
     rows = view.executions
     counts = [p.column for p in _PRECISIONS if p.column in rows.columns]
@@ -118,7 +91,7 @@ def _own(precision: _Precision) -> tuple[str, str]:
 
 
 def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = ()) -> pl.DataFrame:
-    """The rows of `by_precision` with the columns of ROOF_COLUMNS; `on`: columns that tell which peaks are whose."""
+    """The rows of `by_precision` with `columns.ROOF_COLUMNS`; `on`: columns that tell which peaks are whose."""
     peak = peaks.filter(pl.col("quantity") != BANDWIDTH).rename({"quantity": "precision"})
     held = rows.join(peak, on=[*on, "precision"], how="left", nulls_equal=True, maintain_order="left")
     held = _with_bandwidth(held, peaks.filter(pl.col("quantity") == BANDWIDTH), on)

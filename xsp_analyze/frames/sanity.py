@@ -11,12 +11,12 @@ from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
 from xsp_analyze.frames.layer_modelled_work import layer_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roofline import by_precision, under_roof
-from xsp_model import Attribution, Finding, Kind, Phase, Severity
+from xsp_model import Attribution, Finding, Kind, LedgerKind, Phase, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["flags"]
 
@@ -31,7 +31,7 @@ _FLOPS = "Measure the flop counts of every precision, tensor cores included"
 _PEAKS = "Check the peak rates (xsp devices, --device FILE.toml), and that counters and durations are of the same work"
 
 
-def flags(view: View, *, on_layers: bool = True) -> Iterator[Finding]:
+def flags(view: StepFrames, *, on_layers: bool = True) -> Iterator[Finding]:
     """Findings of kinds `sanity_*`, over the steps chosen; one that counts nothing says nothing.
 
     `on_layers` false leaves out whether layers fit in their steps.
@@ -39,11 +39,11 @@ def flags(view: View, *, on_layers: bool = True) -> Iterator[Finding]:
     yield from _sums(view)
     if on_layers:
         yield _of_steps(view)
-    if view.device_work.is_empty() or not are_known(view.named_work):
+    if view.of_trace.device_work.is_empty() or not are_known(view.named_work):
         return
     yield from _above_roof(view)
     yield from _occupancy(view.executions)
-    if not view.layer_calls.is_empty():
+    if not view.of_trace.layer_calls.is_empty():
         held = _beside_model(view)
         yield from _short_of_tensors(
             held, ("dram_read_bytes", "input_bytes"), "read fewer bytes than their input tensors hold"
@@ -68,10 +68,10 @@ def _finding(
     others = f" and {rows.height - len(named)} more" if rows.height > len(named) else ""
     duration = round(rows["duration_ns"].sum()) if "duration_ns" in rows.columns else None
     detail = f"{what}: {', '.join(named)}{others}"
-    return Finding(f"sanity_{kind}", detail, rows.height, severity, duration, advice)
+    return Finding(LedgerKind(f"sanity_{kind}"), detail, rows.height, severity, duration, advice)
 
 
-def _above_roof(view: View) -> Iterator[Finding]:
+def _above_roof(view: StepFrames) -> Iterator[Finding]:
     rows = by_precision(view.executions.with_row_index("execution"))
     above = (
         under_roof(rows, device_peaks(view), on=DEVICE)
@@ -96,7 +96,7 @@ def _occupancy(executions: pl.DataFrame) -> Iterator[Finding]:
     yield _finding("occupancy", "kernels whose achieved occupancy lies outside of 0 to 1", odd, words, _LOST)
 
 
-def _beside_model(view: View) -> pl.DataFrame:
+def _beside_model(view: StepFrames) -> pl.DataFrame:
     """One row a layer (and step) all of whose forward kernels were measured: per call, its counters and its work."""
     keys = [*view.by, *LAYER_KEY]
     calls = view.layers.select(*keys, "call_count").filter(pl.col("call_count") > 0)
@@ -110,7 +110,7 @@ def _beside_model(view: View) -> pl.DataFrame:
     )
 
 
-def _forward(view: View, keys: Sequence[str]) -> pl.DataFrame:
+def _forward(view: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
     """Sums over each layer's forward work; bytes of copies count too. Null where a kernel was not measured."""
     copies = view.trace.frame("copies").select("span_id", pl.col("bytes").alias("copied_bytes"))
     phase = pl.col("phase").cast(pl.String)
@@ -156,17 +156,17 @@ def _far_from_model(held: pl.DataFrame) -> Iterator[Finding]:
     yield _finding("flop_count", what, far, words, _FLOPS)
 
 
-def _sums(view: View) -> Iterator[Finding]:
+def _sums(view: StepFrames) -> Iterator[Finding]:
     """Device time must be the same before and after kernels are matched over steps; whole steps match none."""
     if not view.averaged:
         return
     device, tables = float(view.activities["mean_ns"].sum()), float(view.executions["duration_ns"].sum())
     if abs(device - tables) > _ROUNDING * device:
         detail = f"device time is {device:.0f} ns in the trace's steps, but {tables:.0f} ns in the tables over kernels"
-        yield Finding("sanity_sums", detail, advice="Report it with the trace: it is a fault of the analysis")
+        yield Finding(LedgerKind.SANITY_SUMS, detail)
 
 
-def _of_steps(view: View) -> Finding:
+def _of_steps(view: StepFrames) -> Finding:
     """Layers must fit in their step."""
     words = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "host_ns", "duration_ns")
     what = "steps whose layers, outside of each other on one thread, take longer than the step"
@@ -174,10 +174,10 @@ def _of_steps(view: View) -> Finding:
     return _finding("sums", what, _overfull(view), words, advice)
 
 
-def _overfull(view: View) -> pl.DataFrame:
+def _overfull(view: StepFrames) -> pl.DataFrame:
     """Steps (of serialised runs) with the host time of their layers on one thread, where that exceeds the step's."""
-    hosted = view.layer_bases.filter(pl.col("basis") == "host")["run_id"]
-    calls = view.layer_calls.filter(pl.col("run_id").is_in(hosted.implode()))
+    hosted = view.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
+    calls = view.of_trace.layer_calls.filter(pl.col("run_id").is_in(hosted.implode()))
     of_calls = pl.col("span_id").is_in(calls["span_id"].implode())  # so that the many others are not read
     threads = view.trace.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
     sums = (

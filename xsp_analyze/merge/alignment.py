@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Alignment", "align"]
 
-_MOST_EDITS = 128  # where a stretch differs more, a table over a window of it costs less than following the edits
+_MAX_EDITS = 128  # where a stretch differs more, a table over a window of it costs less than following the edits
 _WINDOW = 4096
 
 
@@ -45,9 +45,9 @@ def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> Alignment:
     and in the number of differences; where these are many, the table of R. Wagner and M. Fischer, 1974, over windows.
     Exact while edits are few or the rest fits in one window.
     """
-    codes: dict[Hashable, int] = {}
-    a = [codes.setdefault(key, len(codes)) for key in first]
-    b = [codes.setdefault(key, len(codes)) for key in second]
+    item_ids: dict[Hashable, int] = {}
+    a = [item_ids.setdefault(key, len(item_ids)) for key in first]
+    b = [item_ids.setdefault(key, len(item_ids)) for key in second]
     pairs: list[tuple[int, int]] = []
     i = j = 0
     while i < len(a) and j < len(b):
@@ -62,7 +62,7 @@ def _advance(a: list[int], b: list[int], i: int, j: int) -> tuple[list[tuple[int
     n, m = len(a) - i, len(b) - j
     reach = {1: 0}
     history: list[dict[int, int]] = []
-    for edits in range(_MOST_EDITS + 1):
+    for edits in range(_MAX_EDITS + 1):
         history.append(dict(reach))
         for k in range(-edits, edits + 1, 2):
             down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])

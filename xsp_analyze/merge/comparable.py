@@ -42,20 +42,20 @@ def other_batch_sizes(traces: Sequence[Trace]) -> list[Trace]:
     own = next((size for trace in [*rest, *models] if (size := _fact(trace, "batch_size")) is not None), None)
     if len(rest) > 0 and not any(_fact(trace, "batch_size") == own for trace in models):
         return []  # none is of the work that was profiled: let the difference be told
-    found: dict[int, Trace] = {}
+    by_batch_size: dict[int, Trace] = {}
     for trace in models:
         size = _fact(trace, "batch_size")
         if isinstance(size, int) and size != own:
-            found.setdefault(size, trace)
-    return [found[size] for size in sorted(found)]
+            by_batch_size.setdefault(size, trace)
+    return [by_batch_size[size] for size in sorted(by_batch_size)]
 
 
 def check_comparable(traces: Sequence[Trace], *, same_batch: bool = True) -> None:
     """XspError that names the two runs and what differs: model, batch size, framework, or device."""
-    for column, words in _SAME.items():
+    for column, label in _SAME.items():
         if column == "batch_size" and not same_batch:
             continue
-        _agree(traces, [_fact(trace, column) for trace in traces], words)
+        _agree(traces, [_fact(trace, column) for trace in traces], label)
     frameworks = [_fact(trace, "framework") for trace in traces]
     _agree(traces, frameworks, "frameworks", _framework_name)
     _agree(traces, frameworks, "frameworks", _framework_version)
@@ -65,16 +65,16 @@ def check_comparable(traces: Sequence[Trace], *, same_batch: bool = True) -> Non
 def _agree(
     traces: Sequence[Trace],
     values: Sequence[object],
-    words: str,
+    label: str,
     part: Callable[[object], object] = lambda value: value,
 ) -> None:
     """XspError unless this part of the values is the same wherever it is known."""
-    known = [(trace, value) for trace, value in zip(traces, values, strict=True) if part(value) is not None]
-    for trace, value in known[1:]:
-        first, expected = known[0]
+    recorded = [(trace, value) for trace, value in zip(traces, values, strict=True) if part(value) is not None]
+    for trace, value in recorded[1:]:
+        first, expected = recorded[0]
         if part(value) != part(expected):
             raise XspError(
-                f"the runs are of different {words}: {expected} in {name_of(first)}, {value} in {name_of(trace)}",
+                f"the runs are of different {label}: {expected} in {name_of(first)}, {value} in {name_of(trace)}",
                 advice="Merge only runs of the same work on the same system",
             )
 
@@ -95,8 +95,8 @@ def name_and_version(framework: str) -> tuple[str, str | None]:
 
 
 def _fact(trace: Trace, column: str) -> object:
-    found = {value for value in trace.table("runs").column(column).to_pylist() if value is not None}
-    return min(found) if found else None
+    values = {value for value in trace.table("runs").column(column).to_pylist() if value is not None}
+    return min(values) if values else None
 
 
 def _device(trace: Trace) -> object:

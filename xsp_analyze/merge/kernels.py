@@ -50,24 +50,24 @@ def match_kernels(ours: pl.DataFrame, theirs: pl.DataFrame) -> tuple[Matched, pl
     Names are compared whole, or by the function alone where that finds more: some profilers write no more.
     """
     repeats = max(round(theirs.height / ours.height), 1) if ours.height else 1
-    found = max((_aligned(ours, theirs, repeats, spell) for spell in (normalised, base_name)), key=lambda a: a.rate)
-    words = [_words(ours) * repeats, _words(theirs)]
-    pairs = pl.DataFrame(found.pairs, schema={"first": pl.Int64, "second": pl.Int64}, orient="row")
+    aligned = max((_aligned(ours, theirs, repeats, spell) for spell in (normalised, base_name)), key=lambda a: a.rate)
+    labels = [_labels(ours) * repeats, _labels(theirs)]
+    pairs = pl.DataFrame(aligned.pairs, schema={"first": pl.Int64, "second": pl.Int64}, orient="row")
     pairs = pairs.with_columns(pl.col("first") % max(ours.height, 1))
-    return Matched("kernels", found, words[0], words[1]), pairs
+    return Matched("kernels", aligned, labels[0], labels[1]), pairs
 
 
 def _aligned(ours: pl.DataFrame, theirs: pl.DataFrame, repeats: int, spell: Callable[[str], str]) -> Alignment:
-    known = {name: spell(name) for name in {*ours["name"].cast(pl.String), *theirs["name"].cast(pl.String)}}
-    return align(_keys(ours, known) * repeats, _keys(theirs, known))
+    spelling = {name: spell(name) for name in {*ours["name"].cast(pl.String), *theirs["name"].cast(pl.String)}}
+    return align(_keys(ours, spelling) * repeats, _keys(theirs, spelling))
 
 
-def _keys(kernels: pl.DataFrame, known: dict[str, str]) -> list[Hashable]:
-    names = [known[name] for name in kernels["name"].cast(pl.String)]
+def _keys(kernels: pl.DataFrame, spelling: dict[str, str]) -> list[Hashable]:
+    names = [spelling[name] for name in kernels["name"].cast(pl.String)]
     return list(zip(names, kernels.select(AXES).rows(), strict=True))
 
 
-def _words(kernels: pl.DataFrame) -> list[str]:
+def _labels(kernels: pl.DataFrame) -> list[str]:
     shapes = kernels.select(AXES).rows()
     names = kernels["name"].cast(pl.String).to_list()
     return [f"{name} grid {_size(s[:3])} block {_size(s[3:])}" for name, s in zip(names, shapes, strict=True)]

@@ -45,13 +45,15 @@ def match_layers(reference: Trace, other: Trace) -> tuple[Matched, pl.DataFrame]
     with_shapes = ours["shapes"].is_not_null().any() and theirs["shapes"].is_not_null().any()
     columns = ["layer_name", "kind", *(["shapes"] if with_shapes else [])]
     alignment = align(ours.select(columns).rows(), theirs.select(columns).rows())
-    words = [[f"{name} ({kind})" for name, kind in t.select("layer_name", "layer_type").rows()] for t in (ours, theirs)]
+    labels = [
+        [f"{name} ({kind})" for name, kind in t.select("layer_name", "layer_type").rows()] for t in (ours, theirs)
+    ]
     partner = {j: i for i, j in alignment.pairs}
     beyond = int(ours["layer_index"].max() or 0) + 1 if ours.height else 0  # type: ignore[arg-type]
     rows = []
     for j, (index, name, kind) in enumerate(theirs.select(_IDENTITY).iter_rows()):
-        known = ours.row(partner[j])[:3] if j in partner else (beyond + j, name, kind)
-        rows.append((index, *known))
+        identity = ours.row(partner[j])[:3] if j in partner else (beyond + j, name, kind)
+        rows.append((index, *identity))
     mapping = pl.DataFrame(
         rows,
         schema={
@@ -62,7 +64,7 @@ def match_layers(reference: Trace, other: Trace) -> tuple[Matched, pl.DataFrame]
         },
         orient="row",
     )
-    return Matched("layers", alignment, words[0], words[1]), mapping
+    return Matched("layers", alignment, labels[0], labels[1]), mapping
 
 
 def renamed(layers: pl.DataFrame, mapping: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Matched"]
 
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 _LONGEST_NAME = 120
 
 
@@ -27,11 +27,11 @@ class Matched:
     first: Sequence[str]
     second: Sequence[str]
 
-    def require(self, least: float, first: str, second: str) -> None:
+    def require(self, min_rate: float, first: str, second: str) -> None:
         """XspError with the match rate and the first mismatches where fewer than `least` match."""
-        if self.alignment.rate < least:
+        if self.alignment.rate < min_rate:
             raise XspError(
-                f"{self.what} of {first} and {second} match at {self.alignment.rate:.3f}, less than {least:g}: "
+                f"{self.what} of {first} and {second} match at {self.alignment.rate:.3f}, less than {min_rate:g}: "
                 + self.differences(),
                 advice="Take both runs of the same work with autotuning off, or accept less with --min-match",
             )
@@ -39,13 +39,13 @@ class Matched:
     def differences(self) -> str:
         """The first mismatches, in one line."""
         gaps = self.alignment.mismatches()
-        shown = [self._difference(a, b) for a, b in gaps[:_MOST_SHOWN]]
-        more = f"; and {len(gaps) - _MOST_SHOWN} more places" if len(gaps) > _MOST_SHOWN else ""
+        shown = [self._difference(a, b) for a, b in gaps[:_MAX_SHOWN]]
+        more = f"; and {len(gaps) - _MAX_SHOWN} more places" if len(gaps) > _MAX_SHOWN else ""
         return "; ".join(shown) + more
 
     def _difference(self, first: Sequence[int], second: Sequence[int]) -> str:
-        place = first[0] if first else second[0]
-        return f"at {place}: {_listed(self.first, first)} against {_listed(self.second, second)}"
+        index = first[0] if first else second[0]
+        return f"at {index}: {_listed(self.first, first)} against {_listed(self.second, second)}"
 
     def finding(self, first: str, second: str) -> Finding:
         """The ledger's row: the match rate, and the first mismatches where there are any."""
@@ -53,9 +53,9 @@ class Matched:
         longest = max(self.alignment.first_count, self.alignment.second_count)
         detail = f"{self.what} of {first} and {second} match at {rate:.3f} ({pairs} of {longest})"
         if pairs == longest:
-            return Finding(f"match_{self.what}", detail, max(pairs, 1), Severity.INFO)
+            return Finding(LedgerKind(f"match_{self.what}"), detail, max(pairs, 1), Severity.INFO)
         return Finding(
-            f"match_{self.what}",
+            LedgerKind(f"match_{self.what}"),
             f"{detail}; {self.differences()}",
             longest - pairs,
             Severity.WARNING,
@@ -63,12 +63,12 @@ class Matched:
         )
 
 
-def _listed(words: Sequence[str], places: Sequence[int]) -> str:
-    if not places:
+def _listed(labels: Sequence[str], indices: Sequence[int]) -> str:
+    if not indices:
         return "nothing"
-    shown = ", ".join(_short(words[p]) for p in places[:_MOST_SHOWN])
-    return shown + (f" and {len(places) - _MOST_SHOWN} more" if len(places) > _MOST_SHOWN else "")
+    shown = ", ".join(_short(labels[p]) for p in indices[:_MAX_SHOWN])
+    return shown + (f" and {len(indices) - _MAX_SHOWN} more" if len(indices) > _MAX_SHOWN else "")
 
 
-def _short(word: str) -> str:
-    return word if len(word) <= _LONGEST_NAME else word[: _LONGEST_NAME - 3] + "..."
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST_NAME else label[: _LONGEST_NAME - 3] + "..."

@@ -18,7 +18,7 @@ from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
-from xsp_model import Finding, TraceBuilder, XspError
+from xsp_model import Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -71,18 +71,18 @@ def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH, noted: Seque
 
 def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
     """The runs by role. Of a role's runs, one asynchronous or else the first is taken, and one serialised beside it."""
-    found: dict[str, list[Trace]] = {}
+    by_role: dict[str, list[Trace]] = {}
     for trace in traces:
-        found.setdefault(role_of(trace), []).append(trace)
+        by_role.setdefault(role_of(trace), []).append(trace)
     for role in _ONE_EACH:
-        runs = found.get(role, [])
+        runs = by_role.get(role, [])
         serialised = [t for t in runs if _serialised(t)]
         free = [t for t in runs if not _serialised(t)]
         if role == "kernels" and serialised and free:
-            found[role] = [free[0], serialised[0]]
+            by_role[role] = [free[0], serialised[0]]
         elif runs:
-            found[role] = (serialised if role == "layers" else free or serialised)[:1] or runs[:1]
-    return found
+            by_role[role] = (serialised if role == "layers" else free or serialised)[:1] or runs[:1]
+    return by_role
 
 
 def _not_used(traces: Sequence[Trace], by_role: dict[str, list[Trace]]) -> list[Finding]:
@@ -90,10 +90,9 @@ def _not_used(traces: Sequence[Trace], by_role: dict[str, list[Trace]]) -> list[
     left = [name_of(trace) for trace in traces if id(trace) not in used]
     return [
         Finding(
-            "run_not_used",
+            LedgerKind.RUN_NOT_USED,
             f"runs that were not used, since another run of their level was: {', '.join(left)}",
             len(left),
-            advice="Give one run per level; merge the others apart to compare them",
         )
     ]
 
@@ -102,31 +101,31 @@ def _serialised(trace: Trace) -> bool:
     return any(trace.table("runs").column("serialised").to_pylist())
 
 
-def _tie_layers(parts: _Parts, by_role: dict[str, list[Trace]], least: float) -> None:
+def _tie_layers(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
     runs = by_role.get("kernels", [])
     reference = next(iter(by_role.get("layers", runs[1:])), None)
     for other in runs:
         if reference is not None and reference is not other:
             matched, mapping = match_layers(reference, other)
-            matched.require(least, name_of(reference), name_of(other))
+            matched.require(min_rate, name_of(reference), name_of(other))
             parts.layers[id(other)] = renamed(other.frame("layers"), mapping)
             parts.findings.append(matched.finding(name_of(reference), name_of(other)))
 
 
-def _tie_parents(parts: _Parts, by_role: dict[str, list[Trace]], least: float) -> None:
+def _tie_parents(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
     """Where an asynchronous run leaves two parents open, the serialised run of the set tells which is right."""
     runs = by_role.get("kernels", [])
     if len(runs) > 1:
         free, serialised = runs[:2]
         ours = parts.layers.get(id(free), free.frame("layers"))
         theirs = parts.layers.get(id(serialised), serialised.frame("layers"))
-        found = resolved((free, ours), (serialised, theirs))
-        found.matched.require(least, name_of(serialised), name_of(free))
-        parts.spans[id(free)] = found.spans
-        parts.findings += found.findings
+        layer_index = resolved((free, ours), (serialised, theirs))
+        layer_index.matched.require(min_rate, name_of(serialised), name_of(free))
+        parts.spans[id(free)] = layer_index.spans
+        parts.findings += layer_index.findings
 
 
-def _tie_counters(parts: _Parts, by_role: dict[str, list[Trace]], least: float) -> None:
+def _tie_counters(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
     counters, kernels = by_role.get("counters", []), by_role.get("kernels", [])
     if not counters:
         return
@@ -139,7 +138,7 @@ def _tie_counters(parts: _Parts, by_role: dict[str, list[Trace]], least: float) 
     for trace in counters:
         theirs = template(kernel_work(trace))
         matched, pairs = match_kernels(step, theirs)
-        matched.require(least, name_of(kernels[0]), name_of(trace))
+        matched.require(min_rate, name_of(kernels[0]), name_of(trace))
         parts.findings.append(matched.finding(name_of(kernels[0]), name_of(trace)))
         parts.metrics.append(_carried_over(trace, work, step, theirs, pairs))
 
@@ -193,8 +192,8 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
 def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:
     """What one run says of the work holds for the runs that do not say it."""
     runs = pl.concat([trace.frame("runs") for trace in traces])
-    known = {c: runs[c].drop_nulls().to_list() for c in ("model", "batch_size", "framework", "device_name")}
-    return [pl.col(column).fill_null(pl.lit(values[0])) for column, values in known.items() if values]
+    common = {c: runs[c].drop_nulls().to_list() for c in ("model", "batch_size", "framework", "device_name")}
+    return [pl.col(column).fill_null(pl.lit(values[0])) for column, values in common.items() if values]
 
 
 def _in_order(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:

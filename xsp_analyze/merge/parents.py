@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def resolved(free: tuple[Trace, pl.DataFrame], serialised: tuple[Trace, pl.DataF
     targets = work.filter(pl.Series(doubtful[work["span_id"].to_numpy()])).select(
         "execution", "span_id", "run_id", "step"
     )
-    known = targets.join(right, on="execution", how="inner").drop_nulls("layer_index")
+    layer_of_execution = targets.join(right, on="execution", how="inner").drop_nulls("layer_index")
     calls = _calls(free[1], spans).unique(["run_id", "step", "layer_index"], keep="first", maintain_order=True)
-    moved = known.join(calls, on=["run_id", "step", "layer_index"], how="inner", nulls_equal=True).select(
+    moved = layer_of_execution.join(calls, on=["run_id", "step", "layer_index"], how="inner", nulls_equal=True).select(
         "span_id", pl.col("call_id").alias("right_id")
     )
     changed = spans.join(moved, on="span_id", how="left", maintain_order="left").with_columns(
@@ -78,14 +78,14 @@ def _layer_index(run: tuple[Trace, pl.DataFrame], span_ids: pl.Series) -> pl.Ser
 
 def _calls(layers: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     where = spans.select("span_id", "run_id", "step", "start_ns")
-    known = layers.filter(pl.col("layer_index").is_not_null()).join(where, on="span_id").sort("start_ns", "span_id")
-    return known.select("run_id", "step", "layer_index", pl.col("span_id").alias("call_id"))
+    calls = layers.filter(pl.col("layer_index").is_not_null()).join(where, on="span_id").sort("start_ns", "span_id")
+    return calls.select("run_id", "step", "layer_index", pl.col("span_id").alias("call_id"))
 
 
 def _findings(resolved_count: int, differs: int, doubtful: int) -> list[Finding]:
     detail = f"kernels with two possible parents got theirs from the serialised run; {differs} of them another one"
     left = "kernels with two possible parents have no counterpart in the serialised run and keep the later parent"
     return [
-        Finding("parent_resolved", detail, resolved_count, Severity.INFO),
-        Finding("parent_unresolved", left, doubtful - resolved_count),
+        Finding(LedgerKind.PARENT_RESOLVED, detail, resolved_count),
+        Finding(LedgerKind.PARENT_UNRESOLVED, left, doubtful - resolved_count),
     ]

@@ -81,9 +81,9 @@ class Job:
             .group_by("rank")
             .agg(pl.len().cast(pl.Int64).alias("step_count"), *(trimmed_mean(pl.col(m)).alias(m) for m in measures))
         )
-        found = steps.rename({"duration_ns": "step_ns"}).collect().join(self._waits_by_rank(), on="rank", how="left")
+        ranks = steps.rename({"duration_ns": "step_ns"}).collect().join(self._waits_by_rank(), on="rank", how="left")
         median = pl.col("step_ns").median()
-        return found.with_columns(
+        return ranks.with_columns(
             (pl.col("step_ns") / median - 1).alias("over_median_share"),
             (pl.col("exposed_communication_ns") / pl.col("step_ns")).alias("exposed_share"),
         ).sort("rank")
@@ -147,7 +147,7 @@ class Job:
         `transfer_ns` sums each matched call's shortest time, once; `wait_ns` is what all ranks together waited.
         `matched_share`: of its time over all ranks, that of calls which every rank ran.
         """
-        whole = (
+        complete = (
             self.scan("collectives")
             .group_by("kernel_name")
             .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("duration_ns").sum())
@@ -160,7 +160,7 @@ class Job:
         )
         share = (pl.col("matched_ns").fill_null(0) / pl.col("duration_ns")).alias("matched_share")
         return (
-            whole.join(matched, on="kernel_name", how="left")
+            complete.join(matched, on="kernel_name", how="left")
             .with_columns(share)
             .drop("matched_ns")
             .sort(-pl.col("duration_ns"), "kernel_name")
@@ -172,19 +172,19 @@ def open_job(folder: Path, name: str | None = None, *, only: Sequence[str] | Non
 
     `only`: the names of the ranks' folders that count; None: all.
     """
-    found: dict[int, Path] = {}
+    folders: dict[int, Path] = {}
     facts: dict[int, dict[str, Any]] = {}
     for path in sorted(folder.glob(f"ranks/*/{_FACTS}")):
         if only is not None and path.parent.name not in only:
             continue
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-            rank = int(known["rank"])
+            recorded = json.loads(path.read_text(encoding="utf-8"))
+            rank = int(recorded["rank"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise XspError("the rank's facts cannot be read", path=path, advice="Run xsp batch again") from error
         if all((path.parent / f"{table}.parquet").is_file() for table in TABLES):
-            found[rank], facts[rank] = path.parent, known
-    if not found:
+            folders[rank], facts[rank] = path.parent, recorded
+    if not folders:
         raise XspError("no rank of a job is in this folder", path=folder, advice="Give a folder OUT/jobs/NAME")
-    order: Sequence[int] = sorted(found)
-    return Job(name or folder.name, {r: found[r] for r in order}, {r: facts[r] for r in order})
+    order: Sequence[int] = sorted(folders)
+    return Job(name or folder.name, {r: folders[r] for r in order}, {r: facts[r] for r in order})

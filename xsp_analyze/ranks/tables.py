@@ -13,7 +13,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.ranks.job import Job
 
 __all__ = ["tables"]
@@ -72,13 +72,13 @@ _BY_COLLECTIVE = (
 
 def tables(job: Job) -> list[Result]:
     """The tables that the job has rows for: by rank, by step, by collective, by kernel."""
-    found = (
+    rows = (
         _result("R01", "ranks", _BY_RANK, job.by_rank()),
         _result("R02", "steps over ranks", _BY_STEP, job.by_step()),
         _result("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective()),
         _result("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel()),
     )
-    return [each for each in found if each.table.height]
+    return [each for each in rows if each.table.height]
 
 
 def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.DataFrame) -> Result:
@@ -88,5 +88,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.Data
     )
 
 
-def _of_job(view: View) -> pl.LazyFrame:
+def _of_job(view: StepFrames) -> pl.LazyFrame:
     raise XspError(f"this analysis is of a job's ranks, not of {view.trace.origin}", advice="Use xsp batch")

@@ -5,21 +5,23 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.shown import clean, ledger_lines, provenance_line, shown_columns, unknown_columns
+from xsp_analyze.render.names import cut
+from xsp_analyze.render.shown import clean, ledger_lines, provenance_line, shown_table, unknown_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_analyze.core import Result
+    from xsp_analyze.render.table import Table, TextColumn
 
-__all__ = ["definitions", "heading", "paragraph", "result", "table"]
+__all__ = ["definitions", "heading", "marked_up", "paragraph", "result", "table", "text"]
 
 _MOST_ROWS = 20
 _NUMBER = "text-align:right;padding:.1em .6em;white-space:nowrap"
 _TEXT = "text-align:left;padding:.1em .6em;max-width:40em;min-width:{}em;overflow-wrap:anywhere"
 _HEAD = "text-align:{};padding:.1em .6em;vertical-align:bottom"
-_WORD = 14  # letters; a column of text that long is broken only where it is wider than that
-_LONGEST = 400  # of a sentence; names of kernels are cut sooner, and rest the pointer on one to read it whole
+_WORD = 14  # characters; a column of text that long is broken only where it is wider than that
+_LONGEST = 400  # of a sentence; names of kernels are cut sooner
 _LONGEST_NAME = 80
 
 
@@ -29,13 +31,11 @@ def text(value: str) -> str:
 
 
 def _cell(value: str) -> str:
-    """The text; a long name (it has few spaces) loses its middle, and the whole is shown under the pointer."""
+    """The text; a long name (it has few spaces) loses its middle, and all of it is shown under the pointer."""
     plain = clean(value)
     longest = _LONGEST_NAME if "::" in plain or " " not in plain else _LONGEST
-    if len(plain) <= longest:
-        return escape(plain)
-    tail = longest // 3
-    return f'<span title="{escape(plain)}">{escape(plain[: longest - tail - 1])}…{escape(plain[-tail:])}</span>'
+    shown = cut(plain, longest)
+    return escape(plain) if shown == plain else f'<span title="{escape(plain)}">{escape(shown)}</span>'
 
 
 def heading(value: str) -> str:
@@ -48,25 +48,26 @@ def paragraph(value: str, *, dim: bool = False) -> str:
     return f'<p style="opacity:.7">{text(value)}</p>' if dim else f"<p>{text(value)}</p>"
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> str:
-    """A table of texts; numbers stand right."""
-    widest = [max((len(row[i]) for row in rows), default=0) for i in range(len(headings))]
-    sides = [_NUMBER if number else _text_style(most) for number, most in zip(is_number, widest, strict=True)]
-    heads = [_HEAD.format("right" if number else "left") for number in is_number]
-    head = "".join(f'<th style="{side}">{text(cell)}</th>' for side, cell in zip(heads, headings, strict=True))
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td style="{side}">{_cell(cell)}</td>' for side, cell in zip(sides, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    rows_of_html = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div style="overflow-x:auto">{rows_of_html}</div>'
+def table(shown: Table) -> str:
+    """A table with its styles beside each cell, as a notebook has no sheet of ours."""
+    heads = [f' style="{_HEAD.format("right" if c.is_number else "left")}"' for c in shown.columns]
+    sides = [f' style="{_NUMBER if c.is_number else _text_style(c)}"' for c in shown.columns]
+    return f'<div style="overflow-x:auto">{marked_up(shown, heads, sides, _cell)}</div>'
 
 
-def _text_style(most: int) -> str:
-    """Short words stay whole; long names may break, but keep a readable width."""
-    return _TEXT.format(round(min(most, _WORD) * 0.55, 1))
+def marked_up(shown: Table, heads: Sequence[str], sides: Sequence[str], cell: Callable[[str], str] = text) -> str:
+    """The table's elements; `heads` and `sides` are the attributes of each column's heading and cells."""
+    names = (f"{c.heading} ({c.unit_beside})" if c.unit_beside else c.heading for c in shown.columns)
+    head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for side, name in zip(heads, names, strict=True))
+    rows = (zip(sides, row, strict=True) for row in shown.rows)
+    body = "".join(f"<tr>{''.join(f'<td{side}>{cell(value)}</td>' for side, value in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text_style(column: TextColumn) -> str:
+    """Short words are not broken; long names may be, but keep a readable width."""
+    longest = max(map(len, column.cells), default=0)
+    return _TEXT.format(round(min(longest, _WORD) * 0.55, 1))
 
 
 def definitions(pairs: Sequence[tuple[str, str]]) -> str:
@@ -80,12 +81,9 @@ def definitions(pairs: Sequence[tuple[str, str]]) -> str:
 
 def result(one: Result) -> str:
     """An answer's first rows in units for people, then what it leaves out, warnings, and where it comes from."""
-    columns = shown_columns(one, _MOST_ROWS)
     parts = [heading(f"{one.analysis.id} {one.analysis.title}")]
     if one.table.height:
-        heads = [f"{c.heading} ({c.unit})" if c.unit else c.heading for c in columns]
-        rows = list(zip(*(c.cells for c in columns), strict=True))
-        parts.append(table(heads, rows, [c.is_number for c in columns]))
+        parts.append(table(shown_table(one, _MOST_ROWS)))
     else:
         parts.append(paragraph("No rows."))
     if (more := one.table.height - _MOST_ROWS) > 0:

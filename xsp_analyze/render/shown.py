@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Role
 from xsp_analyze.render.names import bare
 from xsp_analyze.render.remainder import sums_of_the_rest
+from xsp_analyze.render.table import Table, TextColumn
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
 from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import polars as pl
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from xsp_analyze.render.units import Scale
 
 __all__ = [
-    "ShownColumn",
     "clean",
     "heading",
     "ledger_lines",
     "provenance_line",
     "short_name",
     "shown_columns",
+    "shown_table",
     "unknown_columns",
 ]
 
@@ -36,23 +37,6 @@ _UNIT_IN_HEADER = re.compile(r" \([^()]*\)$")
 _PREFIX = re.compile(r"(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*")
 _WORRYING = ("warning", "error")
 _TAKEN = {"model": "model latency", "layers": "layer latency", "kernels": "kernels and device time"}
-
-
-@dataclass(frozen=True, slots=True)
-class ShownColumn:
-    """One column, ready to print: the unit stands in the heading, cells are text.
-
-    `rest` is what the rows that are not among the cells add up to; empty where that says nothing.
-    """
-
-    name: str
-    heading: str
-    unit: str
-    is_number: bool
-    is_key: bool
-    is_time: bool
-    cells: Sequence[str]
-    rest: str = ""
 
 
 def short_name(name: str, most: int = 60) -> str:
@@ -69,7 +53,12 @@ def unknown_columns(result: Result) -> list[Column]:
     return unknown if 0 < len(unknown) < len(result.columns) and height else []
 
 
-def shown_columns(result: Result, most_rows: int | None = None) -> list[ShownColumn]:
+def shown_table(result: Result, most_rows: int | None = None) -> Table:
+    """The result's columns that hold something, under its title."""
+    return Table(f"{result.analysis.id}  {result.analysis.title}", shown_columns(result, most_rows))
+
+
+def shown_columns(result: Result, most_rows: int | None = None) -> list[TextColumn]:
     """The columns that hold something, in their order; at most so many rows, the others in sum."""
     left_out = {c.name for c in unknown_columns(result)}
     table = result.table if most_rows is None else result.table.head(most_rows)
@@ -87,17 +76,16 @@ def _in_sum(value: float | None, scale: Scale | None) -> str:
     return UNKNOWN if value is None or scale is None else number(value, scale)
 
 
-def _shown(column: Column, series: pl.Series, scale: Scale | None) -> ShownColumn:
+def _shown(column: Column, series: pl.Series, scale: Scale | None) -> TextColumn:
     """Text for every cell; numbers in the scale, which what is no number has none of."""
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in series.to_list()]
-    return ShownColumn(
-        column.name,
+    return TextColumn(
         heading(column),
-        scale.unit if scale else "",
-        scale is not None,
-        column.role is Role.KEY,
-        column.unit == "ns",
         cells,
+        scale.unit if scale else "",
+        is_number=scale is not None,
+        is_key=column.role is Role.KEY,
+        name=column.name,
     )
 
 

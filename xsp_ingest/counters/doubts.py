@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.counters.ncu_names import flop_terms
 from xsp_ingest.counters.tensor import partial
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -25,7 +25,7 @@ _TENSOR_WORK = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": 0.001,
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 0.001,
 }
-_LETTERS = {"f": "flop_count_sp", "h": "flop_count_hp", "d": "flop_count_dp"}
+_METRIC_OF_PRECISION = {"f": "flop_count_sp", "h": "flop_count_hp", "d": "flop_count_dp"}
 
 
 def doubts(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
@@ -34,18 +34,18 @@ def doubts(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding
     yield from _packed(kernels, counters)
     for metric, names in partial(counters).items():
         detail = f"{metric} may miss work: it was added up from {', '.join(names)} alone"
-        yield Finding("tensor_counts_partial", detail, kernels.height, Severity.INFO)
+        yield Finding(LedgerKind.TENSOR_COUNTS_PARTIAL, detail, kernels.height)
     yield from _tensor_work(kernels, counters)
 
 
 def _half_collected(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
-    for letter, metric in _LETTERS.items():
-        names = list(flop_terms(letter))
+    for precision, metric in _METRIC_OF_PRECISION.items():
+        names = list(flop_terms(precision))
         missing = [name for name in names if name not in counters]
         if missing and len(missing) < len(names):
             detail = f"{metric} is unknown, as {' and '.join(missing)} was not collected beside the others"
             advice = f"Collect {', '.join(names)}"
-            yield Finding("flops_half_collected", detail, kernels.height, advice=advice)
+            yield Finding(LedgerKind.FLOPS_HALF_COLLECTED, detail, kernels.height, advice=advice)
 
 
 def _packed(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def _packed(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Findin
         return
     detail = "flop_count_sp misses packed FP32 instructions, which this chip has and which were not collected"
     hit = kernels.filter(pl.col("compute_capability").is_in(_PACKED_CAPABILITIES)).height
-    yield Finding("packed_fp32_not_counted", detail, hit, advice=f"Collect {', '.join(names)} too")
+    yield Finding(LedgerKind.PACKED_FP32_NOT_COUNTED, detail, hit, advice=f"Collect {', '.join(names)} too")
 
 
 def _tensor_work(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
@@ -63,6 +63,4 @@ def _tensor_work(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[F
         return
     busy = kernels.filter(pl.any_horizontal(pl.col(name) > _TENSOR_WORK[name] for name in seen)).height
     detail = "kernels used tensor cores, but their operations were not collected: the flops shown are of other pipes"
-    yield Finding(
-        "tensor_work_not_counted", detail, busy, advice="Collect sm__ops_path_tensor_src_*.sum with a recent ncu"
-    )
+    yield Finding(LedgerKind.TENSOR_WORK_NOT_COUNTED, detail, busy)

@@ -91,14 +91,14 @@ def _renamed(formulas: Sequence[Formula], columns: Collection[str]) -> str | Non
 
 def _one(measured: Measured, metric: str, formulas: Sequence[Formula]) -> pl.DataFrame:
     columns = measured.wide.columns
-    known = [(f, value) for f in formulas if (value := f.value(columns)) is not None]
-    if not known:
+    sources = [(f, value) for f in formulas if (value := f.value(columns)) is not None]
+    if not sources:
         return pl.DataFrame()
     source = pl.lit(None, pl.String)
-    for formula, value in reversed(known):
-        words = measured.tool if formula.is_same else f"{measured.tool}, derived"
-        source = pl.when(value.is_not_null()).then(pl.lit(words)).otherwise(source)
-    return _rows(measured.wide, metric, pl.coalesce(v for _, v in known), COUNTERS[metric].unit, source)
+    for formula, value in reversed(sources):
+        label = measured.tool if formula.is_same else f"{measured.tool}, derived"
+        source = pl.when(value.is_not_null()).then(pl.lit(label)).otherwise(source)
+    return _rows(measured.wide, metric, pl.coalesce(v for _, v in sources), COUNTERS[metric].unit, source)
 
 
 def _rows(wide: pl.DataFrame, metric: str, value: pl.Expr, unit: str, source: pl.Expr) -> pl.DataFrame:

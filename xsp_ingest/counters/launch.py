@@ -91,6 +91,6 @@ def peaks(rows: pl.DataFrame) -> Iterator[tuple[int, Peak]]:
 
 
 def _by_device(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a device: of each column the first value that is known."""
-    known = rows.drop_nulls("device_id").group_by("device_id", maintain_order=True)
-    return known.agg(pl.all().drop_nulls().first())
+    """One row a device: of each column the first value that is not null."""
+    devices = rows.drop_nulls("device_id").group_by("device_id", maintain_order=True)
+    return devices.agg(pl.all().drop_nulls().first())

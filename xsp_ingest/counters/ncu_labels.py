@@ -83,6 +83,6 @@ def counter_of(label: str, base_unit: str) -> str:
 
     With `--print-metric-name label-name` the page prints the label and the name; then the name counts.
     """
-    if found := _NAME.search(label):
-        return found[1]
+    if match := _NAME.search(label):
+        return match[1]
     return _LABELS.get((label, base_unit)) or _LABELS.get((label, _ANY)) or label

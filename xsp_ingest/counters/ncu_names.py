@@ -34,11 +34,11 @@ _NS_PER_S = 1e9
 _SCHEDULERS = 4  # of a multiprocessor, on every chip since Volta
 
 
-def flop_terms(letter: str, *, packed: bool = False) -> dict[str, float]:
-    """Add, multiply and multiply-add of threads (letter f, h or d), a multiply-add twice; `packed` ones in pairs."""
+def flop_terms(precision: str, *, packed: bool = False) -> dict[str, float]:
+    """Add, multiply and multiply-add of threads (precision f, h or d), a multiply-add twice; `packed` ones in pairs."""
     suffix, pair = ("2", 2.0) if packed else ("", 1.0)
     name = "smsp__sass_thread_inst_executed_op_{}{}{}_pred_on.sum"
-    return {name.format(letter, kind, suffix): pair * n for kind, n in (("add", 1), ("mul", 1), ("fma", 2))}
+    return {name.format(precision, kind, suffix): pair * n for kind, n in (("add", 1), ("mul", 1), ("fma", 2))}
 
 
 _PREFIX = "smsp__sass_thread_inst_executed_op_"
@@ -63,11 +63,11 @@ PER_CYCLE: Mapping[str, Mapping[str, float]] = {
 }
 
 
-def _flops(metric: str, letter: str) -> tuple[Formula, ...]:
-    packed = flop_terms("f", packed=True) if letter == "f" else {}
+def _flops(metric: str, precision: str) -> tuple[Formula, ...]:
+    packed = flop_terms("f", packed=True) if precision == "f" else {}
     clock = "smsp__cycles_elapsed.avg.per_second"
     return (
-        Formula(flop_terms(letter), extra=packed),
+        Formula(flop_terms(precision), extra=packed),
         Formula(PER_CYCLE[metric], times=(clock, _TIME), per=_NS_PER_S),
     )
 

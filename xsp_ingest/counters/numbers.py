@@ -42,32 +42,32 @@ def _numbers(texts: pl.Series) -> pl.Series:
     return bare.filter(bare.str.contains(_NUMBER))
 
 
-def with_evidence(texts: pl.Series, *, whole: bool) -> set[str]:
+def with_evidence(texts: pl.Series, *, integers: bool) -> set[str]:
     """What the texts say of the decimal sign: ".", "," or "?" for a number that can be read two ways.
 
-    `whole`: the numbers count things, so that the 1,234 among them is no fraction.
+    `integers`: the numbers count things, so that the 1,234 among them is no fraction.
     """
     numbers = _numbers(texts.unique())
     signed = numbers.filter(numbers.str.contains("[.,]"))
     point, comma = signed.str.contains(_decimal(".", ",")), signed.str.contains(_decimal(",", "."))
     open_ = signed.filter(~point & ~comma)
-    found = {sign for sign, seen in ((".", point), (",", comma)) if seen.any()}
+    signs = {sign for sign, seen in ((".", point), (",", comma)) if seen.any()}
     if open_.is_empty():
-        return found
-    if not whole:
-        return found | {"?"}
+        return signs
+    if not integers:
+        return signs | {"?"}
     grouped = {"," if sign == "." else "." for sign in ".," if open_.str.contains(sign, literal=True).any()}
-    return found | grouped
+    return signs | grouped
 
 
 def decimal_sign(evidence: Iterable[str], path: Path) -> str:
     """The file's decimal sign; XspError where the evidence contradicts itself or leaves two readings."""
-    found = set(evidence)
+    seen = set(evidence)
     again = "Export it again under one locale: LC_ALL=C ncu --csv --print-units base"
-    if {".", ","} <= found:
+    if {".", ","} <= seen:
         raise XspError("its numbers are written in two ways: both 1.5 and 1,5 occur", path=path, advice=again)
-    signs = found - {"?"}
-    if not signs and "?" in found:
+    signs = seen - {"?"}
+    if not signs and "?" in seen:
         raise XspError(
             "its numbers can be read in two ways: nothing tells whether 1,234 is a thousand or a fraction",
             path=path,

@@ -44,11 +44,11 @@ class Part:
 
 def split(name: str) -> Part | None:
     """The counter's parts, or None where it is no sum of tensor operations (sampled `_realtime` ones are not)."""
-    found = _NAME.match(name)
-    if found is None or found["source"].endswith("realtime"):
+    match = _NAME.match(name)
+    if match is None or match["source"].endswith("realtime"):
         return None
-    source = _TYPES.get(found["source"], found["source"])
-    return Part(name, source, found["op"], found["result"], found["sparsity"])
+    source = _TYPES.get(match["source"], match["source"])
+    return Part(name, source, match["op"], match["result"], match["sparsity"])
 
 
 def chosen(names: Iterable[str]) -> dict[str, list[Part]]:
@@ -64,8 +64,8 @@ def chosen(names: Iterable[str]) -> dict[str, list[Part]]:
 
 def tensor_formulas(names: Iterable[str]) -> Mapping[str, Sequence[Formula]]:
     """One formula for each input type that the counters tell of and the vocabulary knows."""
-    found = {f"{TENSOR_PREFIX}{source}": parts for source, parts in chosen(names).items()}
-    return {name: (Formula({p.name: 1 for p in parts}),) for name, parts in found.items() if name in COUNTERS}
+    parts_of = {f"{TENSOR_PREFIX}{source}": parts for source, parts in chosen(names).items()}
+    return {name: (Formula({p.name: 1 for p in parts}),) for name, parts in parts_of.items() if name in COUNTERS}
 
 
 def partial(names: Iterable[str]) -> dict[str, list[str]]:
@@ -73,11 +73,11 @@ def partial(names: Iterable[str]) -> dict[str, list[str]]:
     return {
         f"{TENSOR_PREFIX}{source}": [p.name for p in parts]
         for source, parts in chosen(names).items()
-        if not _is_whole(parts)
+        if not _is_complete(parts)
     }
 
 
-def _is_whole(parts: Sequence[Part]) -> bool:
+def _is_complete(parts: Sequence[Part]) -> bool:
     """Whether the parts make up all of the type's work; which instructions exist differs by chip, so none is enough."""
     if any(part.op is not None for part in parts):
         return False

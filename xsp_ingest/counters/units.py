@@ -15,7 +15,7 @@ __all__ = ["Unit", "base_unit"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A base unit and how to get there: value * multiply / divide (two whole numbers, so that 66.61 % is 0.6661)."""
+    """A base unit and how to get there: value * multiply / divide (two integers, so that 66.61 % is 0.6661)."""
 
     name: str
     multiply: float = 1
@@ -61,10 +61,10 @@ def _simple(text: str, step: int) -> Unit:
         return _PLAIN[text]
     if text in _TIME_NS:
         return Unit("ns", _TIME_NS[text])
-    if found := _BYTE.match(text):
-        return Unit("byte", (1024 if found[2] else step) ** _POWER[found[1]])
-    if found := _HERTZ.match(text):
-        return Unit("Hz", 1000 ** _POWER[found[1]])
-    if found := _COUNTED.match(text):
-        return Unit(found[2], 1000 ** _POWER[found[1]])
+    if match := _BYTE.match(text):
+        return Unit("byte", (1024 if match[2] else step) ** _POWER[match[1]])
+    if match := _HERTZ.match(text):
+        return Unit("Hz", 1000 ** _POWER[match[1]])
+    if match := _COUNTED.match(text):
+        return Unit(match[2], 1000 ** _POWER[match[1]])
     return Unit(text)

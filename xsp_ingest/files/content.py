@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MOST_WHOLE_BYTES", "cut_off", "lines", "pieces", "whole"]
+__all__ = ["MAX_READ_BYTES", "cut_off", "lines", "pieces", "read_all"]
 
-MOST_WHOLE_BYTES = 1 << 29
+MAX_READ_BYTES = 1 << 29
 """No content longer than this is held in memory at once."""
 
 _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _READ_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 22
-_MOST_LINE_BYTES = 1 << 26
+_MAX_LINE_BYTES = 1 << 26
 _AGAIN = "Export or copy it again; a program that was killed leaves such files"
 
 
@@ -69,7 +69,7 @@ def lines(path: Path) -> Iterator[bytes]:
         end = piece.rfind(b"\n") + 1
         if end == 0:
             rest += piece
-            if len(rest) > _MOST_LINE_BYTES:
+            if len(rest) > _MAX_LINE_BYTES:
                 raise XspError("a line of the file is longer than 64 MiB", path=path)
             continue
         yield rest + piece[:end]
@@ -78,13 +78,13 @@ def lines(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def whole(path: Path, most_bytes: int = MOST_WHOLE_BYTES) -> bytes:
-    """The whole content; XspError where it is longer than `most_bytes`, which also stops a decompression bomb."""
+def read_all(path: Path, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """The whole content; XspError where it is longer than `max_bytes`, which also stops a decompression bomb."""
     parts: list[bytes] = []
-    left = most_bytes
+    left = max_bytes
     for piece in pieces(path):
         left -= len(piece)
         if left < 0:
-            raise XspError(f"the file's content is longer than {most_bytes >> 20} MiB", path=path)
+            raise XspError(f"the file's content is longer than {max_bytes >> 20} MiB", path=path)
         parts.append(piece)
     return b"".join(parts)

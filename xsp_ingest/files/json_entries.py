@@ -49,30 +49,30 @@ def entries(path: Path, kind: type[T], seen: Entries, *, key: bytes | None = Non
     last = False
     while not last:
         text, last = stretch(window)
-        found = _decoded(decoder, text, window, seen)
-        objects = [entry for entry in found if isinstance(entry, kind)]
-        seen.foreign += len(found) - len(objects)
+        values = _decoded(decoder, text, window, seen)
+        objects = [entry for entry in values if isinstance(entry, kind)]
+        seen.foreign += len(values) - len(objects)
         if objects:
             yield objects
 
 
 def _find(window: Window, key: bytes) -> None:
     """Goes into the list under the key of the outermost object."""
-    depth, at, wanted = 0, window.at, b'"' + key + b'"'
+    depth, at, quoted_key = 0, window.at, b'"' + key + b'"'
     while True:
-        found = TOKEN.search(window.text, at)
-        token = found[0] if found else b'"'
-        if found is None or token == b'"':
-            behind = len(window.text) if found is None else found.start()
+        match = TOKEN.search(window.text, at)
+        token = match[0] if match else b'"'
+        if match is None or token == b'"':
+            behind = len(window.text) if match is None else match.start()
             window.at = behind
             window.more()
             at = 0
-        elif depth == 0 and token == wanted:
-            window.at = found.end()
+        elif depth == 0 and token == quoted_key:
+            window.at = match.end()
             window.expect(_VALUE_LIST, f"the JSON holds no list `{key.decode()}`")
             return
         else:
-            at = found.end()
+            at = match.end()
             depth += (token in b"[{") - (token in b"]}")
             if depth < 0:
                 raise XspError(f"the JSON holds no list `{key.decode()}`", path=window.path)

@@ -6,10 +6,10 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["nanoseconds", "text", "whole"]
+__all__ = ["integer", "nanoseconds", "text"]
 
 _INT64 = range(-(1 << 63), 1 << 63)
-_WHOLE = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
 _LAST_NS = 1 << 61  # beyond, sums and differences of times overflow
 
 
@@ -18,9 +18,9 @@ def text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def whole(value: object) -> int | None:
-    """A 64-bit whole number, given as a number or as its digits."""
-    if isinstance(value, str) and _WHOLE.match(value):
+def integer(value: object) -> int | None:
+    """A 64-bit integer, from a number or from its digits."""
+    if isinstance(value, str) and _INTEGER.match(value):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
 
@@ -33,7 +33,7 @@ def nanoseconds(value: object, unit_ns: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     if isinstance(value, int):
-        found = value * unit_ns
+        time_ns = value * unit_ns
     elif isinstance(value, float) and not math.isfinite(value):
         return None
     else:
@@ -43,5 +43,5 @@ def nanoseconds(value: object, unit_ns: int) -> int | None:
             return None
         if not digits.is_finite() or abs(digits.adjusted()) > 20:  # noqa: PLR2004 (far beyond any time)
             return 0 if digits.is_finite() and digits.adjusted() < 0 else None
-        found = round(digits * unit_ns)
-    return found if -_LAST_NS < found < _LAST_NS else None
+        time_ns = round(digits * unit_ns)
+    return time_ns if -_LAST_NS < time_ns < _LAST_NS else None

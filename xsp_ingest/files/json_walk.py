@@ -1,7 +1,7 @@
 """Chosen parts of a large JSON document in file order: long lists some entries at a time, short values whole.
 
-A place is the keys that lead to it, with EACH for any entry of a list: `("data", EACH, "spans")`. What leads to none of
-the wanted places is passed over without being parsed.
+A location is the keys that lead to it, with EACH for any entry of a list: `("data", EACH, "spans")`. What leads to no
+target is passed over without being parsed.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["EACH", "Part", "Wanted", "walk"]
+__all__ = ["EACH", "Part", "Targets", "walk"]
 
 EACH = "*"
-Place = tuple[str, ...]
+Location = tuple[str, ...]
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The types of the entries of `lists` and of `values`, by place; and what the document is, for complaints."""
+class Targets:
+    """The types of the entries of `lists` and of `values`, by location; and what the document is, for complaints."""
 
     what: str
-    lists: Mapping[Place, Any] = field(default_factory=dict)
-    values: Mapping[Place, Any] = field(default_factory=dict)
+    lists: Mapping[Location, Any] = field(default_factory=dict)
+    values: Mapping[Location, Any] = field(default_factory=dict)
 
-    def leads(self, place: Place) -> bool:
-        """Whether something wanted is at the place or within."""
-        return any(full[: len(place)] == place for full in (*self.lists, *self.values))
+    def leads(self, location: Location) -> bool:
+        """Whether a target is at the location or within."""
+        return any(full[: len(location)] == location for full in (*self.lists, *self.values))
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was found at a place: a value, or some entries of a list; `numbers` has one for each EACH of the place."""
+    """What stands at a location: a value, or some entries of a list; `numbers` has one for each of its EACH."""
 
-    place: Place
+    location: Location
     numbers: tuple[int, ...]
-    found: Any
+    content: Any
 
 
-def walk(path: Path, wanted: Wanted) -> Iterator[Part]:
-    """The wanted parts of the document; a list has at least one part, if an empty one.
+def walk(path: Path, targets: Targets) -> Iterator[Part]:
+    """The parts of the document at the targets; a list has at least one part, if an empty one.
 
     XspError where the file is cut off, nested too deeply, no JSON, or a part is not of its type. What stands twice
     comes twice.
@@ -57,70 +57,71 @@ def walk(path: Path, wanted: Wanted) -> Iterator[Part]:
     window = opened(path)
     if window.peek() not in b"[{":
         raise no_json(window)
-    yield from _at(window, (), (), wanted)
+    yield from _at(window, (), (), targets)
 
 
-def _at(window: Window, place: Place, numbers: tuple[int, ...], wanted: Wanted) -> Iterator[Part]:
+def _at(window: Window, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
     first = window.peek()
-    if place in wanted.lists and first == b"[":
-        for entries in _entries(window, wanted.lists[place], wanted):
-            yield Part(place, numbers, entries)
-    elif place in wanted.lists:
+    if location in targets.lists and first == b"[":
+        for entries in _entries(window, targets.lists[location], targets):
+            yield Part(location, numbers, entries)
+    elif location in targets.lists:
         raise XspError(
-            f"{wanted.what} is not as its tool writes it (no list `{place[-1] if place else ''}`)", path=window.path
+            f"{targets.what} is not as its tool writes it (no list `{location[-1] if location else ''}`)",
+            path=window.path,
         )
-    elif place in wanted.values:
-        yield Part(place, numbers, _decoded(value(window), wanted.values[place], window, wanted))
+    elif location in targets.values:
+        yield Part(location, numbers, _decoded(value(window), targets.values[location], window, targets))
     elif first == b"{":
-        yield from _members(window, place, numbers, wanted)
-    elif first == b"[" and wanted.leads((*place, EACH)):
-        yield from _each(window, place, numbers, wanted)
+        yield from _members(window, location, numbers, targets)
+    elif first == b"[" and targets.leads((*location, EACH)):
+        yield from _each(window, location, numbers, targets)
     else:
         skip(window)
 
 
-def _members(window: Window, place: Place, numbers: tuple[int, ...], wanted: Wanted) -> Iterator[Part]:
+def _members(window: Window, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
     window.at += 1
     while window.peek(b" \t\r\n,") != b"}":
-        key = _decoded(value(window), str, window, wanted)
+        key = _decoded(value(window), str, window, targets)
         if window.peek() != b":":
             raise no_json(window)
         window.at += 1
-        inner = (*place, key)
-        if key != EACH and wanted.leads(inner):
-            yield from _at(window, inner, numbers, wanted)
+        inner = (*location, key)
+        if key != EACH and targets.leads(inner):
+            yield from _at(window, inner, numbers, targets)
         else:
             skip(window)
     window.at += 1
 
 
-def _each(window: Window, place: Place, numbers: tuple[int, ...], wanted: Wanted) -> Iterator[Part]:
+def _each(window: Window, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
     window.at += 1
     count = 0
     while window.peek(b" \t\r\n,") != b"]":
-        yield from _at(window, (*place, EACH), (*numbers, count), wanted)
+        yield from _at(window, (*location, EACH), (*numbers, count), targets)
         count += 1
     window.at += 1
 
 
-def _entries(window: Window, kind: Any, wanted: Wanted) -> Iterator[list[Any]]:  # noqa: ANN401 (a type msgspec takes)
+def _entries(window: Window, kind: Any, targets: Targets) -> Iterator[list[Any]]:  # noqa: ANN401 (a type msgspec takes)
     window.at += 1
     last = False
     while not last:
         text, last = stretch(window)
-        yield _decoded(b"[" + text + b"]", list[kind], window, wanted)
+        yield _decoded(b"[" + text + b"]", list[kind], window, targets)
     window.at += 1
 
 
-def _decoded(text: bytes, kind: type[_T], window: Window, wanted: Wanted) -> _T:
+def _decoded(text: bytes, kind: type[_T], window: Window, targets: Targets) -> _T:
     try:
         return _parsed(text, kind)
     except msgspec.ValidationError as error:
-        raise XspError(f"{wanted.what} is not as its tool writes it ({error})", path=window.path) from error
+        raise XspError(f"{targets.what} is not as its tool writes it ({error})", path=window.path) from error
     except msgspec.DecodeError as error:
         raise no_json(window) from error
     except RecursionError as error:
-        raise XspError(f"{wanted.what} is nested too deeply", path=window.path) from error
+        raise XspError(f"{targets.what} is nested too deeply", path=window.path) from error
 
 
 def _parsed(text: bytes, kind: type[_T]) -> _T:

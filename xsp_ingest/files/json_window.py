@@ -1,4 +1,4 @@
-"""A bounded stretch of a JSON file at a time, and how to go about in it without parsing what is not wanted."""
+"""A bounded stretch of a JSON file at a time, and how to go about in it without parsing what is not needed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TOKEN", "Window", "check_depth", "no_json", "opened", "skip", "stretch", "value"]
 
-_MOST_ENTRY_BYTES = 1 << 25
-_MOST_BYTES = 1 << 33
+_MAX_ENTRY_BYTES = 1 << 25
+_MAX_BYTES = 1 << 33
 _DEEPEST = 64
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\]}]*+")
@@ -50,16 +50,16 @@ class Window:
         self.text = self.text[self.at :] + piece
         self.at = 0
         self.total += len(piece)
-        if len(self.text) > _MOST_ENTRY_BYTES:
-            raise XspError(f"an entry of the JSON is longer than {_MOST_ENTRY_BYTES >> 20} MiB", path=self.path)
-        if self.total > _MOST_BYTES:
-            raise XspError(f"the JSON is longer than {_MOST_BYTES >> 30} GiB", path=self.path)
+        if len(self.text) > _MAX_ENTRY_BYTES:
+            raise XspError(f"an entry of the JSON is longer than {_MAX_ENTRY_BYTES >> 20} MiB", path=self.path)
+        if self.total > _MAX_BYTES:
+            raise XspError(f"the JSON is longer than {_MAX_BYTES >> 30} GiB", path=self.path)
 
     def expect(self, pattern: re.Pattern[bytes], what: str) -> None:
         """Goes behind what the pattern matches here; XspError where it does not."""
         while True:
-            if found := pattern.match(self.text, self.at):
-                self.at = found.end()
+            if match := pattern.match(self.text, self.at):
+                self.at = match.end()
                 return
             if self.text[self.at :].strip(b"\xef\xbb\xbf \t\r\n:"):
                 raise XspError(what, path=self.path)
@@ -111,12 +111,12 @@ def value(window: Window) -> bytes:
     """The text of the value that stands here, which is at most 32 MiB; the window goes behind it."""
     start = window.peek()
     if start not in b'"[{':
-        while (found := _SCALAR.match(window.text, window.at)) is None or found.end() == len(window.text):
+        while (match := _SCALAR.match(window.text, window.at)) is None or match.end() == len(window.text):
             window.more()
-        if not found[0]:
+        if not match[0]:
             raise no_json(window)
-        window.at = found.end()
-        return found[0]
+        window.at = match.end()
+        return match[0]
     depth, from_here = 0, 0
     while True:
         token = TOKEN.search(window.text, window.at + from_here)

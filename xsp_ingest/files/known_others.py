@@ -11,7 +11,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xsp_ingest.ingester import Probe
+    from xsp_ingest.files.probe import Probe
 
 __all__ = ["named", "refusal"]
 

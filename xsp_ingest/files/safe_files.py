@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MOST_CONTENT_BYTES", "MOST_RATIO", "bounded", "check", "inside", "leaves"]
+__all__ = ["MAX_CONTENT_BYTES", "MAX_RATIO", "bounded", "check", "inside", "leaves"]
 
-MOST_CONTENT_BYTES = 1 << 36
+MAX_CONTENT_BYTES = 1 << 36
 """No compressed file's content may be longer: 64 GiB."""
 
-MOST_RATIO = 400
+MAX_RATIO = 400
 """Nor, once it is longer than 1 GiB, so many times longer than the file; traces compress 10 to 60 times."""
 
 _RATIO_FROM_BYTES = 1 << 30
@@ -41,9 +41,11 @@ def check(path: Path) -> None:
         raise XspError(what, path=path) from error
     except OSError as error:
         raise XspError(f"the file cannot be read ({error.strerror})", path=path) from error
-    for is_one, word in _SPECIAL:
+    for is_one, description in _SPECIAL:
         if is_one(mode):
-            raise XspError(f"{word}, not a file", path=path, advice="Write its content into a file and give that")
+            raise XspError(
+                f"{description}, not a file", path=path, advice="Write its content into a file and give that"
+            )
     if stat.S_ISREG(mode):
         _check_at_rest(path)
 
@@ -71,8 +73,8 @@ def inside(folder: Path) -> tuple[list[Path], int]:
     must not choose which of the user's files are read.
     """
     everything = sorted(folder.iterdir())
-    found = [path for path in everything if not leaves(path, folder)]
-    return found, len(everything) - len(found)
+    kept = [path for path in everything if not leaves(path, folder)]
+    return kept, len(everything) - len(kept)
 
 
 def leaves(path: Path, folder: Path) -> bool:
@@ -91,7 +93,7 @@ def bounded(blocks: Iterator[bytes], packed_bytes: int, path: Path) -> Iterator[
     total = 0
     for block in blocks:
         total += len(block)
-        if total > MOST_CONTENT_BYTES or total > max(_RATIO_FROM_BYTES, MOST_RATIO * packed_bytes):
+        if total > MAX_CONTENT_BYTES or total > max(_RATIO_FROM_BYTES, MAX_RATIO * packed_bytes):
             raise XspError(
                 f"the file decompresses to more than {(total - 1) >> 30} GiB, {total // max(packed_bytes, 1)} times "
                 "its size, which no trace does",

@@ -11,44 +11,44 @@ import polars as pl
 from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import moments_apart
-from xsp_ingest.link.recorded_links import placed
+from xsp_ingest.link.recorded_links import resolved
 from xsp_model import Level, scratch
 from xsp_model.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import Sorts
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["is_backward", "twins", "with_engine"]
 
-_PLACE = ("process_id", "thread_id", "start_ns")
+_START_KEY = ("process_id", "thread_id", "start_ns")
 _ENGINE = "^autograd::engine::evaluate_function"
 
 
-def is_backward(spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame) -> Bools:
+def is_backward(spans: pl.DataFrame, kinds: SpanKinds, operators: pl.DataFrame) -> Bools:
     """Which spans are operators that the autograd engine ran."""
-    out: Bools = matches(spans["name"], _ENGINE) & found.is_level(Level.OPERATOR)
+    out: Bools = matches(spans["name"], _ENGINE) & kinds.is_level(Level.OPERATOR)
     out[operators["at"].to_numpy()[operators["forward_thread_id"].is_not_null().to_numpy()]] = True
     return out
 
 
 def twins(
-    spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame, flows: pl.DataFrame, backward: Bools
+    spans: pl.DataFrame, kinds: SpanKinds, operators: pl.DataFrame, flows: pl.DataFrame, backward: Bools
 ) -> Positions:
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
     out = no_refs(spans.height)
-    stated = placed(spans, operators, "forward_row").select(backward_at="at", forward_at="place")
-    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, found, flows), stated):
+    recorded = resolved(spans, operators, "forward_row").select(backward_at="at", forward_at="position")
+    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, kinds, flows), recorded):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
     return out
 
 
-def with_engine(spans: pl.DataFrame, found: Sorts, parent: Positions, twin: Positions) -> Positions:
+def with_engine(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, twin: Positions) -> Positions:
     """The twins, changed: the engine's own operator around a node has the node's; emit_nvtx writes no number on it."""
-    known = twin >= 0
-    engine = matches(spans["name"], _ENGINE) & found.is_level(Level.OPERATOR) & ~known
+    has_twin = twin >= 0
+    engine = matches(spans["name"], _ENGINE) & kinds.is_level(Level.OPERATOR) & ~has_twin
     for piece in reversed(list(scratch.pieces(len(twin)))):  # of several in one operator the first stays
-        inside = piece.start + np.flatnonzero(known[piece] & (parent[piece] >= 0))
+        inside = piece.start + np.flatnonzero(has_twin[piece] & (parent[piece] >= 0))
         inside = inside[engine[parent[inside]]][::-1]
         twin[parent[inside]] = twin[inside]
     return twin
@@ -78,12 +78,14 @@ def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bo
     for piece in scratch.pieces(len(at)):
         ours[piece] = backward[at[piece]]
     ours &= numbers.is_not_null().to_numpy()
-    wanted = numbers.gather(true_indices(ours)).unique().sort().to_numpy()
-    for piece in scratch.pieces(len(at) if len(wanted) else 0):
+    backward_numbers = numbers.gather(true_indices(ours)).unique().sort().to_numpy()
+    for piece in scratch.pieces(len(at) if len(backward_numbers) else 0):
         some = numbers[piece]
         values = some.fill_null(0).to_numpy()
-        found = wanted[np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)] == values
-        others[piece] = found & some.is_not_null().to_numpy() & ~ours[piece]
+        is_shared = (
+            backward_numbers[np.minimum(np.searchsorted(backward_numbers, values), len(backward_numbers) - 1)] == values
+        )
+        others[piece] = is_shared & some.is_not_null().to_numpy() & ~ours[piece]
     return ours, others
 
 
@@ -94,14 +96,14 @@ def _keyed(spans: pl.DataFrame, operators: pl.DataFrame, rows: Positions) -> tup
     return process.hstack(scratch.gathered(operators.select("sequence_number"), rows)), at
 
 
-def _by_flow(spans: pl.DataFrame, found: Sorts, flows: pl.DataFrame) -> pl.DataFrame:
+def _by_flow(spans: pl.DataFrame, kinds: SpanKinds, flows: pl.DataFrame) -> pl.DataFrame:
     """A flow names both ends by thread and start; of operators that start together the innermost is meant."""
     ends = {side: _End.of(flows, side) for side in ("forward", "backward")}
     if flows.height:
         for piece in moments_apart(spans["start_ns"].to_numpy()):
-            at = piece.start + np.flatnonzero(found.is_level(Level.OPERATOR, piece))
+            at = piece.start + np.flatnonzero(kinds.is_level(Level.OPERATOR, piece))
             if len(at):
-                operators = spans.select(*_PLACE, "duration_ns")[piece].select(pl.all().gather(at - piece.start))
+                operators = spans.select(*_START_KEY, "duration_ns")[piece].select(pl.all().gather(at - piece.start))
                 for end in ends.values():
                     end.find(operators, at)
     both = (ends["forward"].at >= 0) & (ends["backward"].at >= 0)
@@ -117,8 +119,8 @@ class _End:
 
     @classmethod
     def of(cls, flows: pl.DataFrame, side: str) -> _End:
-        known = flows.select(pl.col(f"{side}_{name}").alias(name) for name in _PLACE).with_row_index("flow")
-        return cls(known.drop_nulls("start_ns").sort("start_ns"), no_refs(flows.height))
+        ends = flows.select(pl.col(f"{side}_{name}").alias(name) for name in _START_KEY).with_row_index("flow")
+        return cls(ends.drop_nulls("start_ns").sort("start_ns"), no_refs(flows.height))
 
     def find(self, operators: pl.DataFrame, at: Ints) -> None:
         """Looks for the flows' ends among operators at these positions, all that start from the first's start on."""
@@ -127,8 +129,8 @@ class _End:
         if not few.height:
             return
         begun = few["start_ns"].to_numpy()
-        wanted = begun[np.minimum(np.searchsorted(begun, start), len(begun) - 1)] == start
-        starts = operators.with_columns(pl.Series("at", at)).filter(pl.Series(wanted)).sort("duration_ns", "at")
-        innermost = starts.unique(_PLACE, keep="first", maintain_order=True)
-        met = few.join(innermost, on=_PLACE, how="inner")
+        at_flow_end = begun[np.minimum(np.searchsorted(begun, start), len(begun) - 1)] == start
+        starts = operators.with_columns(pl.Series("at", at)).filter(pl.Series(at_flow_end)).sort("duration_ns", "at")
+        innermost = starts.unique(_START_KEY, keep="first", maintain_order=True)
+        met = few.join(innermost, on=_START_KEY, how="inner")
         self.at[met["flow"].to_numpy()] = met["at"].to_numpy()

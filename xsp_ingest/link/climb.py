@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsp_ingest.machine.functions import CLIMB
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch, tree
 from xsp_model.arrays import no_refs
@@ -40,7 +41,7 @@ def _climbed(parent: Positions, wanted: Bools, farthest: int) -> Positions:
     return found
 
 
-@dual
+@dual(CLIMB)
 def _climb(parent: Ints, wanted: Ints, farthest: int, first: int, last: int, found: Ints, cycle: Ints) -> None:
     """Upwards from each span as far as an earlier one, whose answer is known: parents mostly come before children."""
     for i in range(first, last):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,17 +36,11 @@ def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
     starts = [_first_start(raw) for raw in raws]
     epochs = [_date(raw.facts.epoch_ns, start) for raw, start in zip(raws, starts, strict=True)]
     if any(epoch is None for epoch in epochs):
-        findings = [
-            Finding(
-                "no_epoch",
-                "runs do not say at which Unix time they were taken; each was put at time 0",
-                len(raws) if len(raws) > 1 else 0,
-            )
-        ]
+        findings = [Finding(LedgerKind.NO_EPOCH, count=len(raws) if len(raws) > 1 else 0)]
         return [Zero(s, None if e is None else e + s) for s, e in zip(starts, epochs, strict=True)], findings
-    known = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
-    first = min(s + e for s, e in known)
-    return [Zero(first - e, first) for _, e in known], _apart(raws, [e for _, e in known])
+    dated = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
+    first = min(s + e for s, e in dated)
+    return [Zero(first - e, first) for _, e in dated], _apart(raws, [e for _, e in dated])
 
 
 def _date(epoch_ns: int | None, start_ns: int) -> int | None:
@@ -61,7 +55,7 @@ def _apart(raws: Sequence[RawTrace], epochs: Sequence[int]) -> list[Finding]:
     if not windows or max(start for start, _ in windows) <= min(end for _, end in windows):
         return []
     detail = "runs were read together whose times do not overlap: sums and shares over them may mean nothing"
-    return [Finding("runs_apart", detail, len(windows), advice="Give files of different work one by one")]
+    return [Finding(LedgerKind.RUNS_APART, detail, len(windows))]
 
 
 def _window(raw: RawTrace, epoch: int) -> tuple[int, int]:
@@ -92,7 +86,7 @@ def skew(forests: Sequence[Forest], origins: Sequence[int]) -> list[Finding]:
             median = float(np.median((both["end_ns_right"] - both["end_ns"]).to_numpy()))
             way = "ahead of" if median >= 0 else "behind"
             detail = f"its clock is {way} the first run's by {abs(median):.0f} ns, judged by collectives; not corrected"
-            findings.append(Finding("clock_skew", detail, both.height, Severity.INFO, run_id=run))
+            findings.append(Finding(LedgerKind.CLOCK_SKEW, detail, both.height, run_id=run))
     return findings
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["demangle", "demangle_column"]
 
-_MOST_CHARACTERS = 1 << 13  # longer ones are left as they are: the demangler works on the stack
-_MOST_EXPANDED = 1 << 20  # PyTorch's longest names come to a quarter of this
+_MAX_CHARACTERS = 1 << 13  # longer ones are left as they are: the demangler works on the stack
+_MAX_EXPANDED = 1 << 20  # PyTorch's longest names come to a quarter of this
 _KEPT = 1 << 16
 
 # Of the Itanium ABI's grammar what tells how long a name becomes: an identifier behind its length; a reference to a
@@ -23,7 +23,7 @@ _KEPT = 1 << 16
 _TOKEN = re.compile(
     r"(?P<length>\d+)|(?P<again>S[0-9A-Z]*_|T\d*_)|S[a-z]|(?P<open>[NILXJFZ])|(?P<close>E)|.", re.DOTALL
 )
-_WORD = 20  # characters that one of the rest stands for, at most
+_COMPONENT_CHARACTERS = 20  # characters that one of the rest stands for, at most
 
 
 @lru_cache(maxsize=_KEPT)
@@ -34,9 +34,9 @@ def demangle(name: str) -> str:
     beyond all bounds stays as it is: 200 characters can stand for gigabytes.
     """
     plain = name.removesuffix(".kd")
-    if not plain.startswith("_Z") or len(plain) > _MOST_CHARACTERS or not plain.isascii() or "\0" in plain:
+    if not plain.startswith("_Z") or len(plain) > _MAX_CHARACTERS or not plain.isascii() or "\0" in plain:
         return plain
-    if _expanded(plain) > _MOST_EXPANDED:
+    if _expanded(plain) > _MAX_EXPANDED:
         return plain
     try:
         return _demangler()(plain)
@@ -48,8 +48,8 @@ def demangle_column(names: pl.Series) -> pl.Series:
     """The column, text or categorical, with every name demangled; each distinct name is looked at once."""
     text = names.cast(pl.String)
     distinct = text.drop_nulls().unique()
-    found = {name: demangle(name) for name in distinct.to_list()}
-    changed = {name: plain for name, plain in found.items() if name != plain}
+    demangled = {name: demangle(name) for name in distinct.to_list()}
+    changed = {name: plain for name, plain in demangled.items() if name != plain}
     if not changed:
         return text
     return text.replace(list(changed), list(changed.values()))
@@ -58,7 +58,7 @@ def demangle_column(names: pl.Series) -> pl.Series:
 def _expanded(name: str) -> int:
     """About how long the name becomes: a reference counts as the largest group closed before it."""
     at, largest, groups = len("_Z"), 0, [0]
-    while at < len(name) and groups[-1] <= _MOST_EXPANDED:
+    while at < len(name) and groups[-1] <= _MAX_EXPANDED:
         token = _TOKEN.match(name, at)
         if token is None:  # never: the last alternative takes any character
             break
@@ -69,13 +69,13 @@ def _expanded(name: str) -> int:
             groups[-1] += size
             largest = max(largest, size)
         elif token["open"]:
-            groups.append(_WORD)
+            groups.append(_COMPONENT_CHARACTERS)
         elif token["close"] and len(groups) > 1:
             largest = max(largest, groups[-1])
             closed = groups.pop()
             groups[-1] += closed
         else:
-            groups[-1] += largest if token["again"] else _WORD
+            groups[-1] += largest if token["again"] else _COMPONENT_CHARACTERS
     return sum(groups)
 
 
@@ -85,5 +85,5 @@ def _demangler() -> Callable[[str], str]:
         cxxfilt.demangle("_Z1fv")
     except cxxfilt.Error:
         return lambda name: name
-    found: Callable[[str], str] = cxxfilt.demangle
-    return found
+    demangler: Callable[[str], str] = cxxfilt.demangle
+    return demangler

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools
 
-__all__ = ["codes", "matches", "worded"]
+__all__ = ["as_categorical", "category_indices", "matches"]
 
 
 def matches(column: pl.Series, pattern: str) -> Bools:
     """For each row of a Categorical column whether the regex is found in its text; null: no."""
-    found: Bools = _looked_up(column, lambda texts: texts.str.contains(pattern), np.bool_, fill=False)
-    return found
+    mask: Bools = _looked_up(column, lambda texts: texts.str.contains(pattern), np.bool_, fill=False)
+    return mask
 
 
-def codes(column: pl.Series, words: Sequence[str]) -> NDArray[np.int8]:
-    """For each row of a Categorical column the place of its text among the words; null or another text: -1."""
-    places = {word: place for place, word in enumerate(words)}
-    found: NDArray[np.int8] = _looked_up(column, lambda texts: [places.get(t, -1) for t in texts], np.int8, fill=-1)
-    return found
+def category_indices(column: pl.Series, categories: Sequence[str]) -> NDArray[np.int8]:
+    """For each row of a Categorical column the index of its text among the categories; null or another text: -1."""
+    index_of = {category: index for index, category in enumerate(categories)}
+    indices: NDArray[np.int8] = _looked_up(column, lambda texts: [index_of.get(t, -1) for t in texts], np.int8, fill=-1)
+    return indices
 
 
 def _looked_up(column: pl.Series, answer: Callable[[pl.Series], Any], kind: Any, *, fill: int) -> Any:  # noqa: ANN401
@@ -45,7 +45,7 @@ def _looked_up(column: pl.Series, answer: Callable[[pl.Series], Any], kind: Any,
     return out
 
 
-def worded(places: NDArray[np.int8], words: Sequence[str]) -> pl.Series:
-    """The Categorical column in which each row has the word of its place; -1: null."""
-    known = pl.Series([*words, None], dtype=pl.Categorical)
-    return known.gather(np.where(places < 0, len(words), places).astype(np.uint8))
+def as_categorical(indices: NDArray[np.int8], categories: Sequence[str]) -> pl.Series:
+    """The Categorical column in which each row has the category of its index; -1: null."""
+    values = pl.Series([*categories, None], dtype=pl.Categorical)
+    return values.gather(np.where(indices < 0, len(categories), indices).astype(np.uint8))

@@ -11,14 +11,13 @@ import polars as pl
 from xsp_ingest.link import graphs, steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
-from xsp_ingest.link.distinct_texts import codes
 from xsp_ingest.link.nest import Moments, Nesting, nest
 from xsp_ingest.link.recorded_links import with_callers
+from xsp_ingest.link.span_kinds import SpanKinds, span_kinds
 from xsp_ingest.link.threads import Threads
-from xsp_model import Finding, Kind, Level, scratch
+from xsp_model import Finding, Kind, LedgerKind, Level, scratch
 from xsp_model.arrays import lookup
 from xsp_model.order import total_order
-from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,33 +25,9 @@ if TYPE_CHECKING:
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["Forest", "Sorts", "at_spans", "grow", "sorts"]
+__all__ = ["Forest", "at_spans", "grow"]
 
-_KINDS = tuple(Kind)
 _ALL = slice(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Sorts:
-    """Of which level and kind each span is, as their places among all levels and kinds."""
-
-    level: NDArray[np.int8]
-    kind: NDArray[np.int8]
-
-    def is_level(self, level: Level, some: slice = _ALL) -> Bools:
-        """Which spans are of the level; of some of them only."""
-        found: Bools = self.level[some] == LEVELS.index(level)
-        return found
-
-    def is_kind(self, kind: Kind) -> Bools:
-        """Which spans are of the kind."""
-        found: Bools = self.kind == _KINDS.index(kind)
-        return found
-
-
-def sorts(spans: pl.DataFrame) -> Sorts:
-    """Level and kind of raw spans."""
-    return Sorts(codes(spans["level"], [str(x) for x in LEVELS]), codes(spans["kind"], [str(x) for x in _KINDS]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +37,12 @@ class Forest:
     `ambiguous`: another parent was possible.
     `backward`: an operator that the autograd engine ran; `twin`: the forward twin of such.
     `captured_in`: where a replayed kernel's graph node was captured.
-    `orphans`: for device work without a launch the reason's place in `Attribution`.
+    `orphans`: for device work without a launch the reason's index in `Attribution`.
     `allocations`: changes of memory in use, each with the span that held it (`owner`, -1: none).
     """
 
     spans: pl.DataFrame  # raw spans plus `step`
-    sorts: Sorts
+    kinds: SpanKinds
     operators: pl.DataFrame  # raw operators in order of their spans, `row` replaced by the position `at`
     parent: Positions
     ambiguous: Bools
@@ -80,11 +55,11 @@ class Forest:
 
     def is_level(self, level: Level, some: slice = _ALL) -> Bools:
         """Which spans are of the level; of some of them only."""
-        return self.sorts.is_level(level, some)
+        return self.kinds.is_level(level, some)
 
     def is_kind(self, kind: Kind) -> Bools:
         """Which spans are of the kind."""
-        return self.sorts.is_kind(kind)
+        return self.kinds.is_kind(kind)
 
 
 def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
@@ -92,28 +67,28 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     spans = raw.tables["spans"]
     order = total_order(spans)
     spans = scratch.gathered(spans, order)
-    found = sorts(spans)
+    kinds = span_kinds(spans)
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
-    nesting = _nest_host(spans, found, moments, _elsewhere(spans, raw.tables["ranges"]), order)
+    nesting = _nest_host(spans, kinds, moments, _elsewhere(spans, raw.tables["ranges"]), order)
     scratch.release()
-    launches = correlate(spans, found)
-    parent = with_callers(spans, found, operators, nesting.parent)
+    launches = correlate(spans, kinds)
+    parent = with_callers(spans, kinds, operators, nesting.parent)
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
-    numbered, parent = steps.number(spans, found, parent)
+    numbered, parent = steps.number(spans, kinds, parent)
     scratch.release()
     kernels = at_spans(spans, raw.tables["kernels"])
-    captured_in, replayed = graphs.captures(spans, found, kernels, parent, moments, nesting.owner)
+    captured_in, replayed = graphs.captures(spans, kinds, kernels, parent, moments, nesting.owner)
     scratch.release()
-    backward = scratch.kept(is_backward(spans, found, operators))
+    backward = scratch.kept(is_backward(spans, kinds, operators))
     forest = Forest(
         numbered,
-        found,
+        kinds,
         operators,
         parent,
         scratch.kept(nesting.ambiguous),
         backward,
-        with_engine(spans, found, parent, twins(spans, found, operators, raw.tables["flows"], backward)),
+        with_engine(spans, kinds, parent, twins(spans, kinds, operators, raw.tables["flows"], backward)),
         captured_in,
         scratch.kept(replayed),
         scratch.kept(launches.orphans),
@@ -156,11 +131,11 @@ def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
 
 
 def _nest_host(
-    spans: pl.DataFrame, found: Sorts, moments: pl.DataFrame, elsewhere: Ints, order: Ints | None
+    spans: pl.DataFrame, kinds: SpanKinds, moments: pl.DataFrame, elsewhere: Ints, order: Ints | None
 ) -> Nesting:
     threads = Threads.of(spans.select("process_id", "thread_id"))
     thread = threads.numbers(spans)
-    thread[found.is_level(Level.KERNEL) | found.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
+    thread[kinds.is_level(Level.KERNEL) | kinds.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
     end = _ends(spans)
     end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
     points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())
@@ -168,10 +143,10 @@ def _nest_host(
         thread,
         spans["start_ns"].to_numpy(),
         end,
-        found.level,
+        kinds.level,
         threads=threads.count,
         moments=points,
-        ties=(found.kind,) if order is None else (found.kind, order),
+        ties=(kinds.kind,) if order is None else (kinds.kind, order),
     )
 
 
@@ -191,15 +166,6 @@ def _ends(spans: pl.DataFrame) -> Ints:
 
 def _doubts(overhangs: Bools, ambiguous: Bools) -> list[Finding]:
     return [
-        Finding(
-            "overhang",
-            "host spans end more than 1 us after the span they started in; each was nested by its start",
-            int(overhangs.sum()),
-        ),
-        Finding(
-            "ambiguous_parent",
-            "host spans started inside two spans that overlap without nesting; the later one was taken as parent",
-            int(ambiguous.sum()),
-            advice="A run with the device synchronised after each layer tells which parent is right",
-        ),
+        Finding(LedgerKind.OVERHANG, count=int(overhangs.sum())),
+        Finding(LedgerKind.AMBIGUOUS_PARENT, count=int(ambiguous.sum())),
     ]

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.distinct_texts import matches
-from xsp_ingest.link.recorded_links import placed
+from xsp_ingest.link.recorded_links import resolved
 from xsp_model import Kind, Level
 from xsp_model.arrays import no_refs
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import Sorts
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Bools, Positions
 
 __all__ = ["captures", "replayed_work"]
@@ -22,7 +22,12 @@ _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
 
 def captures(
-    spans: pl.DataFrame, found: Sorts, kernels: pl.DataFrame, parent: Positions, moments: pl.DataFrame, owner: Positions
+    spans: pl.DataFrame,
+    kinds: SpanKinds,
+    kernels: pl.DataFrame,
+    parent: Positions,
+    moments: pl.DataFrame,
+    owner: Positions,
 ) -> tuple[Positions, Bools]:
     """For each span the span its graph node was captured in (-1: unknown or no replay), and whether it was replayed.
 
@@ -33,17 +38,17 @@ def captures(
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
     made = _captured(moments, owner)
     if made.height:
-        known = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
-        captured_in[known["at"].to_numpy()] = known["owner"].to_numpy()
-    stated = placed(spans, kernels, "captured_in_row")
-    captured_in[stated["at"].to_numpy()] = stated["place"].to_numpy()
-    return captured_in, replayed_work(spans, found, kernels, parent)
+        captured = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
+        captured_in[captured["at"].to_numpy()] = captured["owner"].to_numpy()
+    recorded = resolved(spans, kernels, "captured_in_row")
+    captured_in[recorded["at"].to_numpy()] = recorded["position"].to_numpy()
+    return captured_in, replayed_work(spans, kinds, kernels, parent)
 
 
-def replayed_work(spans: pl.DataFrame, found: Sorts, kernels: pl.DataFrame, parent: Positions) -> Bools:
+def replayed_work(spans: pl.DataFrame, kinds: SpanKinds, kernels: pl.DataFrame, parent: Positions) -> Bools:
     """Which spans are device work that a graph launch issued: by launch, by kind, or by the graph node they carry."""
     launches = np.append(matches(spans["name"], _GRAPH_LAUNCH), [False])  # parent -1 reads the last
-    replayed: Bools = (launches[parent] & found.is_level(Level.KERNEL)) | found.is_kind(Kind.GRAPH)
+    replayed: Bools = (launches[parent] & kinds.is_level(Level.KERNEL)) | kinds.is_kind(Kind.GRAPH)
     replayed[kernels.filter(pl.col("graph_node_id").is_not_null())["at"].to_numpy()] = True
     return replayed
 

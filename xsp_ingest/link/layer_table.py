@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["as_stated", "calls", "with_index"]
+__all__ = ["calls", "with_index", "with_recorded"]
 
 _INSTANCE = r"_\d+$"
 _MODULE = "nn.Module: "
@@ -32,7 +32,7 @@ def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
     """One row a call: the columns of `layers` with `at` for the span's position, without `layer_index`.
 
     Besides, `has_work` says whether operators or device work ran in the call outside its children, `first_ns`
-    when the first of its own operators started, and `sequence_index` is null until stated.
+    when the first of its own operators started, and `sequence_index` is null until `with_recorded`.
     Modules and ranges are listed whatever the layers' source is.
     """
     sources = [LayerSource.MODULE, LayerSource.RANGE]
@@ -40,8 +40,8 @@ def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
         sources.append(LayerSource.OPERATOR)
     parts = [_of_source(forest, source) for source in sources]
     scratch.release()
-    found = pl.concat([part for part in parts if part.height] or parts[:1])
-    return found.with_columns(sequence_index=pl.lit(None, pl.Int64))
+    rows = pl.concat([part for part in parts if part.height] or parts[:1])
+    return rows.with_columns(sequence_index=pl.lit(None, pl.Int64))
 
 
 def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
@@ -66,8 +66,8 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
     )
     named = _named(own, source)
     del own, spans, bounds, above, up  # of as many calls as there are, what is in `named` by now
-    for told in (_first_operator, _own_work, _memory):
-        named = _beside(named, told(forest, holder))
+    for facts_of in (_first_operator, _own_work, _memory):
+        named = _beside(named, facts_of(forest, holder))
     if source is LayerSource.MODULE:
         named = _beside(named, _first_launch(forest, holder))
         named = named.with_columns(pl.coalesce("first_ns", "launched_ns").alias("first_ns")).drop("launched_ns")
@@ -77,9 +77,9 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
 
 
 def _beside(calls: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """The calls with what is told of some of them; a join would hold all columns of all calls twice."""
-    known = nullable_index(lookup(facts["at"].to_numpy(), calls["at"].to_numpy()))
-    return calls.hstack(facts.drop("at").select(pl.all().gather(known)))
+    """The calls with the facts of some of them; a join would hold all columns of all calls twice."""
+    fact_index = nullable_index(lookup(facts["at"].to_numpy(), calls["at"].to_numpy()))
+    return calls.hstack(facts.drop("at").select(pl.all().gather(fact_index)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class _Bounds:
 def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
     """Adds layer_name, layer_type and path, from the outermost calls inwards.
 
-    A module's instance has one name. A range or operator that comes more than once in one place of a step is
+    A module's instance has one name. A range or operator that comes more than once in one call of a step is
     another layer each time: `aten::conv2d#2` is the second.
     """
     done = pl.DataFrame(schema={"at": pl.Int64, "path": pl.Categorical})
@@ -131,19 +131,19 @@ def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
 
 def _one_depth(ready: pl.DataFrame, above: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
     outer = above.rename({"at": "above", "path": "outer"})
-    placed = ready.join(outer, on="above", how="left", maintain_order="left").sort("start_ns", "at")
-    place = ["run_id", "outer", "step", "name"]
+    nested = ready.join(outer, on="above", how="left", maintain_order="left").sort("start_ns", "at")
+    siblings = ["run_id", "outer", "step", "name"]
     if source is LayerSource.MODULE:
         name = pl.col("name").cast(pl.String).str.strip_prefix(_MODULE)  # which NVTX ranges of modules keep
         kind = name.str.replace(_INSTANCE, "")
     else:
-        count = pl.int_range(1, pl.len() + 1).over(place).alias("nth")
-        placed = placed.with_columns(count)
+        count = pl.int_range(1, pl.len() + 1).over(siblings).alias("nth")
+        nested = nested.with_columns(count)
         once = pl.col("nth").max().over("outer", "name") == 1
         kind = pl.col("name").cast(pl.String)
         name = pl.when(once).then(kind).otherwise(pl.format("{}#{}", kind, "nth"))
     path = pl.concat_str(pl.col("outer").cast(pl.String), name, separator=".", ignore_nulls=True)
-    return placed.with_columns(  # as words: calls are many, their names few
+    return nested.with_columns(  # categorical: calls are many, their names few
         layer_name=name.cast(pl.Categorical), layer_type=kind.cast(pl.Categorical), path=path.cast(pl.Categorical)
     ).select(*ready.columns, "layer_name", "layer_type", "path")
 
@@ -157,16 +157,16 @@ def _first_operator(forest: Forest, holder: Positions) -> pl.DataFrame:
         forest.spans["start_ns"].gather(at[first]).alias("first_ns")
     )
     for name, column in (("shapes", "input_shapes"), ("dtypes", "input_dtypes")):
-        known = _first_of(owner, len(holder), forest.operators[column].is_not_null().to_numpy())
-        said = pl.DataFrame({"at": owner[known].astype(np.int64)}).with_columns(
-            forest.operators[column].gather(known).cast(pl.Categorical).alias(name)  # as some readers give them
+        rows = _first_of(owner, len(holder), forest.operators[column].is_not_null().to_numpy())
+        texts = pl.DataFrame({"at": owner[rows].astype(np.int64)}).with_columns(
+            forest.operators[column].gather(rows).cast(pl.Categorical).alias(name)  # as some readers give them
         )
-        facts = facts.join(said, on="at", how="left", maintain_order="left")
+        facts = facts.join(texts, on="at", how="left", maintain_order="left")
     return facts
 
 
 def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
-    """When a call first launched work of its own: its place in the order of layers where operators are not recorded.
+    """When a call first launched work of its own: its position in the order of layers where operators are not recorded.
 
     So a container that adds a residual comes after its children, as in a trace of the same model with operators.
     """
@@ -175,16 +175,16 @@ def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
         is_work = forest.is_level(Level.KERNEL, piece) & ~forest.replayed[piece] & (forest.parent[piece] >= 0)
         work = piece.start + np.flatnonzero(is_work & (holder[piece] >= 0))
         launched = forest.spans["start_ns"].gather(forest.parent[work]).alias("launched_ns")
-        found = pl.DataFrame({"at": holder[work].astype(np.int64)}).with_columns(launched)
-        first.append(found.group_by("at").agg(pl.col("launched_ns").min()))
+        launches = pl.DataFrame({"at": holder[work].astype(np.int64)}).with_columns(launched)
+        first.append(launches.group_by("at").agg(pl.col("launched_ns").min()))
     return pl.concat(first).group_by("at").agg(pl.col("launched_ns").min())
 
 
-def _first_of(owner: Positions, count: int, wanted: Bools | None = None) -> Ints:
-    """The first of the wanted rows (None: all) that each owner (-1: nobody) has, by owner; of `count` spans."""
+def _first_of(owner: Positions, count: int, mask: Bools | None = None) -> Ints:
+    """The first of the rows in `mask` (None: all) that each owner (-1: nobody) has, by owner; of `count` spans."""
     first = no_refs(count)
     for piece in reversed(list(scratch.pieces(len(owner)))):  # what is written last stays
-        rows = np.flatnonzero((owner[piece] >= 0) & (True if wanted is None else wanted[piece]))[::-1] + piece.start
+        rows = np.flatnonzero((owner[piece] >= 0) & (True if mask is None else mask[piece]))[::-1] + piece.start
         first[owner[rows]] = rows
     return first[true_indices(first >= 0)].astype(np.int64)
 
@@ -204,27 +204,27 @@ def _memory(forest: Forest, holder: Positions) -> pl.DataFrame:
     if taken["device_id"].is_not_null().any():
         taken = taken.filter(pl.col("device_id").is_not_null())
     owner = taken["owner"].to_numpy()
-    place = np.where(owner >= 0, holder[owner], -1) if len(holder) else owner
-    own = taken.select(pl.Series("at", place, dtype=pl.Int64), pl.col("bytes")).filter(pl.col("at") >= 0)
+    call_at = np.where(owner >= 0, holder[owner], -1) if len(holder) else owner
+    own = taken.select(pl.Series("at", call_at, dtype=pl.Int64), pl.col("bytes")).filter(pl.col("at") >= 0)
     return own.group_by("at").agg(pl.col("bytes").filter(pl.col("bytes") > 0).sum().alias("allocated_bytes"))
 
 
-def as_stated(calls: pl.DataFrame, spans: pl.DataFrame, stated: pl.DataFrame) -> pl.DataFrame:
-    """The calls with what the file itself says of them in place of what was worked out."""
-    if stated.is_empty():
+def with_recorded(calls: pl.DataFrame, spans: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """The calls with what the file itself says of them instead of what was worked out."""
+    if recorded.is_empty():
         return calls
     texts, kinds = ("layer_type", "shapes", "dtypes"), calls.schema
     calls = calls.with_columns(pl.col(texts).cast(pl.String))
-    facts = at_spans(spans, stated).drop("row").with_columns(pl.col(texts).cast(pl.String))
-    known = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_stated")
+    facts = at_spans(spans, recorded).drop("row").with_columns(pl.col(texts).cast(pl.String))
+    joined = calls.join(facts, on="at", how="left", maintain_order="left", suffix="_recorded")
     columns = [name for name in facts.columns if name in calls.columns and name != "at"]
     # As they were: the tables of several runs are put together, also of those of which nothing is said.
-    better = (pl.coalesce(f"{name}_stated", name).cast(kinds[name]).alias(name) for name in columns)
-    return known.with_columns(better).drop(f"{name}_stated" for name in columns)
+    better = (pl.coalesce(f"{name}_recorded", name).cast(kinds[name]).alias(name) for name in columns)
+    return joined.with_columns(better).drop(f"{name}_recorded" for name in columns)
 
 
 def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.DataFrame]:
-    """Adds `layer_index` over all runs: layers with own work, in the order the file states, else of first own operator.
+    """Adds `layer_index` over all runs: layers with own work, in the file's order, else of first own operator.
 
     A layer is known by its name where names are instances (modules), else by its path.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_ingest.link.climb import innermost, outermost
-from xsp_ingest.link.distinct_texts import worded
+from xsp_ingest.link.distinct_texts import as_categorical
 from xsp_ingest.link.phases import phases
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
 from xsp_model.arrays import no_refs, true_indices
@@ -31,7 +31,7 @@ class Layering:
     """For every span the call of the layer its work belongs to (-1: none), its phase and, for device work, attribution.
 
     `held_in` is the innermost call of a layer around the span itself, before backward work is moved to its twin.
-    `phase` and `attribution` are places in `Phase` and `Attribution`, -1 for null.
+    `phase` and `attribution` are indices in `Phase` and `Attribution`, -1 for null.
     """
 
     source: LayerSource
@@ -41,12 +41,12 @@ class Layering:
     attribution: NDArray[np.int8]
 
     def phases(self, first: int = 0, end: int | None = None) -> pl.Series:
-        """The phases of spans as words."""
-        return worded(self.phase[first:end], [str(x) for x in Phase]).alias("phase")
+        """The phases of spans as a Categorical column."""
+        return as_categorical(self.phase[first:end], [str(x) for x in Phase]).alias("phase")
 
     def attributions(self, first: int = 0, end: int | None = None) -> pl.Series:
-        """The attributions of spans as words."""
-        return worded(self.attribution[first:end], [str(x) for x in _ATTRIBUTIONS]).alias("attribution")
+        """The attributions of spans as a Categorical column."""
+        return as_categorical(self.attribution[first:end], [str(x) for x in _ATTRIBUTIONS]).alias("attribution")
 
 
 def layer_spans(forest: Forest, source: LayerSource) -> Bools:
@@ -65,13 +65,13 @@ def layer_spans(forest: Forest, source: LayerSource) -> Bools:
     return np.zeros(forest.spans.height, dtype=np.bool_)
 
 
-def choose_source(forest: Forest, wanted: str) -> LayerSource:
-    """The source asked for, or the best one present: modules, ranges that hold enough of the work, else operators.
+def choose_source(forest: Forest, requested: str) -> LayerSource:
+    """The source requested, or the best one present: modules, ranges that hold enough of the work, else operators.
 
-    XspError where the one asked for is not in the trace.
+    XspError where the one requested is not in the trace.
     """
-    if wanted != "auto":
-        source = LayerSource(wanted)
+    if requested != "auto":
+        source = LayerSource(requested)
         if source is not LayerSource.NONE and not layer_spans(forest, source).any():
             raise XspError(f"the trace has no layers of source {source}", advice="Use --layer-source auto")
         return source
@@ -121,15 +121,15 @@ def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Posit
         return held_in.copy()
     nearest, out = innermost(forest.parent, is_layer | has_twin), no_refs(len(held_in))
     for piece in scratch.pieces(len(out)):
-        near, found = nearest[piece], held_in[piece].copy()
+        near, held = nearest[piece], held_in[piece].copy()
         moved = (near >= 0) & has_twin[near] & ~is_layer[near]  # -1 reads the last, which does not matter then
-        found[moved] = held_in[forest.twin[near[moved]]]
-        out[piece] = found
+        held[moved] = held_in[forest.twin[near[moved]]]
+        out[piece] = held
     return out
 
 
 def _attribution(forest: Forest, layer: Positions) -> NDArray[np.int8]:
-    """For device work its attribution's place in `Attribution`."""
+    """For device work its attribution's index in `Attribution`."""
     of_layer, of_replay, of_model = map(
         _ATTRIBUTIONS.index, (Attribution.LAYER, Attribution.GRAPH_REPLAY, Attribution.MODEL_ONLY)
     )
@@ -137,7 +137,7 @@ def _attribution(forest: Forest, layer: Positions) -> NDArray[np.int8]:
     graph = forest.is_kind(Kind.GRAPH)
     for piece in scratch.pieces(len(layer)):
         orphan = (forest.parent[piece] < 0) & ~graph[piece]
-        found = np.where(orphan, forest.orphans[piece], np.where(forest.replayed[piece], of_replay, of_model))
+        without_layer = np.where(orphan, forest.orphans[piece], np.where(forest.replayed[piece], of_replay, of_model))
         work = forest.is_level(Level.KERNEL, piece)
-        out[piece] = np.where(work, np.where(layer[piece] >= 0, of_layer, found), -1)
+        out[piece] = np.where(work, np.where(layer[piece] >= 0, of_layer, without_layer), -1)
     return out

@@ -12,7 +12,7 @@ import polars as pl
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
-from xsp_ingest.staging.run_overrides import NOTHING, Given
+from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_model import Attribution, Finding, LayerSource, Level, TraceBuilder, peaks
 from xsp_model.arrays import nullable_index
 
@@ -48,9 +48,9 @@ def link(
     layer_source: str,
     noted: Sequence[Finding] = (),
     *,
-    given: Given = NOTHING,
+    overrides: RunOverrides = NOTHING,
 ) -> Trace:
-    """The linked trace of one or more runs; XspError where the layers asked for are not there."""
+    """The linked trace of one or more runs; XspError where the requested layers are not there."""
     zeros, findings = clock.zeros(raws)
     forests = []
     for run, raw in enumerate(raws):
@@ -62,7 +62,7 @@ def link(
     layerings = [lay(forest, source) for forest in forests]
     calls = layer_table.with_index(
         [
-            layer_table.as_stated(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
+            layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
             for forest, layering, raw in zip(forests, layerings, raws, strict=True)
         ],
         source,
@@ -73,9 +73,9 @@ def link(
     first_id = 0
     for run, raw in enumerate(raws):
         forest, layering, called = forests.pop(0), layerings.pop(0), calls.pop(0)
-        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), given))
-        _add_devices(builder, run, raw, given)
-        builder.add("step_times", _step_times(run, given))
+        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), overrides))
+        _add_devices(builder, run, raw, overrides)
+        builder.add("step_times", _step_times(run, overrides))
         _add_spans(builder, run, forest, layering, zeros[run], first_id)
         _add_details(builder, raw, forest, called, first_id)
         first_id += forest.spans.height
@@ -90,10 +90,10 @@ def _of_run(finding: Finding, run: int) -> Finding:
     )
 
 
-def _common_source(forests: Sequence[Forest], wanted: str) -> LayerSource:
+def _common_source(forests: Sequence[Forest], requested: str) -> LayerSource:
     """One source for all runs: that of the first run that has layers."""
     for forest in forests:
-        source = choose_source(forest, wanted)
+        source = choose_source(forest, requested)
         if source is not LayerSource.NONE:
             return source
     return LayerSource.NONE
@@ -107,24 +107,24 @@ def _level(source: LayerSource, forest: Forest) -> tuple[str, LayerSource]:
 
 
 def run_row(
-    run: int, facts: RunFacts, source: Source, zero: Zero, level: tuple[str, LayerSource], given: Given
+    run: int, facts: RunFacts, source: Source, zero: Zero, level: tuple[str, LayerSource], overrides: RunOverrides
 ) -> pl.DataFrame:
-    """The row of `runs`: what was given goes before what the file says."""
+    """The row of `runs`: overrides go before what the file says."""
     row = {
         "run_id": run,
         "rank": facts.rank,
         "world_size": facts.world_size,
-        "level_captured": given.level or level[0],
+        "level_captured": overrides.level or level[0],
         "profiler": facts.profiler,
         "format": source.format,
-        "framework": given.framework or facts.framework,
-        "model": given.model or facts.model,
-        "batch_size": given.batch_size or facts.batch_size,
-        "role": given.role or facts.role,
-        "counters": json.dumps(list(given.counters)) if given.counters else None,
-        "warmup_steps": given.warmup_steps,
-        "device_name": given.device_name,
-        "serialised": facts.serialised if given.serialised is None else given.serialised,
+        "framework": overrides.framework or facts.framework,
+        "model": overrides.model or facts.model,
+        "batch_size": overrides.batch_size or facts.batch_size,
+        "role": overrides.role or facts.role,
+        "counters": json.dumps(list(overrides.counters)) if overrides.counters else None,
+        "warmup_steps": overrides.warmup_steps,
+        "device_name": overrides.device_name,
+        "serialised": facts.serialised if overrides.serialised is None else overrides.serialised,
         "layer_source": str(level[1]),
         "epoch_ns": zero.epoch_ns,
         "clock_origin_ns": zero.origin_ns,
@@ -135,28 +135,28 @@ def run_row(
     return pl.DataFrame({name: [value] for name, value in row.items()})
 
 
-def _step_times(run: int, given: Given) -> pl.DataFrame:
-    durations = list(given.step_durations_ns)
+def _step_times(run: int, overrides: RunOverrides) -> pl.DataFrame:
+    durations = list(overrides.step_durations_ns)
     columns = {"run_id": [run] * len(durations), "step": list(range(len(durations))), "duration_ns": durations}
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
 
 
-def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, given: Given) -> None:
-    """The devices with their peak rates: as given, from the file, or from the table of devices."""
+def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, overrides: RunOverrides) -> None:
+    """The devices with their peak rates: overridden, from the file, or from the table of devices."""
     used = raw.tables["spans"]["device_id"].drop_nulls().unique()
-    devices = peaks.with_used(raw.tables["devices"], used, given.device_name)
-    devices, found = peaks.fill(devices, raw.tables["peaks"], given=given.peaks)
-    for name, rows in (("devices", devices), ("peaks", found)):
+    devices = peaks.with_used(raw.tables["devices"], used, overrides.device_name)
+    devices, peak_rows = peaks.fill(devices, raw.tables["peaks"], user_peaks=overrides.peaks)
+    for name, rows in (("devices", devices), ("peaks", peak_rows)):
         builder.add(name, rows.with_columns(run_id=pl.lit(run, pl.Int64)))
     if raw.tables["metrics"].height:  # without counters nothing is held against a peak
         builder.note(_of_run(finding, run) for finding in peaks.unknown(devices))
 
 
-def _reference(positions: Positions, first_id: int) -> pl.Series:
+def _reference(references: Positions, first_id: int) -> pl.Series:
     if first_id:
-        positions = positions.astype(np.int64)
-        positions[positions >= 0] += first_id
-    return nullable_index(positions)
+        references = references.astype(np.int64)
+        references[references >= 0] += first_id
+    return nullable_index(references)
 
 
 def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:
@@ -197,11 +197,11 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
         table = at_spans(forest.spans, raw.tables[name]).drop("row")
 
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:
-            found = table.slice(first, end - first)
-            if "captured_in_row" in found.columns:
-                captured = _reference(forest.captured_in[found["at"].to_numpy()], first_id)
-                found = found.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")
-            return found.with_columns(identity).drop("at")
+            part = table.slice(first, end - first)
+            if "captured_in_row" in part.columns:
+                captured = _reference(forest.captured_in[part["at"].to_numpy()], first_id)
+                part = part.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")
+            return part.with_columns(identity).drop("at")
 
         builder.add_pieces(name, table.height, rows)
     builder.add("metrics", at_spans(forest.spans, raw.tables["metrics"]).with_columns(identity).drop("row", "at"))
@@ -219,8 +219,8 @@ def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> 
     ]
     if sampled.height:
         order = pl.col("counter").cast(pl.String), "device_id", "time_ns", "value"
-        words = pl.col("counter", "unit").cast(pl.Categorical)  # in a large table they are an Enum
-        both = pl.concat([*series, sampled.select(series[0].columns).with_columns(words)])
+        labels = pl.col("counter", "unit").cast(pl.Categorical)  # in a large table they are an Enum
+        both = pl.concat([*series, sampled.select(series[0].columns).with_columns(labels)])
         series = [both.sort(order, nulls_last=True)]
 
     def rows(first: int, end: int) -> pl.DataFrame:

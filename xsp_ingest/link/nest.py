@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xsp_ingest.machine.functions import NESTING
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
 from xsp_model.arrays import no_refs
@@ -113,7 +114,7 @@ def _visits(piece: slice, start: Ints, end: Ints, rank: NDArray[np.int8], ties: 
     return visit
 
 
-@dual
+@dual(NESTING)
 def _sweep(
     thread: Ints,
     start: Ints,

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["phases"]
 
 _OPTIMIZER = r"^Optimizer\.(step|zero_grad)"
-_FORWARD, _RECOMPUTE, _BACKWARD, _OPTIMIZING, _OTHER = range(5)  # places in `Phase`
+_FORWARD, _RECOMPUTE, _BACKWARD, _OPTIMIZING, _OTHER = range(5)  # indices in `Phase`
 
 
 def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.int8]:
-    """The phase of every span, a place in `Phase`; -1 for device work whose launch is not in the file."""
+    """The phase of every span, an index in `Phase`; -1 for device work whose launch is not in the file."""
     backward = forest.backward | (forest.twin >= 0)
     module = forest.is_kind(Kind.MODULE)
     optimizer = matches(forest.spans["name"], _OPTIMIZER) & ~forest.is_level(Level.KERNEL)
@@ -38,9 +38,9 @@ def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.i
     if not backward.any() and not optimizer.any():
         forward |= is_layer  # nothing but inference: all work of layers is forward
     phase = scratch.full(len(backward), _OTHER, np.int8)
-    for inside, word in ((forward, _FORWARD), (optimizer, _OPTIMIZING), (backward, _BACKWARD)):
+    for inside, index in ((forward, _FORWARD), (optimizer, _OPTIMIZING), (backward, _BACKWARD)):
         if inside.any():
-            phase[innermost(forest.parent, inside) >= 0] = word
+            phase[innermost(forest.parent, inside) >= 0] = index
     again = _called_again(forest, module, backward)
     if again.any():
         nearest = innermost(forest.parent, backward | module)
@@ -61,10 +61,10 @@ def _forward_ranges(forest: Forest, layer: Bools, backward: Bools) -> Bools:
     while len(above := np.unique(forest.parent[above][forest.parent[above] >= 0])):
         above = above[~holds[above]]
         holds[above] = True
-    found = np.flatnonzero(holds & layer)
+    candidates = np.flatnonzero(holds & layer)
     spans = forest.spans.select("process_id", "start_ns", pl.col("duration_ns").fill_null(0))
     begun = spans.filter(pl.Series(backward)).select("process_id", "start_ns").sort("start_ns")
-    ranges = spans[found].with_columns(pl.Series("at", found)).sort("start_ns")
+    ranges = spans[candidates].with_columns(pl.Series("at", candidates)).sort("start_ns")
     after = ranges.join_asof(
         begun.rename({"start_ns": "begun_ns"}),
         left_on="start_ns",

@@ -1,4 +1,4 @@
-"""Relations between spans that a file itself states: they go before what times suggest."""
+"""Relations between spans that a file itself records: they go before what times suggest."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from xsp_model import Level
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import Sorts
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Positions
 
-__all__ = ["placed", "with_callers"]
+__all__ = ["resolved", "with_callers"]
 
 
-def placed(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The facts in which `column` names a span by its row, with `place`, that span's position."""
-    stated = facts.filter(pl.col(column).is_not_null())
-    place = lookup(spans["row"].to_numpy(), stated[column].to_numpy())
-    return stated.with_columns(pl.Series("place", place)).filter(pl.col("place") >= 0)
+def resolved(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The facts in which `column` names a span by its row, with that span's `position`."""
+    referring = facts.filter(pl.col(column).is_not_null())
+    position = lookup(spans["row"].to_numpy(), referring[column].to_numpy())
+    return referring.with_columns(pl.Series("position", position)).filter(pl.col("position") >= 0)
 
 
-def with_callers(spans: pl.DataFrame, found: Sorts, operators: pl.DataFrame, parent: Positions) -> Positions:
-    """Parents in which each operator's nearest operator above is the one that is said to have called it.
+def with_callers(spans: pl.DataFrame, kinds: SpanKinds, operators: pl.DataFrame, parent: Positions) -> Positions:
+    """Parents in which each operator's nearest operator above is the one that the file says called it.
 
     What lies between the two (a module's call) stays. A caller that began after its callee is none: no circle arises.
     """
     if operators["called_by_row"].null_count() == operators.height:
         return parent
-    said = operators["called_by_row"].fill_null(-1).to_numpy()
-    caller = lookup(spans["row"].to_numpy(), said)
+    caller_rows = operators["called_by_row"].fill_null(-1).to_numpy()
+    caller = lookup(spans["row"].to_numpy(), caller_rows)
     at = operators["at"].to_numpy()
-    nearest = np.append(innermost(parent, found.is_level(Level.OPERATOR)), -1)
+    nearest = np.append(innermost(parent, kinds.is_level(Level.OPERATOR)), -1)
     above = nearest[parent[at]]
     start = spans["start_ns"].to_numpy()
     length = spans["duration_ns"].fill_null(0).to_numpy()
     before = (start[caller] < start[at]) | ((start[caller] == start[at]) & (length[caller] > length[at]))
-    change = (said >= 0) & (caller >= 0) & (caller != above) & before
+    change = (caller_rows >= 0) & (caller >= 0) & (caller != above) & before
     out = parent.copy()
     out[at[change]] = caller[change]
     return out

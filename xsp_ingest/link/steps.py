@@ -12,24 +12,24 @@ from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.forest import Sorts
+    from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Ints, Positions
 
 __all__ = ["number"]
 
 
-def number(spans: pl.DataFrame, found: Sorts, parent: Positions) -> tuple[pl.DataFrame, Positions]:
+def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl.DataFrame, Positions]:
     """The spans with a column `step`, and parents in which a thread's roots hang under the step they ran in.
 
     A step is an outermost model span. It keeps the number in its name (`ProfilerStep#6`) where all have one of their
     own, else it is counted from 0 in its process.
     """
-    is_step = found.is_level(Level.MODEL) & found.is_kind(Kind.STEP)
+    is_step = kinds.is_level(Level.MODEL) & kinds.is_kind(Kind.STEP)
     if not is_step.any():
         return spans.with_columns(pl.lit(None, pl.Int32).alias("step")), parent
     top = np.flatnonzero(is_step)
     top = top[outermost(parent, is_step)[top] == top]
-    parent = _under_steps(spans, found, parent, top)
+    parent = _under_steps(spans, kinds, parent, top)
     is_top = np.zeros(spans.height, dtype=np.bool_)
     is_top[top] = True
     holder = innermost(parent, is_top)
@@ -50,12 +50,12 @@ def _numbers(steps: pl.DataFrame) -> Ints:
     return steps.select(order.cast(pl.Int64) - 1).to_series().to_numpy()
 
 
-def _under_steps(spans: pl.DataFrame, found: Sorts, parent: Positions, steps: Ints) -> Positions:
+def _under_steps(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps: Ints) -> Positions:
     """The parents, changed: host spans that nothing on their thread holds are children of the step they began in.
 
     So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it.
     """
-    roots = true_indices((parent < 0) & ~found.is_level(Level.MODEL) & ~found.is_level(Level.KERNEL))
+    roots = true_indices((parent < 0) & ~kinds.is_level(Level.MODEL) & ~kinds.is_level(Level.KERNEL))
     at = spans.select("process_id", "start_ns", "duration_ns")
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))

@@ -1,4 +1,4 @@
-"""Small whole numbers for the threads of a run, so that sweeps can keep a stack for each."""
+"""Small integers for the threads of a run, so that sweeps can keep a stack for each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = -(1 << 63)  # a process or thread that the file does not name is one 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The processes and threads that occur; a thread's number is its process's place times `len(threads)` plus its."""
+    """The processes and threads that occur; a thread's number is its process's index times `len(threads)` plus its."""
 
     processes: Ints
     threads: Ints
@@ -42,10 +42,10 @@ class Threads:
         out: NDArray[np.int32] = scratch.empty(rows.height, np.int32)
         for piece in scratch.pieces(rows.height):
             part = rows[piece]
-            process, known = _places(self.processes, part["process_id"])
-            thread, also = _places(self.threads, part["thread_id"])
+            process, has_process = _indices(self.processes, part["process_id"])
+            thread, has_thread = _indices(self.threads, part["thread_id"])
             number = process * len(self.threads) + thread
-            out[piece] = np.where(known & also, number, self.count - 1)
+            out[piece] = np.where(has_process & has_thread, number, self.count - 1)
         return out
 
 
@@ -53,11 +53,11 @@ def _numbers(values: pl.Series) -> Ints:
     return np.sort(values.fill_null(_UNKNOWN).to_numpy())
 
 
-def _places(known: Ints, values: pl.Series) -> tuple[Ints, NDArray[np.bool_]]:
-    wanted = values.fill_null(_UNKNOWN).to_numpy()
-    if not len(known):
-        return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=np.bool_)
-    if len(known) == 1:
-        return np.zeros(len(wanted), dtype=np.int64), wanted == known[0]
-    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return places, known[places] == wanted
+def _indices(sorted_numbers: Ints, values: pl.Series) -> tuple[Ints, NDArray[np.bool_]]:
+    searched = values.fill_null(_UNKNOWN).to_numpy()
+    if not len(sorted_numbers):
+        return np.zeros(len(searched), dtype=np.int64), np.zeros(len(searched), dtype=np.bool_)
+    if len(sorted_numbers) == 1:
+        return np.zeros(len(searched), dtype=np.int64), searched == sorted_numbers[0]
+    indices = np.minimum(np.searchsorted(sorted_numbers, searched), len(sorted_numbers) - 1)
+    return indices, sorted_numbers[indices] == searched

@@ -1,4 +1,4 @@
-"""Machine code that numba made once, kept on disk and called without numba, which takes 0.3 s and 80 MB to start."""
+"""Machine code of our functions, kept on disk and called without numba, which takes 0.3 s and 80 MB to start."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import tempfile
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,37 +22,42 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Native", "bitcode", "is_at_hand", "is_kept", "machine_code", "native"]
+    from xsp_ingest.machine.functions import CompiledFunction
+
+__all__ = ["Native", "bitcode", "can_compile", "is_at_hand", "is_kept", "machine_code", "native"]
 
 _DIGEST_BYTES = 32
 _RESOLVED = re.compile(r"llvm\.|(?:memcpy|memmove|memset|bcmp|memcmp)$")  # what LLVM or the C library brings along
 _OF_COLUMN = 7  # numba hands a function seven numbers for an array
 
 
-def native(name: str, function: Callable[[], Callable[..., Any]], kinds: Sequence[str], stamp: str) -> Native:
-    """Compiled code for a function of columns and int64 numbers, returning an int or None.
+def native(function: CompiledFunction) -> Native:
+    """The function as machine code: kept from an earlier process, else made of what was shipped, else compiled.
 
-    `kinds` says of each column the type of its numbers (`int64`, `int32`, `int8`, `uint8`, ...), of a number "".
-
-    `function` gives the function, and is asked only where no code of this `stamp` is kept; the stamp must change with
-    everything that the function is made of. The function must raise nothing and allocate nothing.
+    RuntimeError where none of these can be had: nothing shipped is of these sources, or LLVM cannot read it, and numba
+    is not installed.
     """
-    kept = _Kept(name, stamp)
-    found = kept.read()
-    if found is None:
-        found = _of_shipped(name, stamp) or _compile(function(), kinds)
-        kept.write(*found)
-    return Native(*found, kinds)
+    kept = _Kept(function)
+    code = kept.read()
+    if code is None:
+        code = _of_shipped(function) or _compile(function)
+        kept.write(*code)
+    return Native(*code, function.kinds)
 
 
-def is_kept(name: str, stamp: str) -> bool:
-    """Whether machine code of this stamp is kept: to load it takes 25 ms."""
-    return _Kept(name, stamp).read() is not None
+def is_kept(function: CompiledFunction) -> bool:
+    """Whether machine code of the present sources is kept: to load it takes 25 ms."""
+    return _Kept(function).read() is not None
 
 
-def is_at_hand(name: str, stamp: str) -> bool:
+def is_at_hand(function: CompiledFunction) -> bool:
     """Whether that is kept, or made from what was shipped in a fraction of a second; to compile it takes seconds."""
-    return shipped.is_shipped(name, stamp) or is_kept(name, stamp)
+    return shipped.is_shipped(function) or is_kept(function)
+
+
+def can_compile() -> bool:
+    """Whether numba is installed, which only those need who change what is compiled."""
+    return find_spec("numba") is not None
 
 
 class Native:
@@ -84,26 +90,30 @@ def _flat(values: Sequence[NDArray[Any] | int]) -> Iterator[int]:
             yield value
 
 
-def _of_shipped(name: str, stamp: str) -> tuple[str, bytes] | None:
+def _of_shipped(function: CompiledFunction) -> tuple[str, bytes] | None:
     """The symbol and the object file from bitcode that came along; None where there is none that this LLVM reads."""
-    if (found := shipped.read(name, stamp)) is not None:
+    if (code := shipped.read(function)) is not None:
         with suppress(RuntimeError):
-            return found[0], machine_code(found[1])
+            return code[0], machine_code(code[1])
     return None
 
 
-def _compile(function: Callable[..., Any], kinds: Sequence[str]) -> tuple[str, bytes]:
+def _compile(function: CompiledFunction) -> tuple[str, bytes]:
     """The symbol and the object file."""
-    symbol, code = bitcode(function, kinds)
+    if not can_compile():
+        message = f"{function.name} has changed since `python -m xsp_ingest.machine.build`, which needs numba"
+        raise RuntimeError(message)
+    symbol, code = bitcode(function.load(), function.kinds)
     return symbol, machine_code(code)
 
 
 def bitcode(function: Callable[..., Any], kinds: Sequence[str]) -> tuple[str, bytes]:
     """The function's symbol and what numba makes of it; ValueError where it needs numba to run."""
-    from numba import njit, types  # noqa: PLC0415 (the very cost that keeping code avoids)
+    from numba import njit, types  # noqa: PLC0415 (only who compiles needs it)
 
     signature = tuple(types.Array(getattr(types, kind), 1, "C") if kind else types.int64 for kind in kinds)
     bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
+    bare["_nrt"] = False  # whoever calls holds the columns: no counting of references, which needs numba
     dispatcher = njit(signature, **bare)(function)
     (compiled,) = dispatcher.overloads.values()
     module = _llvm().parse_assembly(compiled.library.get_llvm_str())
@@ -148,11 +158,11 @@ class _Kept:
     file that is damaged must not reach it.
     """
 
-    def __init__(self, name: str, stamp: str) -> None:
+    def __init__(self, function: CompiledFunction) -> None:
         llvm = _llvm()
         machine = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-        made_of = repr((stamp, version("numba"), version("llvmlite"), machine))
-        self._file = f"{name}.{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.native"
+        made_of = repr((shipped.stamp_of(function), version("llvmlite"), machine))
+        self._file = f"{function.name}.{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.native"
 
     def read(self) -> tuple[str, bytes] | None:
         """Symbol and object file, where they are kept."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from xsp_ingest.machine.functions import CompiledFunction
     from xsp_ingest.machine.native import Native
 
     Column = NDArray[Any]
@@ -37,8 +35,10 @@ class Sweep:
     the last.
     """
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    def __init__(self, function: Callable[..., None], compiled_function: CompiledFunction) -> None:
         self.function = function
+        self.compiled_function = compiled_function
+        self._machine_code: Native | None = None
 
     def __call__(
         self, *inputs: Column | int, outputs: int | Sequence[int] = 1, fill: int = -1, dtype: DTypeLike = np.int64
@@ -62,7 +62,7 @@ class Sweep:
                 given[:] = found
 
     def _run(self, columns: Sequence[Column | int], results: Sequence[Column], rows: int) -> Sequence[Column]:
-        engine = self.compiled if self._is_worth_it(rows, self._kinds(columns, results)) else self.plain
+        engine = self.compiled if self._is_worth_it(rows, columns, results) else self.plain
         return engine(columns, results)
 
     def plain(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[Column, ...]:
@@ -72,35 +72,35 @@ class Sweep:
         return tuple(np.array(each, dtype=result.dtype) for each, result in zip(lists, results, strict=True))
 
     def compiled(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[Column, ...]:
-        """The sweep as machine code, compiled once per installation."""
-        kinds = self._kinds(columns, results)
-        if kinds not in self._machine_code:
+        """The sweep as machine code; the results must be of the types that it is compiled for."""
+        if self._machine_code is None:
             from xsp_ingest.machine.native import native  # noqa: PLC0415 (small traces need no compiler)
 
-            name, stamp = self._name(kinds)
-            self._machine_code[kinds] = native(name, lambda: self.function, kinds, stamp)
-        self._machine_code[kinds](*columns, *results)
+            self._machine_code = native(self.compiled_function)
+        kinds = self.compiled_function.kinds
+        taken = (
+            np.ascontiguousarray(each, dtype=kind) if isinstance(each, np.ndarray) else each
+            for each, kind in zip(columns, kinds, strict=False)
+        )
+        self._machine_code(*taken, *results)
         return tuple(results)
 
-    @cached_property
-    def _machine_code(self) -> dict[tuple[str, ...], Native]:
-        return {}
+    def _is_worth_it(self, rows: int, columns: Sequence[Column | int], results: Sequence[Column]) -> bool:
+        if rows < _MIN_ROWS or not self._fits(columns, results):
+            return False
+        if self._machine_code is not None:
+            return True
+        from xsp_ingest.machine.native import can_compile, is_at_hand  # noqa: PLC0415
 
-    def _kinds(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[str, ...]:
-        return tuple(each.dtype.name if isinstance(each, np.ndarray) else "" for each in (*columns, *results))
+        return is_at_hand(self.compiled_function) or (rows >= _COMPILE_ROWS and can_compile())
 
-    def _is_worth_it(self, rows: int, kinds: tuple[str, ...]) -> bool:
-        if rows < _MIN_ROWS or rows >= _COMPILE_ROWS or kinds in self._machine_code:
-            return rows >= _MIN_ROWS
-        from xsp_ingest.machine.native import is_at_hand  # noqa: PLC0415
-
-        return is_at_hand(*self._name(kinds))
-
-    def _name(self, kinds: tuple[str, ...]) -> tuple[str, str]:
-        """The name and the stamp under which machine code is kept."""
-        code = self.function.__code__
-        source = zlib.crc32(Path(code.co_filename).read_bytes())
-        return self.function.__name__.strip("_"), f"{self.function.__module__}.{code.co_qualname} {kinds} {source}"
+    def _fits(self, columns: Sequence[Column | int], results: Sequence[Column]) -> bool:
+        """Whether the columns are of the types that the machine code is made for, or can be made so without loss."""
+        inputs = self.compiled_function.kinds[: len(columns)]
+        return all(
+            np.can_cast(each.dtype, kind) if isinstance(each, np.ndarray) else not kind
+            for each, kind in zip(columns, inputs, strict=True)
+        ) and self.compiled_function.kinds[len(columns) :] == tuple(each.dtype.name for each in results)
 
 
 def _taken(column: Column) -> Column:
@@ -109,6 +109,6 @@ def _taken(column: Column) -> Column:
     return np.ascontiguousarray(column, dtype=None if column.dtype.name in _TAKEN else np.int64)
 
 
-def dual(function: Callable[..., None]) -> Sweep:
-    """Makes a Sweep of the function; a decorator."""
-    return Sweep(function)
+def dual(compiled_function: CompiledFunction) -> Callable[[Callable[..., None]], Sweep]:
+    """Makes a Sweep of the function that comes compiled as this; a decorator."""
+    return lambda function: Sweep(function, compiled_function)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from xsp_ingest.ingester import LayerScope
-from xsp_ingest.staging.run_overrides import Given
+from xsp_ingest.staging.run_overrides import RunOverrides
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _Layer(msgspec.Struct, frozen=True):
     scope: _Name  # what the names of its operators begin with, as `net/conv1`
     name: str = ""  # the scope where left out
     type: str = ""
-    place: _Count | None = None  # among the model's layers; by the first operator run where left out
+    index: _Count | None = msgspec.field(default=None, name="place")  # of the model's layers; else by first operator
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -66,9 +66,9 @@ class RunDescription(msgspec.Struct, frozen=True):
     step_durations_ns: list[_Positive] = []  # measured around each step after warm-up; always for M
 
     @property
-    def given(self) -> Given:
+    def overrides(self) -> RunOverrides:
         """What the description says of the run, as the linker takes it."""
-        return Given(
+        return RunOverrides(
             level="MLG+metrics" if self.counters else self.level,
             role=self.role,
             model=self.model.name,
@@ -85,7 +85,7 @@ class RunDescription(msgspec.Struct, frozen=True):
     @property
     def layer_scopes(self) -> dict[str, LayerScope]:
         """The layers by the scopes of their operators, as ingesters take them."""
-        return {each.scope: LayerScope(each.name or each.scope, each.type, each.place) for each in self.layers}
+        return {each.scope: LayerScope(each.name or each.scope, each.type, each.index) for each in self.layers}
 
     @property
     def role(self) -> str:
@@ -96,19 +96,19 @@ class RunDescription(msgspec.Struct, frozen=True):
 def read_description(path: Path) -> RunDescription:
     """The description in a `run.json`; XspError says which key is wrong and how."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=RunDescription)
+        description = msgspec.json.decode(path.read_bytes(), type=RunDescription)
     except OSError as error:
         raise XspError(f"the description cannot be read ({error.strerror})", path=path) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # ValidationError among them
         raise XspError(
             f"the description of the run is wrong: {error}", path=path, advice="docs/run-set.md lists the keys"
         ) from error
-    durations = len(found.step_durations_ns)
-    if found.level == "M" and not durations and not found.files:
+    durations = len(description.step_durations_ns)
+    if description.level == "M" and not durations and not description.files:
         raise XspError("a run of level M must give step_durations_ns", path=path)
-    if durations and durations != found.steps:
-        raise XspError(f"steps is {found.steps} but step_durations_ns lists {durations}", path=path)
-    return found
+    if durations and durations != description.steps:
+        raise XspError(f"steps is {description.steps} but step_durations_ns lists {durations}", path=path)
+    return description
 
 
 def json_schema() -> dict[str, object]:

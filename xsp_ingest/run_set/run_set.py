@@ -9,8 +9,8 @@ import msgspec
 
 from xsp_ingest.convert import convert_run, without_files
 from xsp_ingest.run_set.description import read_description
-from xsp_ingest.staging.run_overrides import Given
-from xsp_model import Finding, XspError
+from xsp_ingest.staging.run_overrides import RunOverrides
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ __all__ = ["DESCRIPTION", "failed_runs", "is_run_set", "read_run", "read_run_set
 
 DESCRIPTION = "run.json"
 _ERROR = "error.json"
-_MOST_RUNS = 1_000
+_MAX_RUNS = 1_000
 _LONGEST = 300
 _HEAD_BYTES = 1 << 14
 
@@ -36,39 +36,39 @@ def is_run_set(path: Path) -> bool:
 
 def _descriptions(path: Path) -> Sequence[Path]:
     own = path / DESCRIPTION
-    return [own] if own.is_file() else sorted(path.glob(f"*/{DESCRIPTION}"))[:_MOST_RUNS]
+    return [own] if own.is_file() else sorted(path.glob(f"*/{DESCRIPTION}"))[:_MAX_RUNS]
 
 
 def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None] | None = None) -> list[Trace]:
     """A trace for every run of the set, in order of their folders' names; XspError where one cannot be used."""
     if not path.exists():
         raise XspError("there is no such folder", path=path)
-    found = _descriptions(path)
-    if not found:
+    descriptions = _descriptions(path)
+    if not descriptions:
         raise XspError(f"no {DESCRIPTION} is in the folder or in a folder right inside it", path=path)
-    return [read_run(each, options, root=path, progress=progress) for each in found]
+    return [read_run(each, options, root=path, progress=progress) for each in descriptions]
 
 
 def failed_runs(path: Path) -> list[Finding]:
     """One finding on the runs of the set that failed when they were collected; none where all are there."""
-    told = [
+    failures = [
         f"{each.parent.name} ({_sentence(each)})"
-        for each in sorted(path.glob(f"*/{_ERROR}"))[:_MOST_RUNS]
+        for each in sorted(path.glob(f"*/{_ERROR}"))[:_MAX_RUNS]
         if not (each.parent / DESCRIPTION).is_file()
     ]
-    if not told:
+    if not failures:
         return []
-    detail = f"runs that failed when they were collected, and so are left out: {', '.join(told)}"
-    return [Finding("run_failed", detail, len(told), advice="Repeat the command that collected them with --resume")]
+    detail = f"runs that failed when they were collected, and so are left out: {', '.join(failures)}"
+    return [Finding(LedgerKind.RUN_FAILED, detail, len(failures))]
 
 
 def _sentence(path: Path) -> str:
     """What an error.json says; it is a runner's or a person's, so that anything may stand there."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("error")
+        error = msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("error")
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = None
-    return " ".join(str(found).split())[:_LONGEST] if found else "no reason given"
+        error = None
+    return " ".join(str(error).split())[:_LONGEST] if error else "no reason given"
 
 
 def read_run(
@@ -84,13 +84,13 @@ def read_run(
     `role` says what the run is taken for, whatever its level.
     """
     description = read_description(path)
-    given = replace(description.given, folder=path.parent.name or None)
-    given = replace(given, role=role) if role else given
+    overrides = replace(description.overrides, folder=path.parent.name or None)
+    overrides = replace(overrides, role=role) if role else overrides
     files = _files(path, description, root or path.parent)
     if not files:
-        return without_files(given, path)
+        return without_files(overrides, path)
     scoped = replace(options, layer_scopes=description.layer_scopes) if description.layers else options
-    return convert_run(files, scoped, given, progress=progress)
+    return convert_run(files, scoped, overrides, progress=progress)
 
 
 def read_single(path: Path, role: str, options: Options, *, progress: Callable[[str], None] | None = None) -> Trace:
@@ -101,7 +101,7 @@ def read_single(path: Path, role: str, options: Options, *, progress: Callable[[
     if path.name.endswith(".json") and _describes_a_run(path):
         trace = read_run(path, options, role=role, progress=progress)
     else:
-        trace = convert_run([(path, None)], options, Given(role=role), progress=progress)
+        trace = convert_run([(path, None)], options, RunOverrides(role=role), progress=progress)
     needed = {"layers": "layers", "kernels": "kernels", "counters": "metrics"}.get(role)
     if needed and not trace.table(needed).num_rows:
         raise XspError(f"the run holds no {needed}, so it cannot be taken for --{role}", path=path)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_model import Finding
+from xsp_model import Finding, LedgerKind
 
 __all__ = ["timed"]
 
-_MOST_NS = 1 << 62  # beyond, differences overflow
+_MAX_NS = 1 << 62  # beyond, differences overflow
 
 
 def timed(
@@ -28,14 +28,16 @@ def timed(
     backwards = rows.filter(pl.col("end") < pl.col("start")).height
     endless = rows["end"].null_count()
     length = pl.when(pl.col("end") >= pl.col("start")).then(pl.col("end") - pl.col("start"))
-    found = [
-        Finding("missing_time", f"{what} without a start; left out", missing),
-        Finding("negative_duration", f"{what} that end before they start; kept, their duration not used", backwards),
-        Finding("missing_end", f"{what} without an end; kept, their duration not known", endless),
+    findings = [
+        Finding(LedgerKind.MISSING_TIME, f"{what} without a start; left out", missing),
+        Finding(
+            LedgerKind.NEGATIVE_DURATION, f"{what} that end before they start; kept, their duration not used", backwards
+        ),
+        Finding(LedgerKind.MISSING_END, f"{what} without an end; kept, their duration not known", endless),
     ]
     duration = length.fill_null(0) if device else length
-    return rows.with_columns(pl.col("start").alias("start_ns"), duration.alias("duration_ns")), found
+    return rows.with_columns(pl.col("start").alias("start_ns"), duration.alias("duration_ns")), findings
 
 
 def _plausible(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).is_between(-_MOST_NS, _MOST_NS)).then(pl.col(name))
+    return pl.when(pl.col(name).is_between(-_MAX_NS, _MAX_NS)).then(pl.col(name))

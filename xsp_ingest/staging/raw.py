@@ -65,7 +65,7 @@ _KERNELS: Mapping[str, pl.DataType] = {
 }
 _LAYERS: Mapping[str, pl.DataType] = {  # what the file itself says of a layer; goes before what is worked out
     "row": _I,
-    "sequence_index": _I,  # its place among the layers of the model
+    "sequence_index": _I,  # its position among the layers of the model
     "layer_type": _S,
     "path": _S,
     "shapes": _S,
@@ -158,15 +158,15 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
 
 
 def frame_of(table: str, columns: pl.DataFrame | Mapping[str, object] | None = None) -> pl.DataFrame:
-    """A frame with exactly the columns of the raw table; those not given are null."""
+    """A frame with exactly the columns of the raw table; those absent are null."""
     types = RAW_TABLES[table]
-    given = pl.DataFrame() if columns is None else pl.DataFrame(columns)
+    frame = pl.DataFrame() if columns is None else pl.DataFrame(columns)
     return (
-        given.select(
-            (pl.col(name).cast(kind) if name in given.columns else pl.lit(None, dtype=kind).alias(name))
+        frame.select(
+            (pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind).alias(name))
             for name, kind in types.items()
         )
-        if given.width
+        if frame.width
         else pl.DataFrame(schema=dict(types))
     )
 

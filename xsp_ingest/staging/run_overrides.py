@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NOTHING", "Given"]
+__all__ = ["NOTHING", "RunOverrides"]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Facts that override what a file says of its run; None and empty: not given. Times in ns."""
+class RunOverrides:
+    """Facts that override what a file says of its run; None and empty: no override. Times in ns."""
 
     level: str | None = None
     role: str | None = None
@@ -33,5 +33,5 @@ class Given:
         return f"{self.folder}/{file}" if self.folder else file
 
 
-NOTHING = Given()
+NOTHING = RunOverrides()
 """Nothing is known besides the files."""

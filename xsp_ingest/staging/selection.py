@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +35,13 @@ _REFERENCES = {
     "operators": ("called_by_row", "forward_row"),
     "kernels": ("captured_in_row",),
 }
-_WHOLE = "capture_duration_ns"
+_CAPTURE_DURATION = "capture_duration_ns"
 _ADVICE = "Choose whole steps: layers, and twins of backward operators, are found only within the part"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of each run is wanted: `[from_ns, to_ns)` since its first span, process ids, device ids; None, (): all."""
+    """What of each run is selected: `[from_ns, to_ns)` since its first span, process ids, device ids; None, (): all."""
 
     from_ns: int | None = None
     to_ns: int | None = None
@@ -91,15 +91,15 @@ def range_of(text: str) -> tuple[int | None, int | None]:
 
 
 def _ns(parts: Sequence[str | None]) -> int | None:
-    whole, decimals, unit = parts
-    if whole is None or unit is None:
+    integer, decimals, unit = parts
+    if integer is None or unit is None:
         return None
     scale = _UNITS_NS[unit]
-    return int(whole) * scale + (int(decimals) * scale // 10 ** len(decimals) if decimals else 0)
+    return int(integer) * scale + (int(decimals) * scale // 10 ** len(decimals) if decimals else 0)
 
 
 def narrowed(
-    raw: RawTrace, wanted: Selection, *, zero_ns: int | None = None, skipped: Skipped | None = None
+    raw: RawTrace, selection: Selection, *, zero_ns: int | None = None, skipped: Skipped | None = None
 ) -> RawTrace:
     """The part of the run; its ledger says what was left out.
 
@@ -107,12 +107,14 @@ def narrowed(
     """
     spans = raw.tables["spans"]
     if zero_ns is None:
-        found = spans["start_ns"].min()
-        zero_ns = found if isinstance(found, int) else 0
-    start, end = (None if at is None else zero_ns + at for at in (wanted.from_ns, wanted.to_ns))
+        first_ns = spans["start_ns"].min()
+        zero_ns = first_ns if isinstance(first_ns, int) else 0
+    start, end = (None if at is None else zero_ns + at for at in (selection.from_ns, selection.to_ns))
     is_device = pl.col("level").cast(pl.String) == Level.KERNEL
-    of_process = pl.col("process_id").is_in(list(wanted.process_ids)) if wanted.process_ids else pl.lit(value=True)
-    of_device = pl.col("device_id").is_in(list(wanted.device_ids)) if wanted.device_ids else pl.lit(value=True)
+    of_process = (
+        pl.col("process_id").is_in(list(selection.process_ids)) if selection.process_ids else pl.lit(value=True)
+    )
+    of_device = pl.col("device_id").is_in(list(selection.device_ids)) if selection.device_ids else pl.lit(value=True)
     work = spans.filter(is_device, of_process, of_device, *_between("start_ns", start, end))
     launches = _launches(spans, work)
     host_start = _earliest(start, launches)
@@ -120,9 +122,9 @@ def narrowed(
     around = on_host & _overlaps(host_start, end)
     rows = pl.concat([work["row"], launches["row"], spans.filter(around)["row"]]).unique()
     tables = {name: _table(name, frame, rows) for name, frame in raw.tables.items()}
-    tables |= {name: _moments(raw.tables[name], wanted, host_start, end) for name in ("allocations", "counters")}
-    tables |= {name: _of(raw.tables[name], wanted) for name in ("devices", "peaks")}
-    findings = _findings(wanted, spans, tables["spans"], (host_start if start is None else start, end), skipped)
+    tables |= {name: _moments(raw.tables[name], selection, host_start, end) for name in ("allocations", "counters")}
+    tables |= {name: _of(raw.tables[name], selection) for name in ("devices", "peaks")}
+    findings = _findings(selection, spans, tables["spans"], (host_start if start is None else start, end), skipped)
     return replace(raw, tables=tables, findings=(*raw.findings, *findings))
 
 
@@ -169,15 +171,15 @@ def _table(name: str, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
     )
 
 
-def _moments(frame: pl.DataFrame, wanted: Selection, start: int | None, end: int | None) -> pl.DataFrame:
+def _moments(frame: pl.DataFrame, selection: Selection, start: int | None, end: int | None) -> pl.DataFrame:
     """Samples within the time, and of the devices or of none; how long the whole capture took is of no part."""
-    kept = _where(_of(frame, wanted), _between("time_ns", start, end))
-    return kept.filter(pl.col("counter").cast(pl.String) != _WHOLE) if "counter" in frame.columns else kept
+    kept = _where(_of(frame, selection), _between("time_ns", start, end))
+    return kept.filter(pl.col("counter").cast(pl.String) != _CAPTURE_DURATION) if "counter" in frame.columns else kept
 
 
-def _of(frame: pl.DataFrame, wanted: Selection) -> pl.DataFrame:
+def _of(frame: pl.DataFrame, selection: Selection) -> pl.DataFrame:
     """Rows of the processes and devices, and those of which it is not said."""
-    chosen = (("process_id", wanted.process_ids), ("device_id", wanted.device_ids))
+    chosen = (("process_id", selection.process_ids), ("device_id", selection.device_ids))
     conditions = [
         pl.col(column).is_null() | pl.col(column).is_in(list(ids))
         for column, ids in chosen
@@ -191,7 +193,7 @@ def _where(frame: pl.DataFrame, conditions: Sequence[pl.Expr]) -> pl.DataFrame:
 
 
 def _findings(
-    wanted: Selection,
+    selection: Selection,
     before: pl.DataFrame,
     after: pl.DataFrame,
     window: tuple[int | None, int | None],
@@ -201,7 +203,7 @@ def _findings(
     is_device = pl.col("level").cast(pl.String) == Level.KERNEL
     all_work, work = before.filter(is_device), after.filter(is_device)
     if not after.height:
-        raise XspError(f"nothing of the file is within {wanted.in_words}", advice="`xsp info` says what it holds")
+        raise XspError(f"nothing of the file is within {selection.in_words}", advice="`xsp info` says what it holds")
     device_ns = int(all_work["duration_ns"].sum()) - int(work["duration_ns"].sum()) + unread.duration_ns
     activities = all_work.height - work.height + unread.activities
     host = (before.height - all_work.height) - (after.height - work.height) + unread.host_spans
@@ -211,13 +213,17 @@ def _findings(
     early = pl.col("start_ns") < start if start is not None else pl.lit(value=False)
     late = last > end if end is not None else pl.lit(value=False)
     cut = after.filter(is_step, early | late).height
-    asked = f"as asked ({wanted.in_words})"
-    found = (
-        Finding("not_selected", f"Device activities left out {asked}", activities, Severity.INFO, device_ns),
-        Finding("not_selected", f"Host spans left out {asked}", host, Severity.INFO),
+    as_requested = f"as asked ({selection.in_words})"
+    findings = (
         Finding(
-            "step_cut", f"Steps that reach out of {wanted.in_words}, so that work of theirs is left out", cut,
+            LedgerKind.NOT_SELECTED, f"Device activities left out {as_requested}", activities, duration_ns=device_ns
+        ),
+        Finding(LedgerKind.NOT_SELECTED, f"Host spans left out {as_requested}", host),
+        Finding(
+            LedgerKind.STEP_CUT,
+            f"Steps that reach out of {selection.in_words}, so that work of theirs is left out",
+            cut,
             advice=_ADVICE,
         ),
     )  # fmt: skip
-    return tuple(each for each in found if each.count)
+    return tuple(each for each in findings if each.count)

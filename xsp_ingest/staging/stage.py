@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Stage"]
 
 _PIECE = 1 << 20
-_NO_CODE = (1 << 32) - 1
+_NO_ID = (1 << 32) - 1
 
 
 class _Column(Protocol):
@@ -40,18 +40,18 @@ class Stage:
             column.add(rows[name])
 
     def frame(self) -> pl.DataFrame:
-        """All rows. Words of a large table are an Enum, of one or two bytes a row rather than a Categorical's four."""
+        """All rows. Categories of a large table are an Enum, one or two bytes a row where a Categorical takes four."""
         return pl.DataFrame([column.series(name) for name, column in self._columns.items()])
 
 
 def _column_of(kind: pl.DataType) -> _Column:
     if kind == pl.Int64:
         return _Numbers()
-    return _Words() if kind == pl.Categorical else _Others(kind)
+    return _Categories() if kind == pl.Categorical else _Others(kind)
 
 
 class _Numbers:
-    """Whole numbers, null as 0 in one column and False in another, which is there once there is a null."""
+    """Integers, null as 0 in one column and False in another, which is there once there is a null."""
 
     def __init__(self) -> None:
         self._values = scratch.Growing(np.int64)
@@ -72,40 +72,40 @@ class _Numbers:
         return scratch.series(name, self._values.column(), valid)
 
 
-class _Words:
-    """Distinct words by the numbers that polars gives them, which hold while any column of words is there."""
+class _Categories:
+    """Distinct texts by the numbers that polars gives them, which hold while any categorical column is there."""
 
     def __init__(self) -> None:
-        self._any = pl.Series([], dtype=pl.Categorical)  # else a number would be another word's between two pieces
-        self._codes = scratch.Growing(np.uint32)
-        self._words: dict[int, str] = {}
+        self._any = pl.Series([], dtype=pl.Categorical)  # else a number would be another text's between two pieces
+        self._ids = scratch.Growing(np.uint32)
+        self._texts: dict[int, str] = {}
 
     def add(self, piece: pl.Series) -> None:
         distinct = piece.unique().drop_nulls()
-        self._words.update(zip(distinct.to_physical().to_list(), distinct.cast(pl.String).to_list(), strict=True))
-        codes = piece.to_physical().cast(pl.UInt32)
-        self._codes.add((codes.fill_null(_NO_CODE) if codes.null_count() else codes).to_numpy())
+        self._texts.update(zip(distinct.to_physical().to_list(), distinct.cast(pl.String).to_list(), strict=True))
+        ids = piece.to_physical().cast(pl.UInt32)
+        self._ids.add((ids.fill_null(_NO_ID) if ids.null_count() else ids).to_numpy())
 
     def series(self, name: str) -> pl.Series:
-        codes = self._codes.column()
-        places = np.zeros(max(self._words, default=-1) + 2, dtype=np.uint32)
-        places[-1] = len(self._words)  # null
-        places[list(self._words)] = np.arange(len(self._words))
-        words = list(self._words.values())
-        if words and codes.nbytes >= scratch.MIN_BYTES:
-            return self._enum(name, codes, places, pl.Enum(words))
-        known = pl.Series([*words, None], dtype=pl.Categorical)
-        return known.gather(places[np.minimum(codes, len(places) - 1)]).alias(name)
+        ids = self._ids.column()
+        index_of = np.zeros(max(self._texts, default=-1) + 2, dtype=np.uint32)
+        index_of[-1] = len(self._texts)  # null
+        index_of[list(self._texts)] = np.arange(len(self._texts))
+        texts = list(self._texts.values())
+        if texts and ids.nbytes >= scratch.MIN_BYTES:
+            return self._enum(name, ids, index_of, pl.Enum(texts))
+        categories = pl.Series([*texts, None], dtype=pl.Categorical)
+        return categories.gather(index_of[np.minimum(ids, len(index_of) - 1)]).alias(name)
 
-    def _enum(self, name: str, codes: NDArray[np.uint32], places: NDArray[np.uint32], kind: pl.Enum) -> pl.Series:
+    def _enum(self, name: str, ids: NDArray[np.uint32], index_of: NDArray[np.uint32], kind: pl.Enum) -> pl.Series:
         smallest = pl.Series([], dtype=kind).to_physical().to_numpy().dtype
-        found: NDArray[np.uint32] = scratch.empty(len(codes), smallest)
-        valid = np.empty(len(codes), dtype=np.bool_)
-        for piece in scratch.pieces(len(codes)):
-            found[piece] = places[np.minimum(codes[piece], len(places) - 1)]
-            valid[piece] = codes[piece] != _NO_CODE
-            found[piece][~valid[piece]] = 0  # what is null must be of some word as well
-        return scratch.series(name, found, valid).cat.to(kind)
+        indices: NDArray[np.uint32] = scratch.empty(len(ids), smallest)
+        valid = np.empty(len(ids), dtype=np.bool_)
+        for piece in scratch.pieces(len(ids)):
+            indices[piece] = index_of[np.minimum(ids[piece], len(index_of) - 1)]
+            valid[piece] = ids[piece] != _NO_ID
+            indices[piece][~valid[piece]] = 0  # what is null must have some category as well
+        return scratch.series(name, indices, valid).cat.to(kind)
 
 
 class _Others:

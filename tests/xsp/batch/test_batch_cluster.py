@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.xsp.batch.test_batch import _bytes_below, trace_of
+from tests.helpers.batches import bytes_below, trace_of
 from xsp.batch import cluster
 from xsp.batch.unit import Outcome, Settings, Status, Unit
 from xsp.batch.version import own_version
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 S3 = Any  # s3fs has no types
 
 pytestmark = [
+    pytest.mark.slow,
     # Libraries of others, in processes of theirs: what they leave open when they end is not ours to close.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -49,7 +50,7 @@ def fixture_scheduler() -> Iterator[str]:
 @pytest.fixture(name="s3")
 def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A file system of s3fs over a bucket that only this test has; workers started later find it by the environment."""
-    server = pytest.importorskip("moto.server", reason="moto is not installed (the extra `dev`)")
+    server = pytest.importorskip("moto.server", reason="moto is not installed (the extra `test-cluster`)")
     s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `cluster`)")
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
@@ -68,6 +69,8 @@ def fixture_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture(name="web")
 def fixture_web(tmp_path: Path) -> Iterator[str]:
     """The address of a server of the test's folder."""
+    for package in ("fsspec", "aiohttp"):
+        pytest.importorskip(package, reason=f"{package} is not installed (the extra `cluster`)")
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -113,7 +116,7 @@ def test_a_cluster_writes_what_this_machine_does(
     assert "dashboard: http://" in captured.err
     assert json.loads(captured.out)["costs"]["counts"]["done"] == 3
     main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
-    assert _bytes_below(tmp_path / "near") == _bytes_below(tmp_path / "far")
+    assert bytes_below(tmp_path / "near") == bytes_below(tmp_path / "far")
 
 
 def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
@@ -174,7 +177,7 @@ def test_traces_are_read_from_and_written_to_s3(s3: S3, tmp_path: Path, capsys: 
     main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
     capsys.readouterr()
     same = ("trace.xsp", "report.html", "facts.json")
-    near, far = (_bytes_below(tmp_path / side / "traces") for side in ("near", "far"))
+    near, far = (bytes_below(tmp_path / side / "traces") for side in ("near", "far"))
     assert {n: d for n, d in near.items() if any(s in n for s in same)} == {
         n: d for n, d in far.items() if any(s in n for s in same)
     }
@@ -201,7 +204,7 @@ def test_workers_of_a_cluster_read_and_write_s3_themselves(
     s3.rm(f"{_BUCKET}/out", recursive=True)
     assert main(["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--jobs", "1"]) == 1
     s3.get(f"{_BUCKET}/out", str(tmp_path / "near"), recursive=True)
-    assert _bytes_below(tmp_path / "far") == _bytes_below(tmp_path / "near")
+    assert bytes_below(tmp_path / "far") == bytes_below(tmp_path / "near")
 
 
 def test_traces_of_a_web_server_are_read(tmp_path: Path, web: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +216,7 @@ def test_traces_of_a_web_server_are_read(tmp_path: Path, web: str, capsys: pytes
     assert main(["batch", f"{web}/in/", "-o", str(tmp_path / "far"), "--jobs", "1", "-f", "json"]) == 0
     assert main(["batch", f"{web}/in/t1.json", "-o", str(tmp_path / "one"), "--jobs", "1", "-f", "json"]) == 0
     capsys.readouterr()
-    near, far, one = (_bytes_below(tmp_path / side / "traces") for side in ("near", "far", "one"))
+    near, far, one = (bytes_below(tmp_path / side / "traces") for side in ("near", "far", "one"))
     reports = [name for name in near if name.endswith(("report.html", "facts.json"))]
     assert len(reports) == 8
     assert all(far[name] == near[name] for name in reports)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.generate import grow
-from tests.xsp.batch.test_batch import trace_of
+from tests.helpers.batches import trace_of
 from xsp.batch import work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
@@ -82,6 +82,7 @@ def test_no_worker_outlives_a_batch_that_is_killed(many: Path, tmp_path: Path) -
     _wait(lambda: _nobody_in(batch.pid))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_an_interrupt_from_the_keyboard_is_one_line(many: Path, tmp_path: Path) -> None:
     batch = _begun(many, tmp_path / "out")

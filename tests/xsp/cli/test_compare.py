@@ -196,8 +196,9 @@ def test_batches_as_a_table_have_a_row_a_model_and_name_what_only_one_side_has(
     assert main(["compare", *batches]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Models (2)"
-    assert lines[3].split()[0].removesuffix(".xsp") == "slow"
-    assert "Linear_11" in lines[3]
+    rule = next(at for at, line in enumerate(lines) if line.startswith("\u2500"))
+    assert lines[rule + 1].split()[0].removesuffix(".xsp") == "slow"
+    assert "Linear_11" in lines[rule + 1]
     assert lines[-1].startswith("Only before: gone")
 
 

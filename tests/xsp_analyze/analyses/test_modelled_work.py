@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -26,7 +26,7 @@ def test_nested_operators_count_once_and_their_work_is_the_outermost_known_ones(
     made.launch("mine", 112_000, 220_000, 2_000)
     made.operator("aten::mm", 120_000, 40_000, shapes=[[2, 5], [5, 7]])
     made.launch("gemm", 130_000, 230_000, 4_000)
-    table = run(find("B11"), View(convert([made.write(tmp_path / "t.json")], Options()))).table
+    table = run(find("B11"), StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))).table
     columns = ["operator", "count", "modelled_count", "modelled_flop", "modelled_bytes", "device_sum_ns"]
     linear_bytes = 4 * (8 * 4 + 3 * 4 + 3 + 8 * 3)
     assert table.select(columns).rows() == [

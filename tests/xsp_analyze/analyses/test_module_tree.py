@@ -7,12 +7,12 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import XspError
 
 
 def tree(hand: Hand) -> list[tuple[object, ...]]:
-    table = run(find("B06"), View(hand.build())).table
+    table = run(find("B06"), StepFrames.of(hand.build())).table
     columns = ("module_path", "phase", "count", "host_ns", "device_sum_ns", "self_device_sum_ns")
     return table.select(columns).rows()
 
@@ -79,4 +79,4 @@ def test_trace_without_modules_is_refused_in_one_sentence() -> None:
     hand.run(0)
     hand.work("k", 10, 5, launch=3)
     with pytest.raises(XspError, match=r"B06 .* needs the level module, which this trace does not hold"):
-        run(find("B06"), View(hand.build()))
+        run(find("B06"), StepFrames.of(hand.build()))

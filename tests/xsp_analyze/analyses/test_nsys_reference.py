@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.xsp_analyze.analyses.test_nsys_answers import differences, parse
+from tests.helpers.nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import csv_text
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -32,8 +32,8 @@ FILES = (
 
 
 @cache
-def _view(path: Path) -> View:
-    return View(convert([path], Options()))
+def _view(path: Path) -> StepFrames:
+    return StepFrames.of(convert([path], Options()))
 
 
 def _theirs(real_dir: Path, name: str, report: Analysis) -> list[list[str]]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.nsys_answers import differences, parse
 from tests.helpers.synth_nsys import NsightFile
-from tests.xsp_analyze.analyses.test_nsys_answers import differences, parse
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -52,7 +52,7 @@ def _compare(file: NsightFile, *, expected: int = len(NSYS_REPORTS)) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = file.write(Path(folder) / "made.sqlite")
         answers = _answers(path)
-        view = View(convert([path], Options()))
+        view = StepFrames.of(convert([path], Options()))
         asked = [report for report in NSYS_REPORTS if report.id in answers]
         found = [(r.id, differences(r, r.function(view).collect(), answers[r.id])) for r in asked]
     assert [each for each in found if each[1]] == []

@@ -10,19 +10,20 @@ import pytest
 from tests.helpers.hand import Hand, paper_run, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 
 if TYPE_CHECKING:
     from xsp_model import Trace
 
 
 def rows(trace: Trace, wanted: str, steps: str | None, *columns: str) -> list[tuple[object, ...]]:
-    return run(find(wanted), View(trace, steps)).table.select(columns).rows()
+    return run(find(wanted), StepFrames.of(trace, steps)).table.select(columns).rows()
 
 
 def test_kernels_by_name_over_the_whole_trace_are_exact_sums() -> None:
     # gemm: 100 + 30 + 50 + 120 + 30 + 70; the model took 1000 + 1200.
-    table = run(find("A10"), View(paper_trace(), "all")).table
+    table = run(find("A10"), StepFrames.of(paper_trace(), "all")).table
     assert table.select("kernel_name", "kind", "count", "duration_ns").rows() == [
         ("gemm", "kernel", 6, 400),
         ("gemm_bw", "kernel", 2, 120),
@@ -38,7 +39,7 @@ def test_kernels_by_name_over_the_whole_trace_are_exact_sums() -> None:
 def test_kernels_by_name_of_a_mean_step_are_sums_of_means() -> None:
     # gemm: (100 + 120) / 2 + 30 + (50 + 70) / 2. replay: each of 2 ran in 1 step of 2, so 5 / 2 of it per step.
     # early is in no step. The model takes (1000 + 1200) / 2.
-    table = run(find("A10"), View(paper_trace())).table
+    table = run(find("A10"), StepFrames.of(paper_trace())).table
     assert table.select("kernel_name", "count", "duration_ns").rows() == [
         ("gemm", 3.0, 200.0),
         ("gemm_bw", 1.0, 60.0),
@@ -50,7 +51,7 @@ def test_kernels_by_name_of_a_mean_step_are_sums_of_means() -> None:
 
 
 def test_kernels_by_name_of_each_step_have_the_step_as_first_key() -> None:
-    table = run(find("A10"), View(paper_trace(), "each")).table
+    table = run(find("A10"), StepFrames.of(paper_trace(), "each")).table
     assert table.columns[0] == "step"
     gemm = table.filter(pl.col("kernel_name") == "gemm")
     assert gemm.select("step", "count", "duration_ns", "model_share").rows() == [
@@ -206,7 +207,7 @@ def test_two_ranks_are_summed_and_their_latency_averaged() -> None:
 
 
 def test_provenance_says_what_the_numbers_rest_on() -> None:
-    found = View(paper_trace()).provenance
+    found = coverage.provenance(StepFrames.of(paper_trace()))
     assert found["steps"] == "mean"
     assert found["step_count"] == 2
     assert found["layer_latency_basis"] == "host"
@@ -217,5 +218,5 @@ def test_provenance_says_what_the_numbers_rest_on() -> None:
 
 @pytest.mark.parametrize("steps", ["all", None, "each", "1"])
 def test_every_column_declares_what_the_table_holds(steps: str | None) -> None:
-    result = run(find("A08"), View(paper_trace(), steps))
+    result = run(find("A08"), StepFrames.of(paper_trace(), steps))
     assert [(c.name, c.dtype) for c in result.columns] == list(result.table.schema.items())

@@ -9,10 +9,12 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -82,21 +84,21 @@ def _launch(hand: Hand, work: Work, start: int, layers: tuple[int, ...], here: d
 
 
 def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
-    view = View(trace, steps)
+    view = StepFrames.of(trace, steps)
     wanted = [a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
     return {a.id: run(a, view).table for a in wanted}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(_STEP, min_size=1, max_size=6), st.lists(st.integers(0, 500), max_size=2))
 def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
     trace = build(steps, orphans)
     for choice, slack in (("all", 0.0), ("mean", 1e-6), ("each", 0.0), ("0", 0.0)):
-        view = View(trace, choice)
+        view = StepFrames.of(trace, choice)
         if not view.has("kernel"):
             return
         everything = total(run(find("A10"), view).table["duration_ns"])
-        lost = total(view.ledger.filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
+        lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
         by_layer = total(run(find("A11"), view).table["kernel_duration_ns"])
         assert abs(by_layer + lost - everything) <= slack
         assert abs(total(run(find("A15"), view).table["kernel_duration_ns"]) - everything) <= slack
@@ -106,15 +108,15 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
         own = total(run(find("B06"), view).table["self_device_sum_ns"])
         assert abs(own - _of_modules(view)) <= slack
     given_ns = [work.duration for step in steps for work in step] + orphans
-    assert total(View(trace, "all").executions["duration_ns"]) == sum(given_ns)
+    assert total(StepFrames.of(trace, "all").executions["duration_ns"]) == sum(given_ns)
 
 
-def _of_modules(view: View) -> float:
+def _of_modules(view: StepFrames) -> float:
     """In these traces the work of modules is the work of layers: nothing else is launched inside their calls."""
-    return total(view.ledger.filter(pl.col("kind") == "layer")["duration_ns"])
+    return total(coverage.ledger(view).filter(pl.col("kind") == "layer")["duration_ns"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(_STEP, min_size=1, max_size=4),
     st.sampled_from(["all", "mean", "each"]),
@@ -131,7 +133,7 @@ def test_order_of_rows_and_origin_of_time_do_not_matter(
         assert _near(table, moved[wanted]), wanted
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(_STEP.filter(bool), st.integers(1, 5))
 def test_a_mean_of_equal_steps_is_each_of_them(step: list[Work], count: int) -> None:
     trace = build([step] * count, [])

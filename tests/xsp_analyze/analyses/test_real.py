@@ -14,7 +14,8 @@ import pytest
 from tests.helpers.hand import total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -75,10 +76,10 @@ def totals(table: pl.DataFrame, key: str, count: str, duration: str) -> dict[str
 def assert_conserved(trace: Trace) -> None:
     """A10 = A11 + what has no layer = A15, exactly over the whole trace, to rounding in a mean step."""
     for steps, slack in (("all", 0.0), (None, 1e-9)):
-        view = View(trace, steps)
+        view = StepFrames.of(trace, steps)
         if not view.has("kernel"):
             continue
-        lost = total(view.ledger.filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
+        lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
         by_name = total(run(find("A10"), view).table["duration_ns"])
         by_model = total(run(find("A15"), view).table["kernel_duration_ns"])
         assert abs(by_name - by_model) <= slack * by_name
@@ -94,7 +95,7 @@ def assert_conserved(trace: Trace) -> None:
 def test_totals_equal_an_independent_reader(real_dir: Path, name: str) -> None:
     trace = converted(kineto_path(real_dir, name))
     expected = json.loads((real_dir / "reference" / "kineto" / f"{name}.json").read_text())
-    view = View(trace, "all")
+    view = StepFrames.of(trace, "all")
     if expected["activities"]:
         kernels = run(find("A10"), view).table
         only = kernels.filter(pl.col("kind") == "kernel")
@@ -122,18 +123,18 @@ def test_no_time_is_lost_on_nsight_files(real_dir: Path, name: str) -> None:
 def test_no_time_is_lost_over_eight_ranks(real_dir: Path) -> None:
     trace = converted(real_dir / "kineto" / "dlrm_8rank.v100")
     assert_conserved(trace)
-    assert run(find("B03"), View(trace, "all")).table.height == 8
+    assert run(find("B03"), StepFrames.of(trace, "all")).table.height == 8
 
 
 @pytest.mark.parametrize("name", ["bert_small.h100", "cuda_graphs", "diff_control", "minitoy_train.mi250"])
 @pytest.mark.parametrize("steps", ["all", "mean", "each"])
 def test_every_analysis_answers_with_unique_keys(real_dir: Path, name: str, steps: str) -> None:
-    view = View(converted(kineto_path(real_dir, name)), steps)
+    view = StepFrames.of(converted(kineto_path(real_dir, name)), steps)
     for analysis in (a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)):
         result = run(analysis, view)
         keys = [c.name for c in result.columns if c.role == "key"]
         assert not result.table.select(keys).is_duplicated().any(), analysis.id
-        assert run(analysis, View(view.trace, steps)).table.equals(result.table), analysis.id
+        assert run(analysis, StepFrames.of(view.trace, steps)).table.equals(result.table), analysis.id
 
 
 @pytest.fixture(scope="module")
@@ -150,17 +151,17 @@ def leveled(real_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 def test_layer_latency_of_a_layer_run_is_exact(leveled: tuple[Path, dict[str, Any]]) -> None:
     folder, expected = leveled
-    view = View(converted(folder / "ML" / "trace.json.gz"))
+    view = StepFrames.of(converted(folder / "ML" / "trace.json.gz"))
     found = (
         run(find("A02"), view).table.select("layer_index", "layer_name", "layer_type", "latency_ns").rows(named=True)
     )
     assert found == [{key: row[key] for key in found[0]} for row in expected["A02"]]
-    assert view.provenance["layer_latency_basis"] == "host"
+    assert coverage.provenance(view)["layer_latency_basis"] == "host"
 
 
 def test_kernels_of_a_kernel_run_are_exact(leveled: tuple[Path, dict[str, Any]]) -> None:
     folder, expected = leveled
-    view = View(converted(folder / "MLG" / "trace.json.gz"))
+    view = StepFrames.of(converted(folder / "MLG" / "trace.json.gz"))
     columns = ("layer_index", "layer_name", "kernel_name", "kind", "duration_ns")
     found = run(find("A08"), view).table.select(columns).rows(named=True)
     assert found == [{key: row[key] for key in columns} for row in expected["A08"]]

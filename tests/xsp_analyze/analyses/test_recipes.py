@@ -15,7 +15,7 @@ from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.short_name import base_name
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -28,7 +28,7 @@ _MS = 1_000_000
 
 
 def _rows(file: NsightFile, folder: Path, wanted: Analysis, *columns: str) -> list[tuple[object, ...]]:
-    view = View(convert([file.write(folder / "made.sqlite")], Options()))
+    view = StepFrames.of(convert([file.write(folder / "made.sqlite")], Options()))
     return run(wanted, view).table.select(columns).rows()
 
 
@@ -198,7 +198,7 @@ def test_the_map_of_two_runs_is_empty_outside_each_capture(tmp_path: Path) -> No
         file.session(epoch_ns=10**18 + 1500 * number, duration_ns=1500)
         file.kernel(100, 200, "gemm")
         file.write(tmp_path / f"rank{number}.sqlite")
-    view = View(convert([tmp_path], Options()))
+    view = StepFrames.of(convert([tmp_path], Options()))
     found = run(recipes.cuda_gpu_time_util_map, view).table
     assert found["kernel_share"].to_list() == [
         *[0.0], 1.0, *[0.0] * 13, *[None] * 15,

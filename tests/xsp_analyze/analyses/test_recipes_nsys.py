@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from tests.helpers.nsys_answers import differences
 from tests.helpers.nsys_tool import analyze, recipe, run_rule
 from tests.helpers.synth_nsys import NsightFile
-from tests.xsp_analyze.analyses.test_nsys_answers import differences
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -103,8 +103,8 @@ def _work(file: NsightFile, choose: random.Random, now: int, name: str) -> int:
 
 
 @cache
-def _view(path: Path) -> View:
-    return View(convert([path], Options()))
+def _view(path: Path) -> StepFrames:
+    return StepFrames.of(convert([path], Options()))
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -228,7 +228,7 @@ def test_sums_of_two_reports(analysis: Analysis, tmp_path: Path) -> None:
     files = {f"rank{n}": _made(10 + n).write(tmp_path / f"rank{n}_made.sqlite") for n in range(2)}
     (tmp_path / "theirs").mkdir()
     theirs = recipe(analysis.id, files, tmp_path / "theirs")["all_stats"].sort("Text")
-    ours = analysis.function(View(convert(list(files.values()), Options()))).collect()
+    ours = analysis.function(StepFrames.of(convert(list(files.values()), Options()))).collect()
     assert ours.height == theirs.height > 0
     for column in analysis.columns:
         mine, other = ours[column.name].to_list(), theirs[str(column.header)].to_list()

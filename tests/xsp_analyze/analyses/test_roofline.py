@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.counted_layer import mixed
 from tests.helpers.hand import Hand, paper_trace
 from tests.helpers.run_sets import DRAM, FLOPS, OCCUPANCY, merged, write_counters, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render.figure import figure_data
 from xsp_model import Trace, XspError
 
@@ -21,33 +23,8 @@ if TYPE_CHECKING:
 _HELD = ("precision", "flop_count", "arithmetic_intensity", "flop_per_s", "roof_flop_per_s", "roof_share", "bound")
 
 
-def mixed(*, peaks: dict[str, float] | None = None) -> Hand:
-    """A layer of two kernels: `mma` does tensor work beside a little FP32, `copy_kernel` no flop at all."""
-    hand = Hand()
-    hand.run(0, batch_size=8)
-    hand.step(1, 0, 1000)
-    layer = hand.module("Linear_0", 0, 1000, 0, step=1)
-    here: dict[str, Any] = {"layer": layer, "parent": layer, "phase": "forward", "grid": 1, "step": 1}
-    mma = hand.work("mma", 100, 400, launch=5, **here)
-    copy = hand.work("copy_kernel", 600, 100, launch=50, **here)
-    for span, tensor, single, read, write in ((mma, 8e6, 4e4, 3000.0, 1000.0), (copy, 0.0, 0.0, 500.0, 500.0)):
-        hand.metric(span, "flop_count_tensor_bf16", tensor)
-        hand.metric(span, "flop_count_sp", single)
-        hand.metric(span, "flop_count_dp", 0.0)
-        hand.metric(span, "dram_read_bytes", read)
-        hand.metric(span, "dram_write_bytes", write)
-    known = {"bf16_tensor": 4e13, "fp32": 1e12, "dram": 2e10} if peaks is None else peaks
-    both = {"fp32_flop_per_s": known.get("fp32"), "dram_byte_per_s": known.get("dram")}
-    hand.extra["devices"].append({"run_id": 0, "device_id": 0, "name": "Card", **both})
-    hand.extra["peaks"] = [
-        {"run_id": 0, "device_id": 0, "quantity": name, "value": value, "unit": "1", "source": "its data sheet"}
-        for name, value in known.items()
-    ]
-    return hand
-
-
 def _rows(trace: Trace, wanted: str, *columns: str, steps: str | None = None) -> list[tuple[object, ...]]:
-    return run(find(wanted), View(trace, steps)).table.select(columns).rows()
+    return run(find(wanted), StepFrames.of(trace, steps)).table.select(columns).rows()
 
 
 def test_each_precision_of_a_kernel_is_held_against_its_own_peak() -> None:
@@ -121,7 +98,7 @@ def test_bytes_that_are_only_known_together_give_an_intensity() -> None:
 @pytest.mark.parametrize("wanted", ["A09", "A12", "A14"])
 def test_without_counters_they_say_what_to_do(wanted: str) -> None:
     with pytest.raises(XspError, match=r"needs hardware counters.*Measure them in a run of their own.*xsp merge"):
-        run(find(wanted), View(paper_trace()))
+        run(find(wanted), StepFrames.of(paper_trace()))
 
 
 @pytest.mark.parametrize("wanted", ["A09", "A14"])
@@ -131,11 +108,11 @@ def test_without_flop_counts_there_is_no_roofline(wanted: str) -> None:
     layer = hand.module("Linear_0", 0, 100, 0)
     hand.metric(hand.work("k", 10, 10, launch=5, layer=layer, phase="forward"), "achieved_occupancy", 0.5)
     with pytest.raises(XspError, match="needs flop counts, and no kernel of this trace has one"):
-        run(find(wanted), View(hand.build()))
+        run(find(wanted), StepFrames.of(hand.build()))
 
 
 def test_series_of_different_units_have_scales_of_their_own() -> None:
-    series = figure_data(run(find("A12"), View(mixed().build())))["series"]
+    series = figure_data(run(find("A12"), StepFrames.of(mixed().build())))["series"]
     assert isinstance(series, list)
     assert [(s["name"], s["exact"]) for s in series][:2] == [("flop_count", "flop"), ("dram_read_bytes", "byte")]
     assert series[0]["divisor"] != series[1]["divisor"]
@@ -167,16 +144,17 @@ def test_the_papers_example(tmp_path: Path) -> None:
         write_counters(tmp_path / columns[0], ["any"], columns, counted, **card)
     profile = merged(tmp_path)
 
-    third = run(find("A09"), View(profile)).table.row(2, named=True)
+    third = run(find("A09"), StepFrames.of(profile)).table.row(2, named=True)
     assert (third["kernel_name"], third["flop_count"]) == ("scudnn_128x64", 62e9)
     assert round(third["arithmetic_intensity"], 1) == 201.2
     assert round(third["ideal_intensity"], 2) == 17.44
     assert third["bound"] == "compute"
     assert third["roof"] == "fp32 peak of Tesla V100-SXM2-16GB (NVIDIA V100 data sheet)"
-    occupancy = run(find("A08"), View(profile)).table["achieved_occupancy"][2]
+    occupancy = run(find("A08"), StepFrames.of(profile)).table["achieved_occupancy"][2]
     assert occupancy == pytest.approx(0.132)
 
-    flags = {r["kind"]: r for r in View(profile).ledger.to_dicts() if r["kind"].startswith("sanity_")}
+    ledger = coverage.ledger(StepFrames.of(profile))
+    flags = {r["kind"]: r for r in ledger.to_dicts() if r["kind"].startswith("sanity_")}
     assert list(flags) == ["sanity_dram_write_bytes"]
     assert flags["sanity_dram_write_bytes"]["severity"] == "warning"
     assert flags["sanity_dram_write_bytes"]["detail"] == (

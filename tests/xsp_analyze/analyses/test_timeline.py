@@ -9,8 +9,8 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timeline import COMMUNICATION
-from xsp_analyze.frames.view import View
 
 
 def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
@@ -24,7 +24,7 @@ def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
     hand.work("Memcpy DtoH", 170, 30, kind="memcpy")
     hand.work("Memset", 300, 10, kind="memset")
     hand.work("whole graph", 5, 10, kind="graph", device_id=1)
-    table = run(find("B03"), View(hand.build())).table
+    table = run(find("B03"), StepFrames.of(hand.build())).table
     assert table.drop("idle_share", *CAUSES).rows(named=True) == [
         {
             "run_id": 0,
@@ -65,9 +65,11 @@ def test_steps_are_measured_apart_then_averaged() -> None:
     for start, duration, number in ((10, 10, 1), (30, 10, 1), (110, 30, 2)):
         hand.work("k", start, duration, launch=start - 5, step=number)
     trace = hand.build()
-    each = run(find("B03"), View(trace, "each")).table
+    each = run(find("B03"), StepFrames.of(trace, "each")).table
     assert each.select("step", "device_id", "window_ns", "busy_ns").rows() == [(1, 0, 30, 20), (2, 0, 30, 30)]
-    assert run(find("B03"), View(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [(30.0, 25.0, 5.0)]
+    assert run(find("B03"), StepFrames.of(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [
+        (30.0, 25.0, 5.0)
+    ]
 
 
 def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None:
@@ -81,7 +83,7 @@ def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None
     hand.work("b", 60, 10, launch=50)
     hand.work("c", 80, 10, launch=65)
     hand.work("d", 100, 10)
-    table = run(find("B03"), View(hand.build())).table
+    table = run(find("B03"), StepFrames.of(hand.build())).table
     assert table.select("idle_ns", *CAUSES).rows() == [(60, 15, 15, 20, 10)]
 
 
@@ -93,7 +95,7 @@ def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None
     hand.run(0)
     for start, duration, launch in ((10, 0, 0), (20, 10, 12), (50, 0, 45), (70, 10, 65), (90, 0, 80)):
         hand.work("k", start, duration, launch=launch)
-    table = run(find("B03"), View(hand.build())).table
+    table = run(find("B03"), StepFrames.of(hand.build())).table
     assert table.select("window_ns", "idle_ns", *CAUSES).rows() == [(80, 60, 32, 0, 28, 0)]
 
 

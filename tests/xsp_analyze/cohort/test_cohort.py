@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.helpers.cohort_members import member
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
-from xsp_analyze.cohort.cohort import Member, gathered
-from xsp_analyze.cohort.facts import Facts, Speed, facts_of, from_json
+from xsp_analyze.cohort.cohort import gathered
+from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.mix import Mix, group_of, operator_mix
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.cohort.page import render
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -38,15 +39,6 @@ def _trace(kineto: KinetoTrace, tmp_path: Path) -> Trace:
     return convert([path], Options())
 
 
-def _member(model: str, system: str = "gpu", name: str = "", **more: object) -> Member:
-    """A trace of the model; `more` are its facts: batch and latency_ns among them."""
-    batch, latency = more.pop("batch", 1), more.pop("latency_ns", 10 * _MS)
-    rate = batch * 1e9 / latency if batch else None  # type: ignore[operator]
-    speed = Speed(batch, latency, None, None, rate, int(more.pop("steps", 3)))  # type: ignore[arg-type,call-overload]
-    facts = Facts(model, system, "pytorch 2", ["torch_profiler"], ["model"], 1, 9, [speed])
-    return Member(name or f"{model}-{system}-{batch}", replace(facts, **more))  # type: ignore[arg-type]
-
-
 # Utilisation
 
 
@@ -58,7 +50,7 @@ def test_gpu_utilisation_is_active_time_over_time_elapsed(tmp_path: Path) -> Non
         # 2 ms and 3 ms side by side for 1 ms on two streams: active for 4 ms of 10
         kineto.launch("a", start + 2_000, start + 1 * _MS, 2 * _MS)
         kineto.launch("b", start + 9_000, start + 2 * _MS, 3 * _MS, stream_id=9)
-    found = utilisation(View(_trace(kineto, tmp_path)))
+    found = utilisation(StepFrames.of(_trace(kineto, tmp_path)))
     assert found.gpu == pytest.approx(0.4)
     assert replace(found, gpu=None) == Utilisation()  # no counters: nothing is known of FP32
 
@@ -68,7 +60,7 @@ def test_work_beyond_the_last_step_does_not_count(tmp_path: Path) -> None:
     kineto.step(0, 0, 10 * _MS)
     kineto.operator("aten::mm", 1_000, 5 * _MS)
     kineto.launch("a", 2_000, 8 * _MS, 6 * _MS)  # 2 of its 6 ms are within the step
-    assert utilisation(View(_trace(kineto, tmp_path))).gpu == pytest.approx(0.2)
+    assert utilisation(StepFrames.of(_trace(kineto, tmp_path))).gpu == pytest.approx(0.2)
 
 
 # Operator mix
@@ -84,7 +76,7 @@ def test_device_time_goes_to_the_outermost_operator(tmp_path: Path) -> None:
     kineto.launch("elementwise", 6 * _MS + 1_000, 7 * _MS, 1 * _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    mix = operator_mix(View(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
     assert mix.basis == "device time of operators"
     assert mix.shares == {"conv2d": 0.75, "relu": 0.25}
     assert mix.covered_share == 0.5  # 4 of 8 ms were launched by an operator
@@ -97,7 +89,7 @@ def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, 6 * _MS)
     kineto.operator("aten::addmm", 2_000, 5 * _MS)  # inside: its time is the outer one's
     kineto.operator("aten::gelu", 8 * _MS, 2 * _MS)
-    mix = operator_mix(View(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
     assert mix.basis == "host time of operators"
     assert mix.shares == {"linear": 0.75, "gelu": 0.25}
 
@@ -108,7 +100,7 @@ def test_work_that_no_operator_launched_is_no_mix(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    assert operator_mix(View(_trace(kineto, tmp_path))) == Mix()
+    assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))) == Mix()
 
 
 def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
@@ -118,7 +110,7 @@ def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
         kineto.step(number, start, 100 * _MS)
         kineto.operator("aten::linear", start + 1_000, 3 * _MS)
         kineto.operator("aten::gelu", start + 5 * _MS, (1 + slow) * _MS)
-    assert operator_mix(View(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
+    assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +160,7 @@ def test_memory_is_the_devices_where_one_worked(tmp_path: Path) -> None:
 def test_batch_sizes_of_a_model_are_one_row_at_the_optimal_one() -> None:
     # 100, 180, 185 inputs/s at 1, 2, 4: doubling 2 gains 2.8 %, so 2 is optimal
     times = {1: 10 * _MS, 2: 2 / 180 * 1e9, 4: 4 / 185 * 1e9}
-    systems = gathered([_member("m", batch=b, latency_ns=t, gpu_share=b / 10) for b, t in times.items()])
+    systems = gathered([member("m", batch=b, latency_ns=t, gpu_share=b / 10) for b, t in times.items()])
     row = tables.models(systems).table.row(0, named=True)
     assert len(systems) == 1
     assert (row["batch_sizes"], row["optimal_batch"], row["batch_size"]) == ("1, 2, 4", 2, 2)
@@ -179,29 +171,29 @@ def test_batch_sizes_of_a_model_are_one_row_at_the_optimal_one() -> None:
 
 
 def test_rows_do_not_depend_on_the_order_of_traces() -> None:
-    members = [_member("a"), _member("a", batch=2), _member("b"), _member("a", "cpu"), _member("c", batch=None)]
+    members = [member("a"), member("a", batch=2), member("b"), member("a", "cpu"), member("c", batch=None)]
     expected = tables.models(gathered(members)).table
     assert all(tables.models(gathered(order)).table.equals(expected) for order in permutations(members))
 
 
 def test_traces_without_a_batch_size_are_rows_of_their_own() -> None:
-    members = [_member("a", name="x", batch=None), _member("a", name="y", batch=None)]
+    members = [member("a", name="x", batch=None), member("a", name="y", batch=None)]
     assert [s.member.name for s in gathered(members)] == ["x", "y"]
 
 
 def test_one_model_on_two_systems_is_compared() -> None:
-    systems = gathered([_member("a", "h100"), _member("a", "a100", latency_ns=25 * _MS), _member("b", "h100")])
+    systems = gathered([member("a", "h100"), member("a", "a100", latency_ns=25 * _MS), member("b", "h100")])
     rows = tables.across(systems).table.select("model", "system", "speedup").rows()
     assert rows == [("a", "h100", pytest.approx(2.5)), ("a", "a100", pytest.approx(1.0))]
 
 
 def test_throughput_is_not_held_against_steps() -> None:
-    systems = gathered([_member("a", "h100"), _member("a", "a100", batch=None)])
+    systems = gathered([member("a", "h100"), member("a", "a100", batch=None)])
     assert tables.across(systems).table["speedup"].to_list() == [1.0, None]
 
 
 def test_first_by_each_measure_names_the_first_only() -> None:
-    systems = gathered([_member(f"m{n}", latency_ns=(n + 1) * _MS, convolution_share=float(n == 3)) for n in range(7)])
+    systems = gathered([member(f"m{n}", latency_ns=(n + 1) * _MS, convolution_share=float(n == 3)) for n in range(7)])
     top = tables.top(systems).table
     latency = top.filter(top["measure"] == "latency_ns")
     assert latency["model"].to_list() == ["m0", "m1", "m2", "m3", "m4"]
@@ -212,7 +204,7 @@ def test_cost_is_price_over_throughput(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text('currency = "USD"\n[per_hour]\n"gpu" = 3.6\n"big gpu" = 36\n')
     prices = read_prices(path)
-    systems = gathered([_member("a", "one GPU"), _member("b", "one Big GPU"), _member("c", "cpu")])
+    systems = gathered([member("a", "one GPU"), member("b", "one Big GPU"), member("c", "cpu")])
     # 100 inputs/s: 1000 inputs take 10 s; 3.6 an hour is 0.01 for 10 s
     found = tables.models(systems, prices).table["cost_per_1k_inputs"].to_list()
     assert found == [pytest.approx(0.01), pytest.approx(0.1), None]
@@ -231,7 +223,7 @@ def test_prices_that_are_none_are_a_sentence(text: str, tmp_path: Path) -> None:
 
 def test_similarity_is_the_cosine_of_shares() -> None:
     mixes = ({"conv": 1.0}, {"conv": 0.6, "mm": 0.8}, {"mm": 1.0})
-    systems = gathered([_member(f"m{n}", mix=Mix("host", m, None)) for n, m in enumerate(mixes)])
+    systems = gathered([member(f"m{n}", mix=Mix("host", m, None)) for n, m in enumerate(mixes)])
     rows = tables.similarity(systems).table.select("model", "other_model", "similarity_share").rows()
     assert rows == [
         ("m1", "m2", pytest.approx(0.8)),
@@ -268,7 +260,7 @@ def test_nothing_has_no_similarity() -> None:
 
 def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
     mix = Mix("host", {"conv2d": 1.0}, None)
-    systems = gathered([_member(f"m{n}", mix=mix) for n in range(2_500)])
+    systems = gathered([member(f"m{n}", mix=mix) for n in range(2_500)])
     page = render(systems, title="large")
     assert "The first 2,000 of 2,500 rows" in page
     assert len(page) < 3_000_000
@@ -280,10 +272,10 @@ def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
 
 def test_names_are_text_and_links_are_kept() -> None:
     evil = '<img src=x onerror="alert(1)">'
-    member = replace(_member(evil, mix=Mix("host", {"conv": 1.0}, None)), report="traces/a b#1/report.html")
-    page = render(gathered([member, _member("b", mix=Mix("host", {"mm": 1.0}, None))]), title=evil)
+    named_badly = replace(member(evil, mix=Mix("host", {"conv": 1.0}, None)), report="traces/a b#1/report.html")
+    page = render(gathered([named_badly, member("b", mix=Mix("host", {"mm": 1.0}, None))]), title=evil)
     assert "<img" not in page
-    assert 'href="traces/a%20b%231/report.html"' in page
+    assert '"traces/a%20b%231/report.html"' in page
     assert "Which models are alike" in page
 
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.captures import Noise, Work, capture, view
+from tests.helpers.examples import examples
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.kernel_changes import ChangeKind
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _row(found: Comparison, level: str, name: str) -> Row:
     return next(row for row in found.level(level) if row.name == name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(3, 14),
@@ -57,6 +58,7 @@ def test_a_planted_regression_comes_first_with_its_layer_and_kernel(
     assert found.waterfall.parts[0].name == f"Linear_{slow}"
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_planted_ratio_as_often_as_they_say() -> None:
     held = 0
     for seed in range(40):
@@ -89,7 +91,7 @@ def test_a_trace_compared_with_itself_differs_in_nothing() -> None:
     assert (found.layer_match, found.kernel_match, found.changes) == (1.0, 1.0, [])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 10_000),
     layers=st.integers(1, 6),
@@ -133,7 +135,7 @@ def test_the_other_way_round_ratios_are_inverted_and_differences_negative() -> N
 def test_order_of_rows_and_origin_of_time_do_not_matter() -> None:
     before, work = view(Work(layers=4, steps=4), 1, _NOISE), Work(layers=4, steps=4, slower={1: 1.5})
     plain = compare([before], [view(work, 2, _NOISE)])
-    moved = compare([before], [View(capture(work, 2, _NOISE, shuffle=7, shift=1_000_000))])
+    moved = compare([before], [StepFrames.of(capture(work, 2, _NOISE, shuffle=7, shift=1_000_000))])
     assert plain.rows == moved.rows
     assert plain.waterfall == moved.waterfall
 
@@ -213,12 +215,12 @@ def test_per_input_evens_out_batch_sizes() -> None:
 
 def test_times_per_input_need_a_batch_size() -> None:
     one = view(Work(), 1)
-    two = View(capture(Work(), 1))
+    two = StepFrames.of(capture(Work(), 1))
     with pytest.raises(XspError, match="batch size"):
         compare([one], [_without_batch(two)], per_input=True)
 
 
-def _without_batch(found: View) -> View:
+def _without_batch(found: StepFrames) -> StepFrames:
     from tests.helpers.hand import Hand  # noqa: PLC0415
 
     hand = Hand()
@@ -227,18 +229,18 @@ def _without_batch(found: View) -> View:
     layer = hand.module("Net_0.Linear_0", 0, 500, 0, step=0, parent_id=step)
     hand.work("gemm", 100, 300, launch=10, parent=layer, layer=layer, step=0, phase="forward", grid=1)
     assert found.averaged
-    return View(hand.build())
+    return StepFrames.of(hand.build())
 
 
 def test_steps_are_not_compared_with_a_whole_trace() -> None:
     one = view(Work(), 1)
     with pytest.raises(XspError, match="has steps and after has none"):
-        compare([one], [View(one.trace, steps="all")])
+        compare([one], [StepFrames.of(one.trace, steps="all")])
 
 
 def test_whole_traces_compare_without_intervals() -> None:
     one = view(Work(steps=4), 1)
-    found = compare([View(one.trace, steps="all")], [View(one.trace, steps="all")])
+    found = compare([StepFrames.of(one.trace, steps="all")], [StepFrames.of(one.trace, steps="all")])
     assert found.tested == 0
     assert {row.ratio for row in found.level("kernel")} == {1.0}
     assert _row(found, "kernel", "gemm_0").before_count == 4

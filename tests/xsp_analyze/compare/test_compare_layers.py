@@ -9,7 +9,7 @@ from tests.helpers.hand import Hand
 from tests.helpers.profile_trace import profile
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.layer_pairs import family, pair_layers
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.alignment import align
 
 
@@ -94,7 +94,7 @@ def test_long_sequences_that_differ_much_are_aligned_window_by_window() -> None:
     assert all(first[i] == second[j] for i, j in found.pairs)
 
 
-def _on_the_host(slow_ns: int) -> View:
+def _on_the_host(slow_ns: int) -> StepFrames:
     """Four steps of two layers, each with an operator; no device."""
     hand = Hand()
     hand.run(0, batch_size=1, model="net", framework="pytorch 2.11.0")
@@ -106,7 +106,7 @@ def _on_the_host(slow_ns: int) -> View:
             layer = hand.module(f"Net_0.{name}", begin, length, place, step=step, parent_id=step_id)
             hand.span("operator", "operator", f"aten::{name[:4].lower()}", begin + 1_000, length - 2_000, step=step,
                       parent_id=layer, layer_id=layer)  # fmt: skip
-    return View(hand.build())
+    return StepFrames.of(hand.build())
 
 
 def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
@@ -130,7 +130,7 @@ def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
 
 
 def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
-    view = View(profile())
+    view = StepFrames.of(profile())
     found = compare([view], [view])
     assert found.latency.before_ns == view.model_latency["latency_ns"][0]
     assert [row.before_ns for row in found.level("layer")] == view.layers["latency_ns"].to_list()

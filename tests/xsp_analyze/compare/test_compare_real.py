@@ -10,7 +10,7 @@ import pytest
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.facts import Sort
 from xsp_analyze.compare.kernel_changes import ChangeKind
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -34,13 +34,13 @@ def fixture_pair(real_dir: Path) -> tuple[Trace, Trace]:
 
 @pytest.fixture(name="steps", scope="module")
 def fixture_steps(pair: tuple[Trace, Trace]) -> Comparison:
-    return compare([View(pair[0])], [View(pair[1])])
+    return compare([StepFrames.of(pair[0])], [StepFrames.of(pair[1])])
 
 
 def test_whole_traces_have_the_kernel_counts_and_times_of_the_reference(
     pair: tuple[Trace, Trace], real_dir: Path
 ) -> None:
-    found = compare(*([View(trace, steps="all")] for trace in pair))
+    found = compare(*([StepFrames.of(trace, steps="all")] for trace in pair))
     expected = [
         json.loads((real_dir / "reference" / "kineto" / f"diff_{side}.json").read_text())["kernels_by_name"]
         for side in ("control", "test")
@@ -91,7 +91,7 @@ def test_the_slower_table_lookup_is_found_by_its_interval(steps: Comparison) -> 
 
 
 def test_bert_s_layers_align_across_vendors_and_kernels_do_not(real_dir: Path) -> None:
-    found = compare(*([View(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
+    found = compare(*([StepFrames.of(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
     assert found.comparable
     assert found.layer_match == 1.0
     assert found.kernel_match == pytest.approx(1 / 60)

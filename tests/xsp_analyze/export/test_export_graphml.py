@@ -66,6 +66,6 @@ def test_a_part_keeps_its_tree(tmp_path: Path) -> None:
 
 def test_too_many_nodes_are_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = small(tmp_path)
-    monkeypatch.setattr(graphml, "MOST_NODES", 5)
+    monkeypatch.setattr(graphml, "MAX_NODES", 5)
     with pytest.raises(XspError, match=r"too many for GraphML, which takes up to 5\. Choose a step with --steps"):
         written(trace, "graphml", tmp_path)

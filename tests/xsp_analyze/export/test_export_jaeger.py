@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.make.jaeger import leveled
+from tests.helpers.examples import examples
 from tests.helpers.exported import small, words, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from tests.helpers.run_sets import merged, write_run
@@ -20,7 +21,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.export import part_of
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import TraceBuilder
@@ -84,7 +85,7 @@ _events = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_events)
 def test_any_trace_comes_back_however_its_spans_overlap(events: Sequence[tuple[str, str, int, int, int]]) -> None:
     kineto = KinetoTrace()
@@ -208,5 +209,5 @@ def test_a_profile_comes_back_with_what_each_run_is_taken_for(tmp_path: Path) ->
     back = _back(profile, tmp_path)
     facts = ["role", "serialised"]
     assert back.frame("runs").select(facts).rows() == [("layers", True), ("kernels", True)]
-    latency = [run(find("A15"), View(each)).table["model_latency_ns"].to_list() for each in (profile, back)]
+    latency = [run(find("A15"), StepFrames.of(each)).table["model_latency_ns"].to_list() for each in (profile, back)]
     assert latency[0] == latency[1] == [100_000.0]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.xsp_analyze.analyses.test_roofline import mixed
+from tests.helpers.counted_layer import mixed
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.figure import Look, draw, width_inches
-from xsp_analyze.figure.icicle import places
+from xsp_analyze.figure.icicle import layout
 from xsp_analyze.figure.look import settings
 from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.figures import figure as blocks_of
@@ -121,7 +121,7 @@ def test_a_roofline_has_a_ridge_for_each_precision(counted: Answers) -> None:
 
 def test_the_nodes_of_an_icicle_stand_within_their_parents() -> None:
     # all 10: a 6 (a1 1, a2 5), b 4
-    assert places([-1, 0, 1, 1, 0], [10, 6, 1, 5, 4]) == ([0, 1, 2, 2, 1], [0, 0, 0, 1, 6])
+    assert layout([-1, 0, 1, 1, 0], [10, 6, 1, 5, 4]) == ([0, 1, 2, 2, 1], [0, 0, 0, 1, 6])
 
 
 def test_a_dollar_in_a_name_is_no_formula(training: Answers) -> None:

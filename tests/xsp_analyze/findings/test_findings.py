@@ -13,7 +13,7 @@ from xsp_analyze.findings import RULES, Advice, advise
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.pages import pages
 from xsp_analyze.findings.text import as_json, as_markdown, as_text
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -39,7 +39,7 @@ def _trace(fill: Any, *, lengths: Sequence[int] = (_STEP,) * _STEPS, finish: Any
 
 
 def _found(trace: Trace) -> dict[str, Advice]:
-    return {one.rule.id: one for one in advise(View(trace))}
+    return {one.rule.id: one for one in advise(StepFrames.of(trace))}
 
 
 def _kernels(*works: tuple[str, int, int], **columns: Any) -> Any:  # noqa: ANN401
@@ -346,7 +346,7 @@ def test_findings_depend_on_neither_the_order_of_rows_nor_the_time_of_day(identi
 
 
 def test_doubts_come_first_then_what_promises_most_and_the_unknown_last() -> None:
-    found = advise(View(_trace(_sync(400), lengths=(_STEP, _STEP))))
+    found = advise(StepFrames.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
     assert [one.rule.id for one in found] == ["unattributed", "few-steps", "host-sync", "dominant-kernel"]
 
 
@@ -366,18 +366,18 @@ def test_the_causes_of_idle_time_add_up_to_it() -> None:
 def test_no_gain_exceeds_the_step() -> None:
     for bad, good, _ in _CASES.values():
         for trace in (bad(), good()):
-            assert all(one.gain_share is None or 0 <= one.gain_share <= 1 for one in advise(View(trace)))
+            assert all(one.gain_share is None or 0 <= one.gain_share <= 1 for one in advise(StepFrames.of(trace)))
 
 
 def test_an_empty_trace_has_no_findings() -> None:
     builder = TraceBuilder()
     builder.add("runs", pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]}))
-    assert advise(View(builder.build())) == []
+    assert advise(StepFrames.of(builder.build())) == []
     assert as_text([]).startswith("No rule found anything")
 
 
 def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
-    text = as_text(advise(View(_CASES["host-sync"][0]())))
+    text = as_text(advise(StepFrames.of(_CASES["host-sync"][0]())))
     assert "The host waits for the device in the middle of a step (host-sync): at most 400.000 ns, 4.0 %" in text
     assert "waited in cudaStreamSynchronize 4.900 us" in text
     assert "To do: Find what waits" in text
@@ -385,14 +385,14 @@ def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
 
 
 def test_json_keeps_units_at_rest_and_null_for_unknown() -> None:
-    found = json.loads(as_json(advise(View(_CASES["dominant-kernel"][0]()))))
+    found = json.loads(as_json(advise(StepFrames.of(_CASES["dominant-kernel"][0]()))))
     one = next(f for f in found if f["id"] == "dominant-kernel")
     assert one["gain_ns"] is None
     assert one["evidence"][0] == {"label": "its device time", "value": 3_000.0, "unit": "ns"}
 
 
 def test_a_hostile_name_breaks_no_table() -> None:
-    text = as_markdown(advise(View(_trace(_kernels(("a|b\n\x1b[31m", 20, 9_000))))))
+    text = as_markdown(advise(StepFrames.of(_trace(_kernels(("a|b\n\x1b[31m", 20, 9_000))))))
     assert "\x1b" not in text
     assert all(line.count("|") - line.count("\\|") == 4 for line in text.splitlines())
 
@@ -420,7 +420,7 @@ def test_real_traces_of_a_host_bound_step_say_so(real_dir: Path, name: str) -> N
     from xsp_ingest.convert import convert  # noqa: PLC0415
     from xsp_ingest.ingester import Options  # noqa: PLC0415
 
-    view = View(convert([real_dir / name], Options()))
+    view = StepFrames.of(convert([real_dir / name], Options()))
     idle = _found(view.trace)["gpu-idle"]
     assert idle.gain_share is not None
     assert idle.gain_share > 0.5

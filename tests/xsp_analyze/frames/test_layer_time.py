@@ -8,7 +8,8 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 
 
 def asynchronous(**facts: object) -> Hand:
@@ -35,10 +36,10 @@ def asynchronous(**facts: object) -> Hand:
 
 
 def latencies(hand: Hand) -> tuple[object, list[tuple[object, ...]]]:
-    view = View(hand.build())
+    view = StepFrames.of(hand.build())
     table = run(find("A11"), view).table
     found = table.select("layer_name", "layer_latency_ns", "kernel_duration_ns", "non_kernel_ns")
-    return view.provenance["layer_latency_basis"], found.rows()
+    return coverage.provenance(view)["layer_latency_basis"], found.rows()
 
 
 def test_device_basis_where_kernels_outlast_the_calls() -> None:
@@ -59,7 +60,7 @@ def test_run_that_says_it_was_not_serialised_is_believed() -> None:
 
 
 def test_negative_rest_is_kept_and_flagged() -> None:
-    ledger = View(asynchronous().build()).ledger
+    ledger = coverage.ledger(StepFrames.of(asynchronous().build()))
     flagged = ledger.filter(pl.col("kind") == "negative_non_kernel")
     assert flagged.select("count", "duration_ns").rows() == [(1, 10)]
 
@@ -70,17 +71,17 @@ def test_layers_without_device_work_are_timed_on_the_host(serialised: bool | Non
     hand.run(0, serialised=serialised)
     hand.module("Linear_0", 0, 100, 0)
     hand.module("Linear_0", 200, 110, 0)
-    view = View(hand.build())
+    view = StepFrames.of(hand.build())
     assert run(find("A02"), view).table.select("layer_name", "call_count", "latency_ns").rows() == [
         ("Linear_0", 2, 210)
     ]
-    assert view.provenance["layer_latency_basis"] == "host"
+    assert coverage.provenance(view)["layer_latency_basis"] == "host"
 
 
 @pytest.mark.parametrize("wanted", ["A02", "A11", "B06"])
 def test_calls_without_own_work_are_no_layers(wanted: str) -> None:
     hand = asynchronous()
     hand.module("Outer_0", 1000, 50)
-    table = run(find(wanted), View(hand.build())).table
+    table = run(find(wanted), StepFrames.of(hand.build())).table
     names = table["module_instance" if wanted == "B06" else "layer_name"].to_list()
     assert ("Outer_0" in names) == (wanted == "B06")

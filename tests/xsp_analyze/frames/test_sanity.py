@@ -11,9 +11,10 @@ import pytest
 from tests.helpers.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_modelled_work import layer_work
 from xsp_analyze.frames.modelled_work import NOTHING, Tensor, Work, modelled, tensors
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -55,7 +56,7 @@ class Layer:
 
 
 def _flags(trace: Trace, steps: str | None = None) -> list[tuple[str, str, float, str]]:
-    rows = run(find("B01"), View(trace, steps)).table.to_dicts()
+    rows = run(find("B01"), StepFrames.of(trace, steps)).table.to_dicts()
     return [(r["kind"], r["severity"], r["count"], r["detail"]) for r in rows if r["kind"].startswith("sanity_")]
 
 
@@ -78,8 +79,8 @@ def test_kernels_above_the_roof_are_named_with_how_far() -> None:
     assert (kind, severity, count) == ("sanity_above_roof", "warning", 6)
     first = "k in Linear_0 (150.0 % of the fp32 roof)"
     assert detail == f"kernels did more than their device can: {first}, {first}, {first} and 3 more"
-    view = View(layer.hand.build())
-    assert view.ledger.filter(kind="sanity_above_roof")["duration_ns"].to_list() == [6_000_000.0]
+    view = StepFrames.of(layer.hand.build())
+    assert coverage.ledger(view).filter(kind="sanity_above_roof")["duration_ns"].to_list() == [6_000_000.0]
 
 
 def test_bytes_below_the_tensors_are_a_warning_where_no_cache_holds_the_rest() -> None:
@@ -194,7 +195,7 @@ def test_layers_that_take_longer_than_their_step_are_flagged() -> None:
 def test_every_result_carries_the_flags() -> None:
     layer = Layer()
     layer.kernel(achieved_occupancy=2.0)
-    assert "sanity_occupancy" in run(find("A10"), View(layer.hand.build())).ledger["kind"].to_list()
+    assert "sanity_occupancy" in run(find("A10"), StepFrames.of(layer.hand.build())).ledger["kind"].to_list()
 
 
 def _modelled(name: str, *shapes: Sequence[int], kind: str = "float", following: Tensor | None = None) -> Work:

@@ -14,7 +14,8 @@ from tests.helpers.run_sets import merged
 from xsp.cli.main import main
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames import coverage
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:
@@ -82,11 +83,11 @@ def _equal(ours: object, value: object) -> bool:
 )
 def test_every_number_equals_the_answer(tool: Path, tmp_path: Path, seed: int, layers: int, steps: int) -> None:
     folder = _written(tool, tmp_path, seed=seed, layers=layers, steps=steps)
-    view = View(merged(folder))
+    view = StepFrames.of(merged(folder))
     for wanted, expected in _expected(folder).items():
         _compare(wanted, run(find(wanted), view).table.to_dicts(), expected)
     ideal = json.loads((folder / "expected.json").read_text())["ideal_arithmetic_intensity"]
-    assert view.ideal_intensity == pytest.approx(ideal)
+    assert view.of_trace.ideal_intensity == pytest.approx(ideal)
 
 
 def test_the_command_prints_the_same_numbers(tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,10 +107,10 @@ def _rows(printed: Any) -> list[dict[str, Any]]:  # noqa: ANN401 (JSON)
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_layer_that_read_less_than_its_input_is_flagged_and_only_there(tool: Path, tmp_path: Path, seed: int) -> None:
     plain = merged(_written(tool, tmp_path / "plain", seed=seed))
-    assert not [kind for kind in View(plain).ledger["kind"] if kind.startswith("sanity_dram")]
+    assert not [kind for kind in coverage.ledger(StepFrames.of(plain))["kind"] if kind.startswith("sanity_dram")]
     folder = _written(tool, tmp_path / "flat", seed=seed, variant="flat-bytes")
-    view = View(merged(folder))
-    (flag,) = [row for row in view.ledger.to_dicts() if row["kind"].startswith("sanity_dram")]
+    view = StepFrames.of(merged(folder))
+    (flag,) = [row for row in coverage.ledger(view).to_dicts() if row["kind"].startswith("sanity_dram")]
     assert (flag["kind"], flag["severity"], flag["count"]) == ("sanity_dram_read_bytes", "warning", 1)
     expected = _expected(folder)
     moved = {row["layer_name"]: row["dram_read_bytes"] for row in expected["A11"]}
@@ -151,12 +152,12 @@ def test_a_kernel_that_autotuning_replaced_has_no_counters_if_the_set_is_merged_
 ) -> None:
     folder, profile = _written(tool, tmp_path / "set", seed=seed, variant="autotuned"), tmp_path / "P.xsp"
     assert main(["merge", str(folder), "-o", str(profile), "--min-match", "0.5"]) == 0
-    view = View(bundle.read(profile))
+    view = StepFrames.of(bundle.read(profile))
     kernels = run(find("A08"), view).table.filter(kind="kernel")
     for column in ("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy", "memory_bound"):
         assert kernels[column].is_null().to_list() == [True] + [False] * (kernels.height - 1)
     assert kernels["duration_ns"].null_count() == 0
-    said = view.ledger.filter(kind="match_kernels")
+    said = coverage.ledger(view).filter(kind="match_kernels")
     assert said["severity"].to_list() == ["warning"] * 3
     assert all("against another_algorithm_kernel" in detail for detail in said["detail"])
-    assert view.ledger.filter(kind="counters_partial")["count"].to_list() == [1.0]
+    assert coverage.ledger(view).filter(kind="counters_partial")["count"].to_list() == [1.0]

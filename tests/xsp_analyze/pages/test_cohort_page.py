@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.browser import opened
-from tests.xsp_analyze.cohort.test_cohort import _member
-from tests.xsp_analyze.ranks.test_ranks import rank_trace, write_rank
+from tests.helpers.cohort_members import member
+from tests.helpers.rank_traces import rank_trace, write_rank
 from xsp_analyze.cohort.cohort import gathered
 from xsp_analyze.cohort.mix import Mix
 from xsp_analyze.pages.cohort.page import render
@@ -36,7 +37,7 @@ def fixture_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         mix = Mix("host time of operators", {"conv2d": (n + 1) / 13, "linear": 1 - (n + 1) / 13}, None)
         for system, times in (("GPU A", 1), ("GPU B", 3)):
             more: dict[str, object] = {"latency_ns": (12 - n) * times * _MS, "gpu_share": n / 12, "mix": mix}
-            one = _member(f"model_{n}_of_a_rather_long_name", system, "", **more)
+            one = member(f"model_{n}_of_a_rather_long_name", system, "", **more)
             members.append(replace(one, report="r.html"))
     (folder / "cohort.html").write_text(render(gathered(members), title="Cohort"))
     (folder / "r.html").write_text("<!doctype html><title>report</title>")
@@ -58,16 +59,17 @@ def _first(page: Page) -> str:
 
 
 def test_a_click_on_a_heading_sorts_by_value(page: Page) -> None:
-    page.locator("#models").get_by_role("button", name="latency", exact=True).click()
+    latency = page.locator("#models th button", has_text=re.compile("^latency"))
+    latency.click()
     assert _first(page) == "model_0_of_a_rather_long_name"  # 36 ms, the longest
-    page.locator("#models").get_by_role("button", name="latency", exact=True).click()
+    latency.click()
     assert _first(page) == "model_11_of_a_rather_long_name"
     header = page.locator("#models th[aria-sort]")
     assert (header.count(), header.get_attribute("aria-sort")) == (1, "ascending")
 
 
 def test_search_leaves_what_holds_every_word(page: Page) -> None:
-    page.get_by_role("searchbox").fill("model_7 gpu b")
+    page.locator("#models").get_by_role("searchbox").fill("model_7 gpu b")
     assert page.locator("#models tbody tr:visible").count() == 1
 
 

@@ -6,6 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from xsp_analyze.pages.report.time_tree import TimeTree, pruned, time_tree
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
@@ -70,7 +71,7 @@ def _check(tree: TimeTree, time_ns: int, count: int) -> None:
             assert sum(int(tree.count[i]) for i in below) == int(tree.count[node])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(traces(), st.integers(1, 12))
 def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, most: int) -> None:
     work = trace.frame("spans").filter(pl.col("attribution").is_not_null())
@@ -79,7 +80,7 @@ def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, mo
     _check(pruned(tree, most), int(work["duration_ns"].sum()), work.height)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(traces())
 def test_siblings_have_different_names_and_kinds(trace: Trace) -> None:
     tree = time_tree(trace)

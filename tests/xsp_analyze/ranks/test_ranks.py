@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from tests.helpers.rank_traces import REDUCE, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.job import open_job
 from xsp_analyze.ranks.rank_facts import write_tables
@@ -28,29 +29,6 @@ if TYPE_CHECKING:
     from xsp_analyze.ranks.job import Job
 
 _MS = 1_000_000
-_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-
-
-def rank_trace(compute_ms: int, reduce_ms: int, *, steps: int = 2, length_ms: int = 20) -> KinetoTrace:
-    """Steps of one product and one all-reduce after it, one after the other."""
-    trace = KinetoTrace()
-    for number in range(steps):
-        start = number * length_ms * _MS
-        trace.step(number, start, length_ms * _MS)
-        trace.operator("aten::mm", start + 1_000, 1 * _MS)
-        trace.launch("gemm", start + 2_000, start + _MS, compute_ms * _MS)
-        trace.launch(_REDUCE, start + 9_000, start + _MS * (1 + compute_ms), reduce_ms * _MS, stream_id=20)
-    return trace
-
-
-def write_rank(folder: Path, rank: int, trace: KinetoTrace) -> None:
-    """What `xsp batch` leaves of a rank."""
-    folder.mkdir(parents=True)
-    path = folder / "source.json"
-    path.write_bytes(trace.to_bytes())
-    bundle.write(convert([path], Options()), folder / "trace.xsp")
-    facts = write_tables(bundle.read(folder / "trace.xsp"), folder, rank, path.name)
-    (folder / "facts.json").write_text(json.dumps(facts))
 
 
 @pytest.fixture(name="job")
@@ -81,11 +59,11 @@ def test_transfer_and_wait_are_all_of_a_collective(job: Job) -> None:
 def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
     sums: dict[str, int] = {}
     for folder in job.folders.values():
-        table = run(find("A10"), View(bundle.read(folder / "trace.xsp"), "all")).table
+        table = run(find("A10"), StepFrames.of(bundle.read(folder / "trace.xsp"), "all")).table
         for name, duration in table.select("kernel_name", "duration_ns").iter_rows():
             sums[name] = sums.get(name, 0) + int(duration)
     found = job.by_kernel()
-    assert dict(found.select("kernel_name", "duration_ns").iter_rows()) == sums == {"gemm": 28 * _MS, _REDUCE: 14 * _MS}
+    assert dict(found.select("kernel_name", "duration_ns").iter_rows()) == sums == {"gemm": 28 * _MS, REDUCE: 14 * _MS}
     assert found["share"].sum() == pytest.approx(1.0)
     gemm = found.row(0, named=True)
     assert gemm["imbalance_share"] == pytest.approx(12 / (28 / 3) - 1)

@@ -20,7 +20,7 @@ from xsp_analyze.render.names import fitted
 from xsp_analyze.render.parquet import METADATA_KEY
 from xsp_analyze.render.remainder import ADDITIVE
 from xsp_analyze.render.units import Scale, duration, number, scales_of, share, size
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 from xsp_model.ledger import to_frame
 
 _LONG = "void at::native::elementwise_kernel<(int)128, at::native::AddFunctor<float>>(int, T1)"
@@ -131,8 +131,10 @@ def test_a_table_says_what_it_could_not_know() -> None:
 
 def test_warnings_stand_beneath_in_one_line_each_and_infos_do_not() -> None:
     findings = (
-        Finding("lost", "Kernels without a launch", 7, duration_ns=2_000_000, advice="Start earlier."),
-        Finding("note", "Nothing to see"),
+        Finding(
+            LedgerKind.MISSING_START, "Kernels without a launch", 7, duration_ns=2_000_000, advice="Start earlier."
+        ),
+        Finding(LedgerKind.CUT_NAME, "Nothing to see"),
     )
     lines = terminal.render(_kernels("a", findings=(findings[0],))).splitlines()
     assert "warning: Kernels without a launch (7, 2.000 ms). Start earlier." in lines
@@ -300,7 +302,7 @@ def test_several_results_in_csv_are_told_apart_by_a_title_line() -> None:
 
 
 def test_json_is_the_documented_object() -> None:
-    found = json.loads(render([_kernels("a", findings=(Finding("lost", "gone", 2),))], "json"))
+    found = json.loads(render([_kernels("a", findings=(Finding(LedgerKind.MISSING_START, "gone", 2),))], "json"))
     assert list(found) == ["analysis", "title", "columns", "rows", "ledger", "provenance"]
     assert found["columns"][2] == {
         "name": "duration_ns",

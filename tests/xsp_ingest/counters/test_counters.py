@@ -84,13 +84,13 @@ def test_labels(label: str, unit: str, counter: str) -> None:
 def _canonical(columns: dict[str, list[float | None]]) -> list[tuple[int, str, float, str]]:
     rows = len(next(iter(columns.values())))
     wide = pl.DataFrame({"row": range(rows), **columns}, schema={"row": pl.Int64, **dict.fromkeys(columns, pl.Float64)})
-    found = canonical(Measured(wide, dict.fromkeys(columns, "unit"), "ncu"), ncu_table(columns))
-    known = found.filter(pl.col("metric").is_in(list(COUNTERS)))
-    return list(known.select("row", "metric", "value", "source").sort("row", "metric").iter_rows())
+    rows_of_all = canonical(Measured(wide, dict.fromkeys(columns, "unit"), "ncu"), ncu_table(columns))
+    named = rows_of_all.filter(pl.col("metric").is_in(list(COUNTERS)))
+    return list(named.select("row", "metric", "value", "source").sort("row", "metric").iter_rows())
 
 
 def test_each_kernel_takes_the_first_formula_that_it_has_the_values_for() -> None:
-    found = _canonical(
+    rows = _canonical(
         {
             "dram__bytes_read.sum": [100, None],
             "dram__bytes_read.sum.per_second": [None, 2e9],
@@ -98,7 +98,7 @@ def test_each_kernel_takes_the_first_formula_that_it_has_the_values_for() -> Non
             "gpu__time_duration.sum": [1000, 500],
         }
     )
-    reads = [row for row in found if row[1] == "dram_read_bytes"]
+    reads = [row for row in rows if row[1] == "dram_read_bytes"]
     assert [(row, source) for row, _, _, source in reads] == [(0, "ncu"), (1, "ncu, derived")]
     assert [value for _, _, value, _ in reads] == [100, pytest.approx(1000)]
 
@@ -106,7 +106,7 @@ def test_each_kernel_takes_the_first_formula_that_it_has_the_values_for() -> Non
 def test_flops_from_the_rates_of_a_roofline_section() -> None:
     # 10 + 20 + 400 per cycle at 1 GHz for 2000 ns: 430 * 1e9 * 2e-6
     prefix = "smsp__sass_thread_inst_executed_op_"
-    found = _canonical(
+    rows = _canonical(
         {
             f"{prefix}fadd_pred_on.sum.per_cycle_elapsed": [10],
             f"{prefix}fmul_pred_on.sum.per_cycle_elapsed": [20],
@@ -118,19 +118,19 @@ def test_flops_from_the_rates_of_a_roofline_section() -> None:
             "gpu__time_duration.sum": [2000],
         }
     )
-    values = {metric: value for _, metric, value, _ in found}
+    values = {metric: value for _, metric, value, _ in rows}
     assert values["flop_count_sp"] == pytest.approx(860_000)
     assert values["flop_count_hp"] == pytest.approx((1 + 2 + 4) * 1e9 * 2e-6), "a packed pair counts once"
 
 
 def test_bytes_of_the_rtx_50_series_have_names_of_their_own() -> None:
-    found = {m: v for _, m, v, _ in _canonical({"dram__bytes_op_read.sum": [7], "dram__bytes_op_write.sum": [8]})}
-    assert found == {"dram_read_bytes": 7, "dram_write_bytes": 8}
+    values = {m: v for _, m, v, _ in _canonical({"dram__bytes_op_read.sum": [7], "dram__bytes_op_write.sum": [8]})}
+    assert values == {"dram_read_bytes": 7, "dram_write_bytes": 8}
 
 
 def test_bytes_known_only_together_are_not_called_reads() -> None:
-    found = {m: v for _, m, v, _ in _canonical({"dram__bytes.sum": [9]})}
-    assert found == {"dram_bytes": 9}
+    values = {m: v for _, m, v, _ in _canonical({"dram__bytes.sum": [9]})}
+    assert values == {"dram_bytes": 9}
     both = _canonical({"dram__bytes.sum": [9], "dram__bytes_read.sum": [4], "dram__bytes_write.sum": [5]})
     assert {m for _, m, _, _ in both} == {"dram_read_bytes", "dram_write_bytes"}
 
@@ -158,9 +158,9 @@ _OPS = "sm__ops_path_tensor_"
     ],
 )
 def test_tensor_totals_and_parts_are_never_added_twice(names: list[str], counter: str, added: set[int]) -> None:
-    whole = [f"{_OPS}{name}.sum" for name in names]
-    (formula,) = tensor.tensor_formulas(whole)[f"flop_count_tensor_{counter}"]
-    assert set(formula.terms) == {whole[n] for n in added}
+    counters = [f"{_OPS}{name}.sum" for name in names]
+    (formula,) = tensor.tensor_formulas(counters)[f"flop_count_tensor_{counter}"]
+    assert set(formula.terms) == {counters[n] for n in added}
     assert set(formula.terms.values()) == {1}
 
 
@@ -224,19 +224,19 @@ _NO_COUNTERS = ("derived__", "sm__maximum_warps_per_active_cycle_pct", "invocati
 @pytest.mark.real
 @pytest.mark.parametrize("chip", CHIPS)
 def test_every_counter_that_we_use_exists_on_the_chip(chip: str, real_dir: Path) -> None:
-    known = _names(real_dir)[chip]
+    existing = _names(real_dir)[chip]
     missing = {
         name
         for formulas in NCU.values()
         for formula in formulas
         if chip in (formula.chips or CHIPS)
         for name in (*formula.terms, *formula.times)
-        if not name.startswith(_NO_COUNTERS) and name.split(".")[0] not in known
+        if not name.startswith(_NO_COUNTERS) and name.split(".")[0] not in existing
     }
     assert missing == set()
     packed = {name.split(".")[0] for name in flop_terms("f", packed=True)}
-    assert (packed <= known) == (chip in PACKED)
-    assert bool(packed & known) == (chip in PACKED)
+    assert (packed <= existing) == (chip in PACKED)
+    assert bool(packed & existing) == (chip in PACKED)
 
 
 @pytest.mark.real
@@ -246,7 +246,7 @@ def test_every_tensor_counter_of_the_chip_is_understood(chip: str, real_dir: Pat
     kept = [name for name in names if "realtime" not in name]
     assert all(tensor.split(name) is not None for name in kept)
     assert all(tensor.split(name) is None for name in set(names) - set(kept))
-    found = tensor.tensor_formulas(names)
-    assert set(found) == {f"flop_count_tensor_{source}" for source in tensor.chosen(names)}, "all in the vocabulary"
+    formulas = tensor.tensor_formulas(names)
+    assert set(formulas) == {f"flop_count_tensor_{source}" for source in tensor.chosen(names)}, "all in the vocabulary"
     assert tensor.partial(names) == {}, "all counters of the chip together tell all work"
-    assert all(not tensor.split(term).op for (f,) in found.values() for term in f.terms)  # type: ignore[union-attr]
+    assert all(not tensor.split(term).op for (f,) in formulas.values() for term in f.terms)  # type: ignore[union-attr]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _said(path: Path, content: bytes) -> str:
+def _message(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     with pytest.raises(XspError) as refused:
         convert([path], Options())
@@ -116,25 +116,25 @@ _CASES = {
 
 @pytest.mark.parametrize(("content", "what", "advice"), _CASES.values(), ids=_CASES)
 def test_a_file_that_nothing_reads_is_named_in_one_line(tmp_path: Path, content: bytes, what: str, advice: str) -> None:
-    said = _said(tmp_path / "file", content)
-    assert what in said
-    assert advice in said.partition(what)[2]
-    assert "\n" not in said
+    message = _message(tmp_path / "file", content)
+    assert what in message
+    assert advice in message.partition(what)[2]
+    assert "\n" not in message
 
 
 def test_a_checkpoint_is_no_mere_zip(tmp_path: Path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("model/data.pkl", b"")
-    assert "PyTorch checkpoint" in _said(tmp_path / "model.pt", out.getvalue())
+    assert "PyTorch checkpoint" in _message(tmp_path / "model.pt", out.getvalue())
 
 
 def test_a_raw_capture_is_known_by_its_name_where_its_content_says_nothing(tmp_path: Path) -> None:
-    assert "QdstrmImporter" in _said(tmp_path / "a.qdstrm", b"\1\2\3\4 unlike any other")
+    assert "QdstrmImporter" in _message(tmp_path / "a.qdstrm", b"\1\2\3\4 unlike any other")
 
 
 def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
-    assert "the file is empty" in _said(tmp_path / "trace.json", b"")
+    assert "the file is empty" in _message(tmp_path / "trace.json", b"")
 
 
 def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[object, tuple[str, ...]]:
             return re.escape, (str(tmp_path / "ran"),)
 
-    assert "never opens" in _said(tmp_path / "evil.pkl", pickle.dumps(Evil()))
+    assert "never opens" in _message(tmp_path / "evil.pkl", pickle.dumps(Evil()))
 
 
 def test_what_an_ingester_claims_is_left_to_it(tmp_path: Path) -> None:
-    assert "no profiler events" in _said(tmp_path / "t.json", b'{"traceEvents": [{"ph": "X"}]}')
+    assert "no profiler events" in _message(tmp_path / "t.json", b'{"traceEvents": [{"ph": "X"}]}')
 
 
 def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> None:
@@ -157,4 +157,4 @@ def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> Non
 
 def test_a_database_cut_short_is_called_so(tmp_path: Path) -> None:
     content = _database()
-    assert "a SQLite database that is cut off" in _said(tmp_path / "copied", content[: len(content) - 1_000])
+    assert "a SQLite database that is cut off" in _message(tmp_path / "copied", content[: len(content) - 1_000])

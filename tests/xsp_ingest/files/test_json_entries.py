@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from xsp_ingest.files import content
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, whole
+from xsp_ingest.files.json_values import integer, nanoseconds
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def test_what_is_no_list_is_refused_in_one_sentence(tmp_path: Path, text: bytes,
         _names(path, Entries())
 
 
+@pytest.mark.slow
 def test_an_entry_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'[{"name": "' + b"a" * (80 << 20)))
@@ -88,7 +90,7 @@ def test_an_entry_without_end_is_refused_before_it_fills_the_memory(tmp_path: Pa
         _names(path, Entries())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "list.json"
@@ -120,5 +122,5 @@ def test_times_are_exact_or_nothing(value: object, expected: int | None) -> None
 
 
 def test_whole_numbers_may_be_digits() -> None:
-    assert [whole(value) for value in ("12", "-3", 4)] == [12, -3, 4]
-    assert [whole(value) for value in (4.0, "4.0", True, "9" * 19, None)] == [None] * 5
+    assert [integer(value) for value in ("12", "-3", 4)] == [12, -3, 4]
+    assert [integer(value) for value in (4.0, "4.0", True, "9" * 19, None)] == [None] * 5

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from xsp_ingest.files import json_window
-from xsp_ingest.files.json_walk import EACH, Part, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Part, Targets, walk
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LIST, _VALUE = ("runs", EACH, "rows"), ("runs", EACH, "about")
-_WANTED = Wanted("the document", lists={_LIST: Any}, values={_VALUE: Any, ("end",): Any})
+_TARGETS = Targets("the document", lists={_LIST: Any}, values={_VALUE: Any, ("end",): Any})
 
 
 def _in_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,20 +38,20 @@ def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return size
 
 
-def _walked(content: str | bytes, folder: Path, wanted: Wanted = _WANTED) -> list[Part]:
+def _walked(content: str | bytes, folder: Path, targets: Targets = _TARGETS) -> list[Part]:
     path = folder / "document.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(walk(path, wanted))
+    return list(walk(path, targets))
 
 
 def _gathered(parts: list[Part]) -> tuple[dict[tuple[int, ...], list[Any]], dict[Any, Any]]:
     lists: dict[tuple[int, ...], list[Any]] = {}
     values = {}
     for part in parts:
-        if part.place == _LIST:
-            lists.setdefault(part.numbers, []).extend(part.found)
+        if part.location == _LIST:
+            lists.setdefault(part.numbers, []).extend(part.content)
         else:
-            values[part.place, part.numbers] = part.found
+            values[part.location, part.numbers] = part.content
     return lists, values
 
 
@@ -64,7 +65,7 @@ _RUNS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(runs=_RUNS, more=_JSON, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
 def test_it_finds_what_a_whole_parse_finds(
     runs: list[dict[str, Any]], more: object, *, ascii_only: bool, indent: int | None, piece_bytes: int, tmp_path: Path
@@ -82,14 +83,14 @@ def test_it_finds_what_a_whole_parse_finds(
 
 def test_a_long_list_of_bare_numbers_comes_in_parts(tmp_path: Path) -> None:
     numbers = list(range(10_000_000, 11_500_000))
-    parts = _walked(json.dumps([numbers, [[n, 1] for n in range(5)]]), tmp_path, Wanted("it", lists={(EACH,): Any}))
-    found = [[entry for part in parts if part.numbers == (n,) for entry in part.found] for n in range(2)]
-    assert found == [numbers, [[n, 1] for n in range(5)]]
+    parts = _walked(json.dumps([numbers, [[n, 1] for n in range(5)]]), tmp_path, Targets("it", lists={(EACH,): Any}))
+    lists = [[entry for part in parts if part.numbers == (n,) for entry in part.content] for n in range(2)]
+    assert lists == [numbers, [[n, 1] for n in range(5)]]
     assert len(parts) > 3
 
 
 def test_what_is_not_wanted_may_be_longer_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_window, "_MOST_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(json_window, "_MAX_ENTRY_BYTES", 1000)
     _in_pieces(100, monkeypatch)
     content = json.dumps({"other": [{"text": "x" * 50}] * 1000, "runs": [{"rows": [1]}]})
     assert _gathered(_walked(content, tmp_path)) == ({(0,): [1]}, {})
@@ -118,4 +119,4 @@ def test_what_is_broken_is_refused_in_a_sentence(content: str, says: str, tmp_pa
 
 
 def test_bytes_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
-    assert _walked(b'{"end": "a\xff"}', tmp_path)[0].found == "a\ufffd"
+    assert _walked(b'{"end": "a\xff"}', tmp_path)[0].content == "a\ufffd"

@@ -8,11 +8,21 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from fuzz.guarded import guarded_memory
+from tests.helpers.kineto_documents import (
+    EVENT,
+    EVENTS,
+    OPERATOR,
+    SETTINGS,
+    SMALL,
+    STYLES,
+    VALUES,
+    assert_same,
+    event_list,
+)
 from xsp_ingest.formats.torch_profiler import scan_plain, scan_source
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
@@ -24,37 +34,12 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.torch_profiler.events import Document
 
-_EVENT = (
-    b'{"ph": "X", "cat": "kernel", "name": "void f<1>(int)", "pid": 0, "tid": 7, "ts": 1712195495519689.047, '
-    b'"dur": 3.5, "args": {"External id": 5, "device": 0, "stream": 7, "correlation": 8218, '
-    b'"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32}}'
-)
-_OPERATOR = (
-    b'{"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":"12","ts":5,"dur":1,"args":{"Input Dims":[[2,\n3],[]],'
-    b'"Input type":["float",""],"Concrete Inputs":["","[1, 2]",{"a":[null,true,false,-1.5e-3]}],"Sequence number":4}}'
-)
-_SMALL = (
-    b'{"schemaVersion": 1,\n "traceEvents": [' + _EVENT + b",\n" + _OPERATOR + b'], "distributedInfo": {"rank": 3}}\n'
-)
-
-
-def _list(*entries: bytes) -> bytes:
-    return b"[" + b",".join(entries) + b"]"
-
-
-def _assert_same(found: Document, expected: Document) -> None:
-    assert_frame_equal(found.events, expected.events, categorical_as_str=True)
-    assert_frame_equal(found.details, expected.details)
-    assert dict(found.head) == dict(expected.head)
-    assert found.not_objects == expected.not_objects
-    assert found.python_frames == expected.python_frames
-
 
 def _compare(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    found = scanner.scan(path)
-    _assert_same(found, scan_plain.scan(path))
-    return found
+    document = scanner.scan(path)
+    assert_same(document, scan_plain.scan(path))
+    return document
 
 
 @pytest.fixture(autouse=True)
@@ -63,13 +48,13 @@ def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_FINISH_BYTES", 0)
 
 
-@pytest.mark.parametrize(("ready", "least"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
+@pytest.mark.parametrize(("ready", "threshold"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
 def test_small_files_do_not_wait_for_the_compiler(
-    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, least: str
+    file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, threshold: str
 ) -> None:
-    monkeypatch.setattr(scanner, least, 1 << 20)
+    monkeypatch.setattr(scanner, threshold, 1 << 20)
     monkeypatch.setattr(columns, "readiness", lambda: ready)
-    file.write_bytes(_SMALL)
+    file.write_bytes(SMALL)
     with pytest.raises(CannotScan):
         scanner.scan(file)
 
@@ -82,12 +67,12 @@ def test_an_event_of_more_categories_than_there_is_room_for_texts(
     one_text = [b'{"name": "n%d"}' % n for n in range(names)]
     many = b",".join(b'"cat":"%x","ph":"%x"' % (n, n) for n in range(100))
     with guarded_memory():
-        _compare(file, _list(*one_text, b"{" + many + b',"name":"x"}', *one_text, _EVENT))
+        _compare(file, event_list(*one_text, b"{" + many + b',"name":"x"}', *one_text, EVENT))
 
 
 @pytest.mark.parametrize("behind", [b"\0", b"\0x", b" \0\0"])
 def test_bytes_behind_the_document_are_refused_as_by_the_plain_scanner(file: Path, behind: bytes) -> None:
-    file.write_bytes(_SMALL + behind)
+    file.write_bytes(SMALL + behind)
     with pytest.raises(CannotScan):
         scanner.scan(file)
 
@@ -102,13 +87,13 @@ def test_real_files(real_dir: Path) -> None:
     files = sorted((real_dir / "kineto").rglob("*.json.gz"))
     assert files
     for path in files:
-        _assert_same(scanner.scan(path), scan_plain.scan(path))
+        assert_same(scanner.scan(path), scan_plain.scan(path))
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        _SMALL,
+        SMALL,
         b"[]",
         b" [ ] ",
         b"\r\n\t[{}, {} ]",
@@ -116,16 +101,20 @@ def test_real_files(real_dir: Path) -> None:
         b'{"traceEvents" : [ ] , "a" : [ 1 , { "b" : null } ] , "c" : -1.50e+3, "d": NaN}',
         b'{"a": {"traceEvents": [{"name": "not here"}]}, "traceEvents": [{"name": "here"}]}',
         b'{"a": "traceEvents\\": [", "traceEvents": [{"name": "x"}], "b": "}"}',
-        _list(b'1, -2.5, "text", null, true, false, NaN, -Infinity, [[]], [{}], {"name": "a"}'),
-        _list(b'{"args": {"stream": 1}, "args": {"device": 2}}', b'{"args": {"stream": 1}, "args": 0}'),
-        _list(b'{"ts": 1, "ts": null}', b'{"name": "a", "name": "b"}', b'{"args": {"stream": 1, "stream": "x"}}'),
-        _list(b'{"args": {"External id": 1, "external id": 2}}', b'{"args": {"external id": 2, "External id": null}}'),
-        _list(b'{"args": {"Input dims": [[1]], "Input Dims": [[2]]}}', b'{"args": {"Input dims": null}}'),
-        _list(b'{"args": {"grid": [1, 2, 3], "grid": [4]}}', b'{"args": {"grid": [1, "2", 3.0, 4], "block": 5}}'),
-        _list(b'{"args": {"grid": [], "block": {}}}', b'{"args": {}}', b'{"args": [], "ph": "i"}'),
-        _list(b'{"args": {"a": {"stream": 3}, "stream": 4}, "stream": 5, "correlation": 6}'),
-        _list(b'{"ph": 1, "cat": null, "name": 12}', b'{"name": 1.50}', b'{"name": {"b" : [1,\n2]}}', b'{"name": NaN}'),
-        _list(
+        event_list(b'1, -2.5, "text", null, true, false, NaN, -Infinity, [[]], [{}], {"name": "a"}'),
+        event_list(b'{"args": {"stream": 1}, "args": {"device": 2}}', b'{"args": {"stream": 1}, "args": 0}'),
+        event_list(b'{"ts": 1, "ts": null}', b'{"name": "a", "name": "b"}', b'{"args": {"stream": 1, "stream": "x"}}'),
+        event_list(
+            b'{"args": {"External id": 1, "external id": 2}}', b'{"args": {"external id": 2, "External id": null}}'
+        ),
+        event_list(b'{"args": {"Input dims": [[1]], "Input Dims": [[2]]}}', b'{"args": {"Input dims": null}}'),
+        event_list(b'{"args": {"grid": [1, 2, 3], "grid": [4]}}', b'{"args": {"grid": [1, "2", 3.0, 4], "block": 5}}'),
+        event_list(b'{"args": {"grid": [], "block": {}}}', b'{"args": {}}', b'{"args": [], "ph": "i"}'),
+        event_list(b'{"args": {"a": {"stream": 3}, "stream": 4}, "stream": 5, "correlation": 6}'),
+        event_list(
+            b'{"ph": 1, "cat": null, "name": 12}', b'{"name": 1.50}', b'{"name": {"b" : [1,\n2]}}', b'{"name": NaN}'
+        ),
+        event_list(
             b'{"cat": "python_function", "ph": "X", "name": "f.py(1): f"}',
             b'{"cat": "python_function", "ph": "X", "name": "nn.Module: A_0"}',
             b'{"cat": "python_function", "ph": "M", "name": "nn.Module:"}',
@@ -134,10 +123,14 @@ def test_real_files(real_dir: Path) -> None:
             b'{"cat": "ac2g", "ph": "s", "id": 1}',
             b'{"cat": "fwdbwd", "ph": "s", "id": 1, "args": {"stream": 2}}',
         ),
-        _list(b'{"name": ""}', b"{}", b'{"name": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00"}', b'{"name": "A"}'),
-        _list(b'{"name": "\xe2\x82\xac <script>alert(1)</script>"}', b'{"name": "\xff\xc3"}', b'{"name": "\\u0000"}'),
-        _list(b'{"name": "' + b"k" * 5000 + b'"}', b'{"name": "' + b"k" * 5001 + b'"}'),
-        _list(b'{"an unknown key of more than twenty-four bytes": 1, "": 2, "name": "a"}'),
+        event_list(
+            b'{"name": ""}', b"{}", b'{"name": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00"}', b'{"name": "A"}'
+        ),
+        event_list(
+            b'{"name": "\xe2\x82\xac <script>alert(1)</script>"}', b'{"name": "\xff\xc3"}', b'{"name": "\\u0000"}'
+        ),
+        event_list(b'{"name": "' + b"k" * 5000 + b'"}', b'{"name": "' + b"k" * 5001 + b'"}'),
+        event_list(b'{"an unknown key of more than twenty-four bytes": 1, "": 2, "name": "a"}'),
     ],
 )
 def test_documents_of_every_shape(file: Path, data: bytes) -> None:
@@ -180,7 +173,7 @@ def test_documents_of_every_shape(file: Path, data: bytes) -> None:
     ],
 )
 def test_microseconds(file: Path, text: str, nanoseconds: int | None) -> None:
-    document = _compare(file, _list(f'{{"ts": {text}, "dur": {text}}}'.encode()))
+    document = _compare(file, event_list(f'{{"ts": {text}, "dur": {text}}}'.encode()))
     assert document.events["ts_ns"].to_list() == [nanoseconds]
 
 
@@ -215,11 +208,11 @@ def test_microseconds(file: Path, text: str, nanoseconds: int | None) -> None:
     ],
 )
 def test_whole_numbers(file: Path, text: str, number: int | None) -> None:
-    file.write_bytes(_list(f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
+    file.write_bytes(event_list(f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
     expected = scan_plain.scan(file)
     assert expected.events["pid"].to_list() == [number]
     try:
-        _assert_same(scanner.scan(file), expected)
+        assert_same(scanner.scan(file), expected)
     except CannotScan:
         assert "\\" in text
 
@@ -297,8 +290,8 @@ def test_the_rare_is_left_to_the_plain_scanner(file: Path, data: bytes) -> None:
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
 def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(scanner, "_BUFFER_BYTES", size)
-    _compare(file, _SMALL)
-    _compare(file, _list(b"1234567", _EVENT, b" null ", _OPERATOR, b"12 "))
+    _compare(file, SMALL)
+    _compare(file, event_list(b"1234567", EVENT, b" null ", OPERATOR, b"12 "))
 
 
 def test_tables_that_must_grow(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,19 +300,19 @@ def test_tables_that_must_grow(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(columns, "_FIRST_BYTES", 256)
     entries = [json.dumps({"name": f"kernel {n % 700}", "ph": "X", "ts": n}).encode() for n in range(3000)]
     late = b'{"name": "late", "args": {"graph id": 4}}'
-    document = _compare(file, _list(*entries, late))
+    document = _compare(file, event_list(*entries, late))
     assert document.details.select("event", "graph_id").rows() == [(3000, 4)]
 
 
 def test_truncation_at_every_byte(file: Path) -> None:
-    for length in range(len(_SMALL) - 1):
-        file.write_bytes(_SMALL[:length])
+    for length in range(len(SMALL) - 1):
+        file.write_bytes(SMALL[:length])
         with pytest.raises((XspError, CannotScan)):
             scanner.scan(file)
 
 
 def test_truncation_is_said_in_one_sentence(file: Path) -> None:
-    file.write_bytes(_SMALL[:200])
+    file.write_bytes(SMALL[:200])
     with pytest.raises(XspError, match="the trace is cut off"):
         scanner.scan(file)
 
@@ -332,20 +325,20 @@ def test_json_without_events(file: Path) -> None:
 
 class TestGzip:
     def test_members_and_padding(self, file: Path) -> None:
-        half = len(_SMALL) // 2
-        _compare(file, gzip.compress(_SMALL[:half]) + b"\0" * 9 + gzip.compress(_SMALL[half:]) + b"\0" * 600)
+        half = len(SMALL) // 2
+        _compare(file, gzip.compress(SMALL[:half]) + b"\0" * 9 + gzip.compress(SMALL[half:]) + b"\0" * 600)
 
     def test_without_the_faster_library(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scan_source, "_isal", lambda: None)
-        _compare(file, gzip.compress(_list(*[_EVENT] * 40000)))
+        _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
 
     def test_blocks(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scan_source, "_READ_BYTES", 11)
         monkeypatch.setattr(scan_source, "_BLOCK_BYTES", 5)
-        _compare(file, gzip.compress(_SMALL))
+        _compare(file, gzip.compress(SMALL))
 
     def test_truncation_at_every_byte(self, file: Path) -> None:
-        data = gzip.compress(_SMALL)
+        data = gzip.compress(SMALL)
         for length in range(2, len(data)):
             file.write_bytes(data[:length])
             with pytest.raises(XspError, match="cut off"):
@@ -353,74 +346,51 @@ class TestGzip:
 
     @pytest.mark.parametrize("tail", [b"x", b"garbage behind the member"])
     def test_garbage_behind_it(self, file: Path, tail: bytes) -> None:
-        file.write_bytes(gzip.compress(_SMALL) + tail)
+        file.write_bytes(gzip.compress(SMALL) + tail)
         with pytest.raises(XspError):
             scanner.scan(file)
 
     def test_a_damaged_stream(self, file: Path) -> None:
-        data = bytearray(gzip.compress(_SMALL))
+        data = bytearray(gzip.compress(SMALL))
         data[-6] ^= 1
         file.write_bytes(bytes(data))
         with pytest.raises(XspError):
             scanner.scan(file)
 
     def test_content_bytes(self, file: Path) -> None:
-        file.write_bytes(gzip.compress(_SMALL * 100))
-        assert scan_source.content_bytes(file) == len(_SMALL) * 100
-        file.write_bytes(_SMALL)
-        assert scan_source.content_bytes(file) == len(_SMALL)
-
-
-_KEYS = st.sampled_from(
-    [
-        *("ph", "cat", "name", "ts", "dur", "pid", "tid", "id", "args", "s", "", 'a"b', "stream", "grid", "block"),
-        *("External id", "external id", "Input Dims", "Input dims", "Input type", "correlation", "bytes", "Bytes"),
-        *("device", "registers per thread", "Total Allocated", "graph node id", "a key that nobody knows"),
-    ]
-)
-_SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(1 << 70), 1 << 70)
-    | st.floats()
-    | st.text(max_size=40)
-    | st.sampled_from(["7", "stream 7", "-3", "Spans", "X", "ac2g", "python_function", "nn.Module: A_0"])
-)
-_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=6))
-_EVENTS = st.lists(st.dictionaries(_KEYS, _VALUES, max_size=10) | _VALUES, max_size=6)
-_STYLES: list[dict[str, Any]] = [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}]
-_SETTINGS = settings(
-    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+        file.write_bytes(gzip.compress(SMALL * 100))
+        assert scan_source.content_bytes(file) == len(SMALL) * 100
+        file.write_bytes(SMALL)
+        assert scan_source.content_bytes(file) == len(SMALL)
 
 
 def _agree(file: Path, data: bytes) -> None:
     """The same document, or both refuse, or the compiled scanner leaves it."""
     file.write_bytes(data)
     try:
-        found = scanner.scan(file)
+        document = scanner.scan(file)
     except CannotScan:
         return
     except XspError:
         with pytest.raises(XspError):
             scan_plain.scan(file)
         return
-    _assert_same(found, scan_plain.scan(file))
+    assert_same(document, scan_plain.scan(file))
 
 
-@_SETTINGS
-@given(_EVENTS, st.dictionaries(st.text(max_size=5), _VALUES, max_size=3), st.sampled_from(_STYLES), st.booleans())
+@SETTINGS
+@given(EVENTS, st.dictionaries(st.text(max_size=5), VALUES, max_size=3), st.sampled_from(STYLES), st.booleans())
 def test_any_document(file: Path, events: list[Any], head: dict[str, Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001
     events = [*events, *events, *events]  # the later ones are read by what was learned from the first
     document = events if bare else head | {"traceEvents": events} | {"after": 1}
     _agree(file, json.dumps(document, **style).encode("utf-8", "surrogatepass"))
 
 
-@_SETTINGS
+@SETTINGS
 @given(st.data())
 def test_any_damage(file: Path, data: st.DataObject) -> None:
-    alike = _list(_EVENT, _OPERATOR, _EVENT.replace(b"3.5", b"12"), _OPERATOR.replace(b"12", b"7"), _EVENT, _OPERATOR)
-    text = bytearray(data.draw(st.sampled_from([_SMALL, _list(_OPERATOR, b"-1.5e3", _EVENT), alike])))
+    alike = event_list(EVENT, OPERATOR, EVENT.replace(b"3.5", b"12"), OPERATOR.replace(b"12", b"7"), EVENT, OPERATOR)
+    text = bytearray(data.draw(st.sampled_from([SMALL, event_list(OPERATOR, b"-1.5e3", EVENT), alike])))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text) - 1))
         piece = data.draw(
@@ -430,10 +400,10 @@ def test_any_damage(file: Path, data: st.DataObject) -> None:
     _agree(file, bytes(text))
 
 
-@_SETTINGS
+@SETTINGS
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=None))
 def test_any_number(file: Path, value: Any) -> None:  # noqa: ANN401 (Decimal)
-    _agree(file, _list(f'{{"ts": {value}, "dur": "{value}", "pid": {value}}}'.encode()))
+    _agree(file, event_list(f'{{"ts": {value}, "dur": "{value}", "pid": {value}}}'.encode()))
 
 
 def _like(event: bytes, old: bytes, new: bytes) -> bytes:
@@ -466,8 +436,8 @@ class TestEventsLikeEarlierOnes:
     @pytest.mark.parametrize("key", [b'"correlation": 8218', b'"device": 0', b'"tid": 7', b'"ts": 1712195495519689.047',
                                      b'"dur": 3.5', b'"block": [256, 1, 1]'])  # fmt: skip
     def test_other_values(self, file: Path, key: bytes, value: bytes) -> None:
-        other = _like(_EVENT, key, key.split(b":")[0] + b": " + value)
-        _agree(file, _list(_EVENT, other, _EVENT, other, other))
+        other = _like(EVENT, key, key.split(b":")[0] + b": " + value)
+        _agree(file, event_list(EVENT, other, EVENT, other, other))
 
     @pytest.mark.parametrize(
         "dims",
@@ -475,38 +445,39 @@ class TestEventsLikeEarlierOnes:
          b'"[]"', b'[{"a": "]"}, "' + b"x" * 70 + b'"]', b"null", b"[1,\n2]"],
     )  # fmt: skip
     def test_other_texts(self, file: Path, dims: bytes) -> None:
-        other = _like(_OPERATOR, b"[[2,\n3],[]]", dims)
+        other = _like(OPERATOR, b"[[2,\n3],[]]", dims)
         _compare(
-            file, _list(_OPERATOR, other, _OPERATOR, other, _like(other, b"aten::add", b"aten::" + b"k" * 90), other)
+            file, event_list(OPERATOR, other, OPERATOR, other, _like(other, b"aten::add", b"aten::" + b"k" * 90), other)
         )
 
     def test_other_words(self, file: Path) -> None:
-        word = b"a category longer than any seam, which takes more of them: " + b"k" * 80
+        category = b"a category longer than any segment, which takes more of them: " + b"k" * 80
         others = [
-            _like(_EVENT, b'"kernel"', each) for each in (b'"' + word + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
+            _like(EVENT, b'"kernel"', each)
+            for each in (b'"' + category + b'"', b'"gpu_memset"', b"3", b"null", b'"ac2g"')
         ]
-        _compare(file, _list(_EVENT, *others, _EVENT, *others))
+        _compare(file, event_list(EVENT, *others, EVENT, *others))
 
     def test_a_key_longer_than_a_seam(self, file: Path) -> None:
-        other = _like(_EVENT, b'"device"', b'"' + b"k" * 300 + b'": 1, "device"')
-        document = _compare(file, _list(_EVENT, other, other, _EVENT))
+        other = _like(EVENT, b'"device"', b'"' + b"k" * 300 + b'": 1, "device"')
+        document = _compare(file, event_list(EVENT, other, other, EVENT))
         assert document.details["device"].to_list() == [0] * 4
 
     def test_arguments_twice(self, file: Path) -> None:
-        twice = _EVENT[:-1] + b', "args": {"stream": 9}}'
-        document = _compare(file, _list(_EVENT, twice, _EVENT, twice, _EVENT, twice))
+        twice = EVENT[:-1] + b', "args": {"stream": 9}}'
+        document = _compare(file, event_list(EVENT, twice, EVENT, twice, EVENT, twice))
         assert document.details["device"].to_list() == [0, None] * 3
 
     def test_arguments_that_are_none(self, file: Path) -> None:
-        _compare(file, _list(*[b'{"name": "a", "ts": 1, "args": 5}', b'{"name": "a", "ts": 1, "args": {}}'] * 3))
+        _compare(file, event_list(*[b'{"name": "a", "ts": 1, "args": 5}', b'{"name": "a", "ts": 1, "args": {}}'] * 3))
 
     def test_more_values_than_are_noted(self, file: Path) -> None:
-        long = _EVENT[:-1] + b"," + b", ".join(b'"k%d": %d' % (n, n) for n in range(300)) + b"}"
-        _compare(file, _list(long, _EVENT, long, _EVENT))
+        long = EVENT[:-1] + b"," + b", ".join(b'"k%d": %d' % (n, n) for n in range(300)) + b"}"
+        _compare(file, event_list(long, EVENT, long, EVENT))
 
     def test_more_sorts_of_events_than_are_known(self, file: Path) -> None:
-        others = [_like(_EVENT, b'"pid"', b'"key %d": 1, "pid"' % n) for n in range(6000)]
-        document = _compare(file, _list(*others, *[_EVENT] * 20000, *others))
+        others = [_like(EVENT, b'"pid"', b'"key %d": 1, "pid"' % n) for n in range(6000)]
+        document = _compare(file, event_list(*others, *[EVENT] * 20000, *others))
         assert document.events.height == 32000
 
     @pytest.mark.parametrize(
@@ -516,7 +487,7 @@ class TestEventsLikeEarlierOnes:
          b'"stream": tru', b"stream: 7"],
     )  # fmt: skip
     def test_what_is_no_json(self, file: Path, other: bytes) -> None:
-        file.write_bytes(_list(_EVENT, _EVENT, _like(_EVENT, b'"stream": 7', other), _EVENT))
+        file.write_bytes(event_list(EVENT, EVENT, _like(EVENT, b'"stream": 7', other), EVENT))
         with pytest.raises(XspError):
             scan_plain.scan(file)
         with pytest.raises((XspError, CannotScan)):
@@ -524,13 +495,13 @@ class TestEventsLikeEarlierOnes:
 
     def test_lists_that_are_none(self, file: Path) -> None:
         for dims in (b"[[2,3],[]", b"[2}", b'["]', b"[2 3]", b"[,]", b"[2,]", b'["a" "b"]'):
-            file.write_bytes(_list(_OPERATOR, _OPERATOR, _like(_OPERATOR, b"[[2,\n3],[]]", dims)))
+            file.write_bytes(event_list(OPERATOR, OPERATOR, _like(OPERATOR, b"[[2,\n3],[]]", dims)))
             with pytest.raises((XspError, CannotScan)):
                 scanner.scan(file)
 
 
 def test_damage_to_a_compressed_file(file: Path) -> None:
-    data = zlib.compress(_SMALL)
+    data = zlib.compress(SMALL)
     file.write_bytes(data)
     with pytest.raises((XspError, CannotScan)):
         scanner.scan(file)

@@ -13,8 +13,9 @@ import pytest
 
 from tests.helpers.synth_cupti import OS_THREAD, PROCESS, THREAD, CuptiDump
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:
@@ -205,8 +206,8 @@ def test_odd_values_are_unknown_or_counted(tmp_path: Path) -> None:
 def test_names_of_any_kind_survive(tmp_path: Path) -> None:
     dump = CuptiDump()
     names = ["<script>alert(1)</script>", 'quo"te', "line\nend", "é\0", "_Z", ""]
-    for place, name in enumerate(names):
-        dump.kernel(1_000 * (place + 1), 1_000 * (place + 1) + 5, place + 1, name=name)
+    for index, name in enumerate(names):
+        dump.kernel(1_000 * (index + 1), 1_000 * (index + 1) + 5, index + 1, name=name)
     assert [row[0] for row in _of(_trace(tmp_path, dump.lines()), "kernel", "name")] == names
 
 

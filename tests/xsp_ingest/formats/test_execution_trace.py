@@ -14,8 +14,8 @@ from xsp_ingest.convert import convert
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
 from xsp_ingest.formats.execution_trace.nodes import read_nodes
 from xsp_ingest.ingester import Options
-from xsp_ingest.link.forest import sorts
 from xsp_ingest.link.recorded_links import with_callers
+from xsp_ingest.link.span_kinds import span_kinds
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def _node(number: int, name: str, rf_id: object, caller: int, **inputs: list[Any
 
 
 def _event(name: str, start: int, length: int, rf_id: int, **extra: object) -> dict[str, Any]:
-    place = {"ph": "X", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": start, "dur": length}
-    return {**place, "name": name, "args": {"Record function id": rf_id, **extra}}
+    fields = {"ph": "X", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": start, "dur": length}
+    return {**fields, "name": name, "args": {"Record function id": rf_id, **extra}}
 
 
 def _written(folder: Path, nodes: list[dict[str, Any]], events: list[dict[str, Any]], pid: int = 7) -> list[Path]:
@@ -90,10 +90,10 @@ def test_a_stated_caller_goes_before_nesting_by_time(tmp_path: Path) -> None:
     events = [_event("first", 0, 100, 1), _event("second", 50, 100, 2), _event("child", 60, 10, 3)]
     nodes = [_node(11, "first", 1, 0), _node(12, "second", 2, 11), _node(13, "child", 3, 11)]
     by_time = convert(_written(tmp_path, nodes, events)[1:], Options())
-    stated = convert(_written(tmp_path, nodes, events), Options())
+    by_record = convert(_written(tmp_path, nodes, events), Options())
     assert [row[1] for row in _operators(by_time)] == [None, 0, 1]
-    assert [row[1] for row in _operators(stated)] == [None, 0, 0]
-    assert list(integrity.broken_rules(stated)) == []
+    assert [row[1] for row in _operators(by_record)] == [None, 0, 0]
+    assert list(integrity.broken_rules(by_record)) == []
 
 
 def test_circles_and_callers_from_the_future_change_nothing(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_module_between_operator_and_caller_stays() -> None:
     )
     operators = pl.DataFrame({"at": [0, 2], "called_by_row": [None, 0]}, schema_overrides={"called_by_row": pl.Int64})
     parent = np.array([-1, 0, 1])
-    assert with_callers(spans, sorts(spans), operators, parent).tolist() == [-1, 0, 1]
+    assert with_callers(spans, span_kinds(spans), operators, parent).tolist() == [-1, 0, 1]
 
 
 def test_it_goes_to_the_run_of_its_process(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_odd_values_survive(tmp_path: Path) -> None:
 def test_real_shapes_equal_those_that_the_profiler_recorded(fixtures_dir: Path, tmp_path: Path) -> None:
     """The fixture was recorded with shapes: without them, the execution trace must give them back."""
     folder = fixtures_dir / _CASE
-    whole = convert([folder / "trace.json.gz"], Options())
+    full = convert([folder / "trace.json.gz"], Options())
     document = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))
     for event in document["traceEvents"]:
         for key in ("Input Dims", "Input type", "Concrete Inputs", "Input Strides"):
@@ -186,10 +186,10 @@ def test_real_shapes_equal_those_that_the_profiler_recorded(fixtures_dir: Path, 
     bare.write_text(json.dumps(document), encoding="utf-8")
     assert convert([bare], Options()).frame("operators")["input_shapes"].null_count() > 200
     joined = convert([bare, folder / "et.json.gz"], Options())
-    recorded = whole.frame("operators").filter(pl.col("input_shapes").is_not_null())
-    found = joined.frame("operators").join(recorded.select("span_id"), on="span_id", how="semi")
+    recorded = full.frame("operators").filter(pl.col("input_shapes").is_not_null())
+    restored = joined.frame("operators").join(recorded.select("span_id"), on="span_id", how="semi")
     assert recorded.height > 200
     for name in ("input_shapes", "input_dtypes"):
-        different = found.filter(found[name] != recorded[name])
-        assert different.is_empty(), (different.head(3), recorded.filter(found[name] != recorded[name]).head(3))
-    assert joined.frame("spans").equals(whole.frame("spans"))  # the callers are those that times suggest
+        different = restored.filter(restored[name] != recorded[name])
+        assert different.is_empty(), (different.head(3), recorded.filter(restored[name] != recorded[name]).head(3))
+    assert joined.frame("spans").equals(full.frame("spans"))  # the callers are those that times suggest

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert, relayer
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.jaeger import JAEGER
 from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference
 from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import decimal, lists_as_json, sizes, whole
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.formats.jaeger.values import decimal, integer, lists_as_json, sizes
+from xsp_ingest.ingester import Options
 from xsp_model import Level, XspError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _converted(folder: Path, *traces: MlModelScope, **options: Any) -> Trace:  #
     return convert([path], Options(**options))
 
 
-def _words(frame: pl.DataFrame) -> pl.DataFrame:
+def _as_texts(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
@@ -66,7 +67,7 @@ def test_runs_of_several_levels_in_one_file_are_warned_of(whole_file: Trace, tmp
 
 
 def test_layers_come_with_name_type_shape_and_memory_in_the_order_stated(whole_file: Trace) -> None:
-    layers = _words(whole_file.frame("layers"))
+    layers = _as_texts(whole_file.frame("layers"))
     once = layers.unique("layer_index", keep="first").sort("layer_index")
     assert once.select("layer_index", "layer_name", "layer_type", "shapes", "allocated_bytes").rows() == [
         (0, "conv2d/Conv2D", "Conv2D", "[[256, 64, 112, 112]]", 822_083_584),
@@ -78,7 +79,7 @@ def test_layers_come_with_name_type_shape_and_memory_in_the_order_stated(whole_f
 
 
 def test_batches_are_steps_and_microseconds_become_exact_ns(whole_file: Trace) -> None:
-    spans = _words(whole_file.frame("spans"))
+    spans = _as_texts(whole_file.frame("spans"))
     steps = spans.filter(pl.col("kind") == "step", pl.col("run_id") == 0)
     assert steps.select("name", "step", "start_ns", "duration_ns").rows() == [
         ("c_predict", 0, 1_000_000, 6_000_000),
@@ -88,7 +89,7 @@ def test_batches_are_steps_and_microseconds_become_exact_ns(whole_file: Trace) -
 
 
 def test_kernels_hang_under_their_launch_in_their_layer_with_their_counters(whole_file: Trace) -> None:
-    spans = _words(whole_file.frame("spans"))
+    spans = _as_texts(whole_file.frame("spans"))
     kernels = spans.filter(pl.col("level") == "kernel", pl.col("run_id") == 3, pl.col("step") == 0)
     names = dict(spans.select("span_id", "name").rows())
     assert [names[i] for i in kernels["layer_id"]] == [
@@ -100,7 +101,7 @@ def test_kernels_hang_under_their_launch_in_their_layer_with_their_counters(whol
     ]
     assert {names[i] for i in kernels["parent_id"]} == {"cudaLaunchKernel"}
     first = kernels["span_id"][0]
-    metrics = _words(whole_file.frame("metrics")).filter(pl.col("span_id") == first)
+    metrics = _as_texts(whole_file.frame("metrics")).filter(pl.col("span_id") == first)
     assert metrics.select("metric", "value", "unit", "source").rows() == [
         ("achieved_occupancy", 0.132, "1", "cupti"),
         ("dram_read_bytes", 12_100_000.0, "byte", "cupti"),
@@ -118,14 +119,16 @@ def test_layers_keep_the_stated_order_where_they_ran_in_another(tmp_path: Path) 
     model = trace.predict(0, 1_000, "FRAMEWORK_TRACE", "")
     trace.layer(1, LAYERS[1], 100, 50, model)
     trace.layer(0, LAYERS[0], 200, 50, model)
-    layers = _words(_converted(tmp_path, trace).frame("layers")).sort("layer_index")
+    layers = _as_texts(_converted(tmp_path, trace).frame("layers")).sort("layer_index")
     assert layers["layer_name"].to_list() == ["conv2d/Conv2D", "conv2d/bn"]
 
 
 def test_taking_the_layers_again_keeps_what_was_stated(whole_file: Trace) -> None:
     columns = ["span_id", "layer_index", "layer_name", "layer_type", "shapes"]
     again = relayer(whole_file, "range")
-    assert _words(again.frame("layers")).select(columns).equals(_words(whole_file.frame("layers")).select(columns))
+    assert (
+        _as_texts(again.frame("layers")).select(columns).equals(_as_texts(whole_file.frame("layers")).select(columns))
+    )
 
 
 def test_layers_side_by_side_do_not_nest(tmp_path: Path) -> None:
@@ -133,10 +136,10 @@ def test_layers_side_by_side_do_not_nest(tmp_path: Path) -> None:
     model = trace.predict(0, 1_000, "FRAMEWORK_TRACE", "")
     trace.layer(0, LAYERS[0], 100, 300, model)
     trace.layer(1, LAYERS[1], 200, 50, model)
-    found = _converted(tmp_path, trace)
-    spans = named(found)
+    converted = _converted(tmp_path, trace)
+    spans = named(converted)
     assert spans["conv2d/bn"]["parent"] == spans["conv2d/Conv2D"]["parent"] == "c_predict"
-    assert not found.frame("layers")["is_container"].any()
+    assert not converted.frame("layers")["is_container"].any()
 
 
 def test_a_launch_while_two_layers_ran_goes_to_the_later_and_is_counted(tmp_path: Path) -> None:
@@ -145,9 +148,9 @@ def test_a_launch_while_two_layers_ran_goes_to_the_later_and_is_counted(tmp_path
     trace.layer(0, LAYERS[0], 100, 300, model)
     trace.layer(1, LAYERS[1], 200, 100, model)
     trace.launch(250, ("k", "[1 1 1]", 5), 1, model, run_us=400, counted=False)
-    found = _converted(tmp_path, trace)
-    assert named(found)["k"]["layer"] == "conv2d/bn"
-    assert ledger_counts(found)["ambiguous_lane"] == 1
+    converted = _converted(tmp_path, trace)
+    assert named(converted)["k"]["layer"] == "conv2d/bn"
+    assert ledger_counts(converted)["ambiguous_lane"] == 1
 
 
 def test_a_reference_to_a_layer_settles_which_one_it_was(tmp_path: Path) -> None:
@@ -157,9 +160,9 @@ def test_a_reference_to_a_layer_settles_which_one_it_was(tmp_path: Path) -> None
     first = str(trace.spans[-1]["spanID"])
     trace.layer(1, LAYERS[1], 200, 100, model)
     trace.launch(250, ("k", "[1 1 1]", 5), 1, first, run_us=400, counted=False)
-    found = _converted(tmp_path, trace)
-    assert named(found)["k"]["layer"] == "conv2d/Conv2D"
-    assert "ambiguous_lane" not in ledger_counts(found)
+    converted = _converted(tmp_path, trace)
+    assert named(converted)["k"]["layer"] == "conv2d/Conv2D"
+    assert "ambiguous_lane" not in ledger_counts(converted)
 
 
 def test_an_application_span_that_crosses_a_batch_hides_nothing(tmp_path: Path) -> None:
@@ -177,11 +180,11 @@ def test_counters_without_an_execution_stay_with_a_kernel_of_unknown_duration(tm
     model = trace.predict(0, 1_000, "SYSTEM_LIBRARY_TRACE", "")
     kernel = LAYERS[0].kernels[0]
     trace.launch(10, kernel, 1, model, run_us=None, counted=True)
-    found = _converted(tmp_path, trace)
-    span = named(found)[kernel[0]]
+    converted = _converted(tmp_path, trace)
+    span = named(converted)[kernel[0]]
     assert (span["duration_ns"], span["parent"]) == (None, "cudaLaunchKernel")
-    assert found.frame("metrics")["span_id"].unique().to_list() == [span["span_id"]]
-    assert ledger_counts(found)["kernel_without_execution"] == 1
+    assert converted.frame("metrics")["span_id"].unique().to_list() == [span["span_id"]]
+    assert ledger_counts(converted)["kernel_without_execution"] == 1
 
 
 def test_the_first_tracer_put_launches_and_executions_at_the_hardware_level(tmp_path: Path) -> None:
@@ -191,11 +194,11 @@ def test_the_first_tracer_put_launches_and_executions_at_the_hardware_level(tmp_
     trace.span("launch_kernel", 10, 5, level="HARDWARE_TRACE", parent=model, tags=tags)
     trace.span("gpu_kernel", 20, 9, level="HARDWARE_TRACE", parent=model, tags={"correlation_id": "7"})
     trace.span("stream_synchronize", 40, 3, level="HARDWARE_TRACE", parent=model)
-    found = _converted(tmp_path, trace)
-    spans = named(found)
+    converted = _converted(tmp_path, trace)
+    spans = named(converted)
     assert spans["im2col"]["parent"] == "cuLaunchKernel"
     assert spans["stream_synchronize"]["level"] == "runtime"
-    assert found.frame("kernels").select("grid_x", "grid_y", "grid_z").rows() == [(1, 7, 1)]
+    assert converted.frame("kernels").select("grid_x", "grid_y", "grid_z").rows() == [(1, 7, 1)]
 
 
 def test_copies_and_fills_are_device_work(tmp_path: Path) -> None:
@@ -203,9 +206,9 @@ def test_copies_and_fills_are_device_work(tmp_path: Path) -> None:
     kinds = {"copy_kind": "h2d", "src_kind": "pageable", "dst_kind": "device", "bytes": "4096"}
     trace.span("gpu_memcpy", 10, 5, level="SYSTEM_LIBRARY_TRACE", tags={"correlation_id": "1", **kinds})
     trace.span("gpu_memset", 20, 5, level="SYSTEM_LIBRARY_TRACE", tags={"memory_kind": "device", "bytes": "8"})
-    found = _converted(tmp_path, trace)
-    assert set(named(found)) == {"Memcpy HtoD", "Memset"}
-    assert _words(found.frame("copies")).drop("span_id").rows() == [
+    converted = _converted(tmp_path, trace)
+    assert set(named(converted)) == {"Memcpy HtoD", "Memset"}
+    assert _as_texts(converted.frame("copies")).drop("span_id").rows() == [
         (4096, "Host-to-Device", "Pageable", "Device"),
         (8, None, None, "Device"),
     ]
@@ -213,12 +216,12 @@ def test_copies_and_fills_are_device_work(tmp_path: Path) -> None:
 
 def test_levels_of_both_tracers_are_known(tmp_path: Path) -> None:
     trace = MlModelScope(0)
-    words = ["NO", "APPLICATION", "MODEL", "FRAMEWORK", "LIBRARY", "ML_LIBRARY", "SYSTEM_LIBRARY", "HARDWARE", "FULL"]
-    for nth, word in enumerate(words):
-        trace.span(word, nth * 10, 5, level=f"{word}_TRACE")
+    levels = ["NO", "APPLICATION", "MODEL", "FRAMEWORK", "LIBRARY", "ML_LIBRARY", "SYSTEM_LIBRARY", "HARDWARE", "FULL"]
+    for nth, level in enumerate(levels):
+        trace.span(level, nth * 10, 5, level=f"{level}_TRACE")
     trace.span("QUANTUM", 900, 5, level="QUANTUM_TRACE")
-    found = _converted(tmp_path, trace)
-    assert {name: span["level"] for name, span in named(found).items()} == {
+    converted = _converted(tmp_path, trace)
+    assert {name: span["level"] for name, span in named(converted).items()} == {
         "NO": "application",
         "APPLICATION": "application",
         "MODEL": "model",
@@ -230,7 +233,7 @@ def test_levels_of_both_tracers_are_known(tmp_path: Path) -> None:
         "FULL": "application",
         "QUANTUM": "application",
     }
-    assert ledger_counts(found)["unknown_level"] == 1
+    assert ledger_counts(converted)["unknown_level"] == 1
 
 
 def test_users_may_name_the_steps_and_the_layers(tmp_path: Path) -> None:
@@ -247,8 +250,8 @@ def test_nothing_private_is_read(tmp_path: Path) -> None:
     trace = MlModelScope(0)
     private = {"hostname": "ip-1-2-3-4", "target_graph_file": "/home/someone/graph.json"}
     trace.span("download", 0, 5, level="APPLICATION_TRACE", tags=private)
-    found = _converted(tmp_path, trace)
-    everything = "".join(str(found.frame(name).to_dicts()) for name in found.parts)
+    converted = _converted(tmp_path, trace)
+    everything = "".join(str(converted.frame(name).to_dicts()) for name in converted.parts)
     assert "ip-1-2-3-4" not in everything
     assert "someone" not in everything
 
@@ -278,7 +281,7 @@ def test_a_single_trace_without_the_envelope_is_read_too(tmp_path: Path) -> None
 def test_only_jaeger_files_are_claimed(content: str, claims: bool, tmp_path: Path) -> None:  # noqa: FBT001
     path = tmp_path / "file.json"
     path.write_text(content)
-    assert JAEGER.sniff(Probe(path)) is claims
+    assert bool(JAEGER.sniff(Probe(path))) is claims
 
 
 @pytest.mark.parametrize("kept", [40, 400, 4_000, 40_000])
@@ -299,7 +302,7 @@ def test_one_run_is_refused_where_there_are_several(tmp_path: Path) -> None:
 
 
 def test_values_may_be_typed_or_text() -> None:
-    assert [whole(v) for v in (7, "7", "-7", "7.5", True, None, "9" * 19, 1 << 64)] == [
+    assert [integer(v) for v in (7, "7", "-7", "7.5", True, None, "9" * 19, 1 << 64)] == [
         *(7, 7, -7),
         *[None] * 5,
     ]
@@ -314,17 +317,17 @@ def test_values_may_be_typed_or_text() -> None:
     assert lists_as_json("float32[1]") is None
 
 
-def _referring(*wanted: int | None) -> list[JaegerSpan]:
+def _referring(*parent_ids: int | None) -> list[JaegerSpan]:
     return [
         JaegerSpan(str(i), references=[] if parent is None else [Reference(str(parent))])
-        for i, parent in enumerate(wanted)
+        for i, parent in enumerate(parent_ids)
     ]
 
 
 def test_references_are_followed_and_circles_cut() -> None:
     assert parents(_referring(None, 0, 1))[0] == [-1, 0, 1]
-    found, findings = parents(_referring(1, 2, 0, 2, 9))
-    assert found == [-1, -1, -1, 2, -1]
+    parent, findings = parents(_referring(1, 2, 0, 2, 9))
+    assert parent == [-1, -1, -1, 2, -1]
     assert {f.kind: f.count for f in findings} == {"missing_reference": 1, "reference_cycle": 3}
     assert parents(_referring(0))[0] == [-1]
 
@@ -342,10 +345,10 @@ _host_spans = st.lists(
 
 @given(_host_spans)
 def test_no_two_layers_that_overlap_share_a_lane(spans: Sequence[HostSpan]) -> None:
-    found, _ = lanes(spans)
-    layers = [(lane, s) for lane, s in zip(found, spans, strict=True) if s.level is Level.LAYER]
-    for place, (lane, one) in enumerate(layers):
-        for other_lane, other in layers[place + 1 :]:
+    lane_of, _ = lanes(spans)
+    layers = [(lane, s) for lane, s in zip(lane_of, spans, strict=True) if s.level is Level.LAYER]
+    for index, (lane, one) in enumerate(layers):
+        for other_lane, other in layers[index + 1 :]:
             both = max(one.start_ns, other.start_ns) < min(one.end_ns, other.end_ns)
             assert lane != other_lane or not both
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.loadgen import LOADGEN
 from xsp_ingest.formats.loadgen.detail import read_detail
 from xsp_ingest.formats.loadgen.outcome import Outcome
 from xsp_ingest.formats.loadgen.queries import read_queries
 from xsp_ingest.formats.loadgen.run import percentiles
 from xsp_ingest.formats.loadgen.summary import read_summary
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_ingest.run_set.run_set import read_single
 from xsp_model import XspError, integrity
@@ -177,10 +178,10 @@ def test_a_detail_log_reads_values_of_any_type(tmp_path: Path) -> None:
         '{"key": "other", "value": {"nested": [1, null]}, "metadata": {"is_error": true}}',
     ]
     text = "".join(f":::MLLOG {entry}\n" for entry in entries) + "no entry\n"
-    found = read_detail(_written(tmp_path, "d", text))
-    assert (found.version, found.valid, found.warnings, found.errors) == ("5.0 @ abc", False, 1, 1)
-    assert (found.figures, found.rules) == ({"latency_max_ns": 2.0**63}, {})
-    assert found.epoch_ns == 1_721_981_994_329_000_000
+    outcome = read_detail(_written(tmp_path, "d", text))
+    assert (outcome.version, outcome.valid, outcome.warnings, outcome.errors) == ("5.0 @ abc", False, 1, 1)
+    assert (outcome.figures, outcome.rules) == ({"latency_max_ns": 2.0**63}, {})
+    assert outcome.epoch_ns == 1_721_981_994_329_000_000
 
 
 def test_two_logs_of_a_kind_in_a_folder_are_refused(tmp_path: Path) -> None:
@@ -240,19 +241,19 @@ def test_percentiles_of_the_trace_equal_those_stated(real_dir: Path, log: str) -
     folder = real_dir / "loadgen" / "server_with_trace"
     queries = read_queries(folder / "mlperf_log_trace.json.gz")
     path = folder / f"mlperf_log_{log}.txt"
-    stated = read_summary(path) if log == "summary" else read_detail(path)
-    found = percentiles(queries, stated)
+    reported = read_summary(path) if log == "summary" else read_detail(path)
+    computed = percentiles(queries, reported)
     assert queries.table.height == 985
-    assert {name: stated.figures[name] for name in _PERCENTILES} == found
-    assert found["latency_p99_00_ns"] == 5_867_794
+    assert {name: reported.figures[name] for name in _PERCENTILES} == computed
+    assert computed["latency_p99_00_ns"] == 5_867_794
 
 
 @pytest.mark.parametrize("case", ["server_cpu", "multistream_cpu", "offline_cpu", "too_slow_cpu"])
 def test_percentiles_equal_in_every_scenario(fixtures_dir: Path, case: str) -> None:
     folder = fixtures_dir / "loadgen" / case
-    stated = read_summary(folder / "mlperf_log_summary.txt")
-    found = percentiles(read_queries(folder / "mlperf_log_trace.json.gz"), stated)
-    assert {name: stated.figures[name] for name in _PERCENTILES} == found
+    reported = read_summary(folder / "mlperf_log_summary.txt")
+    computed = percentiles(read_queries(folder / "mlperf_log_trace.json.gz"), reported)
+    assert {name: reported.figures[name] for name in _PERCENTILES} == computed
 
 
 @pytest.mark.real
@@ -278,6 +279,6 @@ def test_nobody_else_claims_these_files(real_dir: Path) -> None:
         if not path.is_file() or path.stat().st_size == 0:
             continue
         if "loadgen" in path.parts:
-            assert [one.name for one in INGESTERS if one.sniff(Probe(path))] == ["loadgen"]
+            assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["loadgen"]
         else:
             assert not LOADGEN.sniff(Probe(path)), path

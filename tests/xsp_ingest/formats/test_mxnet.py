@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -91,9 +92,9 @@ def test_shapes_behind_a_name_are_inputs_and_no_part_of_it(tmp_path: Path) -> No
 def test_memory_in_use_is_a_series_of_each_device(tmp_path: Path) -> None:
     names = ("Memory: gpu/3", "Memory: cpu/0", "Memory: cpu pinned/", "batches")
     samples = [{"ph": "C", "name": n, "ts": 5, "args": {n: 7}, "pid": 0, "tid": 0} for n in names]
-    found = _read(tmp_path, *_pair("op", 0, 9), *samples).frame("counters")
+    counters = _read(tmp_path, *_pair("op", 0, 9), *samples).frame("counters")
     rows = (
-        found.with_columns(pl.col(pl.Categorical).cast(pl.String))
+        counters.with_columns(pl.col(pl.Categorical).cast(pl.String))
         .select("counter", "device_id", "value", "unit")
         .rows()
     )
@@ -128,13 +129,13 @@ _ANY = (
 )
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(_KEYS), _ANY | st.lists(_ANY, max_size=2)), max_size=4))
 def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list[tuple[int, str, object]]) -> None:
     sample: dict[str, object] = {"ph": "C", "name": "x", "ts": 5, "args": {"x": 7}, "pid": 0, "tid": 0}
     events = [*_pair("op", 0, 9), *_pair("step 1", 0, 20, category="event"), sample]
-    for place, key, value in changes:
-        events[place][key] = value
+    for index, key, value in changes:
+        events[index][key] = value
     try:
         trace = _read(tmp_path, *events)
     except XspError:

@@ -10,8 +10,9 @@ import pytest
 
 from tests.helpers.ncu_text import DETAILS_HEAD, RAW_HEAD, count_of, details, line, metrics, raw_page, read_text
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.ncu_csv import NCU_CSV
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.ncu.csv import NCU_CSV
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ _FLOPS = {
 def test_a_raw_page_gives_kernels_and_counters(tmp_path: Path) -> None:
     page = raw_page({**_FLOPS, _READ: ("byte", ("4,096",)), _OCCUPANCY: ("%", ("66.61",)), _TIME: ("ns", ("2,048",))})
     raw = read_text(page, tmp_path)
-    found = metrics(raw)
-    assert found["flop_count_sp"] == 1_000_000 + 20 + 2 * 3
-    assert found["dram_read_bytes"] == 4096
-    assert found["achieved_occupancy"] == 0.6661
-    assert found["replayed_duration_ns"] == 2048
+    values = metrics(raw)
+    assert values["flop_count_sp"] == 1_000_000 + 20 + 2 * 3
+    assert values["dram_read_bytes"] == 4096
+    assert values["achieved_occupancy"] == 0.6661
+    assert values["replayed_duration_ns"] == 2048
     span = raw.tables["spans"].row(0, named=True)
     assert (span["level"], span["kind"], span["name"]) == ("kernel", "kernel", "gemm")
     assert (span["process_id"], span["device_id"], span["context_id"], span["stream_id"]) == (11, 0, 1, 7)
@@ -47,12 +48,12 @@ def test_a_raw_page_gives_kernels_and_counters(tmp_path: Path) -> None:
 def test_each_metric_says_its_unit_and_its_source(tmp_path: Path) -> None:
     raw = read_text(raw_page({**_FLOPS, _READ: ("byte", ("1",)), "lts__t_requests.sum": ("request", ("9",))}), tmp_path)
     rows = raw.tables["metrics"].with_columns(pl.col(pl.Categorical).cast(pl.String))
-    said = {row["metric"]: (row["unit"], row["source"]) for row in rows.to_dicts()}
-    assert said["flop_count_sp"] == ("flop", "ncu, derived")
-    assert said["dram_read_bytes"] == ("byte", "ncu")
-    assert said["lts__t_requests.sum"] == ("request", "ncu")
-    assert _READ not in said, "a counter that only got another name is not repeated"
-    assert said[_SASS.format("ffma")] == ("inst", "ncu"), "what went into a sum is kept"
+    source_of = {row["metric"]: (row["unit"], row["source"]) for row in rows.to_dicts()}
+    assert source_of["flop_count_sp"] == ("flop", "ncu, derived")
+    assert source_of["dram_read_bytes"] == ("byte", "ncu")
+    assert source_of["lts__t_requests.sum"] == ("request", "ncu")
+    assert _READ not in source_of, "a counter that only got another name is not repeated"
+    assert source_of[_SASS.format("ffma")] == ("inst", "ncu"), "what went into a sum is kept"
 
 
 def test_kernels_stand_in_the_order_of_their_ids_one_after_the_other(tmp_path: Path) -> None:
@@ -85,23 +86,23 @@ def test_labels_of_the_details_page_are_the_counters_they_stand_for(tmp_path: Pa
         ),
         tmp_path,
     )
-    found = metrics(raw)
-    assert found["replayed_duration_ns"] == pytest.approx(7010)
-    assert found["memory_utilization"] == pytest.approx(0.714)
-    assert found["dram_bytes"] == pytest.approx(448.2e9 * 7.01e-6), "rate times duration: read and written together"
-    assert found["dram_utilization"] == pytest.approx(0.70)
-    assert found["achieved_occupancy"] == pytest.approx(0.791)
-    assert found["theoretical_occupancy"] == 1
-    assert found["Mem Busy"] == pytest.approx(0.03), "a label that stands for no one counter stays"
+    values = metrics(raw)
+    assert values["replayed_duration_ns"] == pytest.approx(7010)
+    assert values["memory_utilization"] == pytest.approx(0.714)
+    assert values["dram_bytes"] == pytest.approx(448.2e9 * 7.01e-6), "rate times duration: read and written together"
+    assert values["dram_utilization"] == pytest.approx(0.70)
+    assert values["achieved_occupancy"] == pytest.approx(0.791)
+    assert values["theoretical_occupancy"] == 1
+    assert values["Mem Busy"] == pytest.approx(0.03), "a label that stands for no one counter stays"
     assert raw.tables["kernels"]["registers_per_thread"].to_list() == [18]
     assert raw.tables["kernels"]["dynamic_shared_bytes"].to_list() == [1020]
 
 
 def test_the_details_page_with_names_instead_of_labels(tmp_path: Path) -> None:
     page = details((_READ, "Mbyte", "1.50"), (f"Duration {_TIME}", "ms", "2.00"))
-    found = metrics(read_text(page, tmp_path))
-    assert found["dram_read_bytes"] == 1_500_000
-    assert found["replayed_duration_ns"] == 2_000_000
+    values = metrics(read_text(page, tmp_path))
+    assert values["dram_read_bytes"] == 1_500_000
+    assert values["replayed_duration_ns"] == 2_000_000
 
 
 def test_old_pages_lack_columns_and_say_other_words(tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_a_summary_per_kernel_holds_averages_and_their_number(tmp_path: Path) ->
     facts = ("5", "app", "127.0.0.1", "saxpy", "(256, 1, 1)", "(4096, 1, 1)", "0", "8.0", "14", "Occupancy")
     tail = ("Invocations", "Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average")
     page = line(*head, *tail) + "\n" + line(*facts, "Achieved Occupancy", "%", "73.56", "79.38", "74.92") + "\n"
-    found = metrics(read_text(page, tmp_path))
-    assert found == {"achieved_occupancy": pytest.approx(0.7492), "invocations": 14}
+    values = metrics(read_text(page, tmp_path))
+    assert values == {"achieved_occupancy": pytest.approx(0.7492), "invocations": 14}
 
 
 def test_columns_with_units_in_brackets_as_the_user_interface_exports(tmp_path: Path) -> None:
@@ -153,10 +154,10 @@ _PLAIN = {_READ: ("byte", ("27595520",)), _OCCUPANCY: ("%", ("66.61",)), _TIME: 
 
 @pytest.mark.parametrize("counters", [_GERMAN, _FRENCH, _SWISS, _ENGLISH, _PLAIN])
 def test_numbers_are_read_under_any_locale(counters: dict[str, tuple[str, tuple[str]]], tmp_path: Path) -> None:
-    found = metrics(read_text(raw_page(counters), tmp_path))
-    assert found["dram_read_bytes"] == 27_595_520
-    assert found["achieved_occupancy"] == 0.6661
-    assert found["replayed_duration_ns"] == 1024
+    values = metrics(read_text(raw_page(counters), tmp_path))
+    assert values["dram_read_bytes"] == 27_595_520
+    assert values["achieved_occupancy"] == 0.6661
+    assert values["replayed_duration_ns"] == 1024
 
 
 def test_a_count_of_bytes_tells_the_sign_where_nothing_else_does(tmp_path: Path) -> None:
@@ -301,9 +302,9 @@ def test_a_flop_counter_without_the_others_gives_no_count(tmp_path: Path) -> Non
 
 def test_packed_instructions_of_blackwell_count_twice_or_are_missed_aloud(tmp_path: Path) -> None:
     packed = {_SASS.format(f"{op}2"): ("inst", ("10",)) for op in ("fadd", "fmul", "ffma")}
-    whole = read_text(raw_page({**_FLOPS, **packed}, capability="10.0"), tmp_path)
-    assert metrics(whole)["flop_count_sp"] == 1_000_026 + 2 * (10 + 10 + 2 * 10)
-    assert count_of(whole, "packed_fp32_not_counted") == 0
+    complete = read_text(raw_page({**_FLOPS, **packed}, capability="10.0"), tmp_path)
+    assert metrics(complete)["flop_count_sp"] == 1_000_026 + 2 * (10 + 10 + 2 * 10)
+    assert count_of(complete, "packed_fp32_not_counted") == 0
     assert count_of(read_text(raw_page(_FLOPS, capability="10.0"), tmp_path), "packed_fp32_not_counted") == 1
     assert count_of(read_text(raw_page(_FLOPS, capability="9.0"), tmp_path), "packed_fp32_not_counted") == 0
 

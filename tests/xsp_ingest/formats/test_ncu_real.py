@@ -45,11 +45,11 @@ def _metrics(trace: Trace, span: int = 0) -> dict[str, float]:
 def test_a_details_log_of_windows(name: str, real_dir: Path) -> None:
     trace = _converted(real_dir / "ncu" / f"{name}.rtx5070.details.csv")
     read, written, duration, occupancy, hits, grid, block = _RTX5070[name]
-    found = _metrics(trace)
-    assert (found["dram_read_bytes"], found["dram_write_bytes"]) == (read, written)
-    assert found["achieved_occupancy"] == pytest.approx(occupancy, abs=1e-12)
-    assert found["l2_hit_rate"] == pytest.approx(hits, abs=1e-12)
-    assert not [metric for metric in found if metric.startswith("flop")]
+    values = _metrics(trace)
+    assert (values["dram_read_bytes"], values["dram_write_bytes"]) == (read, written)
+    assert values["achieved_occupancy"] == pytest.approx(occupancy, abs=1e-12)
+    assert values["l2_hit_rate"] == pytest.approx(hits, abs=1e-12)
+    assert not [metric for metric in values if metric.startswith("flop")]
     (span,) = trace.frame("spans").to_dicts()
     assert (span["duration_ns"], span["start_ns"]) == (duration, 0)
     assert f"{name}_kernel" in span["name"]
@@ -61,16 +61,16 @@ def test_a_details_log_of_windows(name: str, real_dir: Path) -> None:
 @pytest.mark.real
 def test_bytes_and_time_of_the_file_give_the_bandwidth_one_expects(real_dir: Path) -> None:
     # saxpy: 177,852,672 bytes in 292,928 ns are 607.15 GB/s, 90 % of the card's 672: it is bound by memory.
-    found = _metrics(_converted(real_dir / "ncu" / "saxpy.rtx5070.details.csv"))
-    moved = found["dram_read_bytes"] + found["dram_write_bytes"]
+    values = _metrics(_converted(real_dir / "ncu" / "saxpy.rtx5070.details.csv"))
+    moved = values["dram_read_bytes"] + values["dram_write_bytes"]
     assert moved == 177_852_672
-    assert moved / found["replayed_duration_ns"] == pytest.approx(607.155, abs=0.001)
+    assert moved / values["replayed_duration_ns"] == pytest.approx(607.155, abs=0.001)
     # gemm_naive: 80,808,960 bytes in 9,589,248 ns are 8.43 GB/s, and the multiprocessors are busy to 97.32 %.
-    found = _metrics(_converted(real_dir / "ncu" / "gemm_naive.rtx5070.details.csv"))
-    assert (found["dram_read_bytes"] + found["dram_write_bytes"]) / found["replayed_duration_ns"] == pytest.approx(
+    values = _metrics(_converted(real_dir / "ncu" / "gemm_naive.rtx5070.details.csv"))
+    assert (values["dram_read_bytes"] + values["dram_write_bytes"]) / values["replayed_duration_ns"] == pytest.approx(
         8.427, abs=0.001
     )
-    assert found["compute_utilization"] == pytest.approx(0.9732)
+    assert values["compute_utilization"] == pytest.approx(0.9732)
 
 
 @pytest.mark.real

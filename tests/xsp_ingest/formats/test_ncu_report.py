@@ -12,8 +12,9 @@ import pytest
 
 from tests.helpers.ncu_text import metrics, raw_page
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.ncu_report import NCU_REPORT
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.ncu.report import NCU_REPORT
+from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_model import XspError
 
@@ -40,14 +41,14 @@ def _program(folder: Path, body: str) -> str:
 
 
 def test_a_report_is_known_by_its_first_bytes(report: Path) -> None:
-    assert [i.name for i in INGESTERS if i.sniff(Probe(report))] == ["ncu_report"]
+    assert [i.name for i in claimants_of(Probe(report), INGESTERS)] == ["ncu_report"]
 
 
 def test_the_users_own_ncu_is_asked_for_the_raw_page(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = ["--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
-    monkeypatch.setenv("XSP_NCU", _program(tmp_path, f"assert sys.argv[1:] == {wanted!r}\nprint({_PAGE!r})"))
+    arguments = ["--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
+    monkeypatch.setenv("XSP_NCU", _program(tmp_path, f"assert sys.argv[1:] == {arguments!r}\nprint({_PAGE!r})"))
     raw = NCU_REPORT.read(report, Options())
     assert metrics(raw) == {"dram_read_bytes": 4096, "replayed_duration_ns": 2048}
     assert raw.tables["spans"]["duration_ns"].to_list() == [2048]

@@ -147,7 +147,7 @@ def test_memory_in_use_adds_up_by_device_and_kind(tmp_path: Path) -> None:
         ("pinned_bytes", 0, 40, 0.0),
         ("pinned_bytes", 0, 50, 5.0),
     ]
-    assert _ledger(trace)["memory_event_unusable"] == 1
+    assert _ledger(trace)["unusable_memory_event"] == 1
     assert _ledger(trace)["memory_in_use_before"] == 1
 
 

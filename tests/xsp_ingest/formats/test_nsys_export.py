@@ -16,8 +16,9 @@ from pyarrow import ipc
 
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_export import NSYS_EXPORT
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.nsys.export import NSYS_EXPORT
+from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError
 from xsp_model.schema import TABLES
 
@@ -126,8 +127,8 @@ def test_unsigned_ids_beyond_63_bits_are_as_in_sqlite(tmp_path: Path) -> None:
     folder = _export(_rich().write(tmp_path / "made.sqlite"), "parquetdir", tmp_path / "export")
     calls = pq.read_table(folder / "CUPTI_ACTIVITY_KIND_RUNTIME.parquet")
     high = pa.array([(255 << 56) | (4 << 24) | 5], pa.uint64())
-    place = calls.schema.get_field_index("globalTid")
-    pq.write_table(calls.set_column(place, "globalTid", high), folder / "CUPTI_ACTIVITY_KIND_RUNTIME.parquet")
+    column = calls.schema.get_field_index("globalTid")
+    pq.write_table(calls.set_column(column, "globalTid", high), folder / "CUPTI_ACTIVITY_KIND_RUNTIME.parquet")
     spans = convert([folder], Options()).frame("spans").filter(pl.col("level").cast(pl.String) == "runtime")
     assert (4, 5) in spans.select("process_id", "thread_id").rows()
 
@@ -183,8 +184,8 @@ def test_nested_columns_are_unknown(tmp_path: Path) -> None:
     odd = pa.table({"start": [[1], [2]], "end": [{"a": 1}, None], "nameId": [1.5, float("nan")]})
     with (folder / "CUDNN_EVENTS.arrow").open("wb") as file:
         _stream(file, "CUDNN_EVENTS", odd)
-    found = dict(convert([folder], Options()).frame("ledger").select("kind", "count").iter_rows())
-    assert found["missing_time"] == 2
+    counts = dict(convert([folder], Options()).frame("ledger").select("kind", "count").iter_rows())
+    assert counts["missing_time"] == 2
 
 
 def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:

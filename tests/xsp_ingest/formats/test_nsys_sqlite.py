@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
+from xsp_ingest.ingester import Options
 from xsp_ingest.staging.raw import RAW_TABLES
 from xsp_model import XspError
 
@@ -29,8 +30,8 @@ def _rows(raw: RawTrace, table: str, *columns: str) -> list[tuple[object, ...]]:
     frame = raw.tables[table]
     if table not in ("spans", "devices", "graph_nodes"):
         frame = frame.join(raw.tables["spans"], on="row")
-    words = pl.col(pl.Categorical).cast(pl.String)
-    return frame.with_columns(words).select(columns).rows()
+    texts = pl.col(pl.Categorical).cast(pl.String)
+    return frame.with_columns(texts).select(columns).rows()
 
 
 def _spans(raw: RawTrace, kind: str, *columns: str) -> list[tuple[object, ...]]:
@@ -276,8 +277,8 @@ def _large(folder: Path) -> Path:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_a_truncated_file_is_one_clear_error(tmp_path: Path, share: float) -> None:
     path = _large(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
     with pytest.raises(XspError, match="truncated"):
         NSYS_SQLITE.read(path, Options())
 
@@ -292,10 +293,10 @@ def test_a_zeroed_header_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_damage_inside_is_one_clear_error(tmp_path: Path) -> None:
     path = _large(tmp_path)
-    whole = bytearray(path.read_bytes())
-    for page in range(8192, len(whole), 4096):
-        whole[page : page + 64] = b"\xab" * 64
-    path.write_bytes(whole)
+    content = bytearray(path.read_bytes())
+    for page in range(8192, len(content), 4096):
+        content[page : page + 64] = b"\xab" * 64
+    path.write_bytes(content)
     with pytest.raises(XspError, match="damaged"):
         NSYS_SQLITE.read(path, Options())
 

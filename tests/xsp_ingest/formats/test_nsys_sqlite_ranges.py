@@ -10,17 +10,20 @@ import pytest
 from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.link.nvtx_range_rules import classify, is_backward, plain_name
+from xsp_ingest.link.operator_text import is_backward, plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _place(text: str, domain: str | None = None, options: Options | None = None) -> tuple[str, str]:
+def _level_and_kind(text: str, domain: str | None = None, options: Options | None = None) -> tuple[str, str]:
     names = pl.DataFrame({"text": [text], "domain": [domain]}, schema={"text": pl.String, "domain": pl.String})
     names = names.with_columns(plain_name(pl.col("text")).alias("name"))
     names = names.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
-    level, kind = classify(names, options or Options()).row(0)
+    options = options or Options()
+    user = {"model_ranges": options.model_ranges, "layer_ranges": options.layer_ranges}
+    level, kind = classify(names, NVTX, **user).row(0)
     return level, kind
 
 
@@ -66,22 +69,22 @@ def _place(text: str, domain: str | None = None, options: Options | None = None)
     ],
 )
 def test_defaults(text: str, domain: str | None, expected: tuple[str, str]) -> None:
-    assert _place(text, domain) == expected
+    assert _level_and_kind(text, domain) == expected
 
 
 def test_the_users_model_ranges_replace_the_default_ones() -> None:
     options = Options(model_ranges=["^epoch"])
-    assert _place("epoch 3", options=options) == ("model", "step")
-    assert _place("step 3", options=options) == ("layer", "range")
-    assert _place("aten::mm", options=options) == ("operator", "operator")
+    assert _level_and_kind("epoch 3", options=options) == ("model", "step")
+    assert _level_and_kind("step 3", options=options) == ("layer", "range")
+    assert _level_and_kind("aten::mm", options=options) == ("operator", "operator")
 
 
 def test_where_the_user_names_the_layers_other_ranges_are_none() -> None:
     options = Options(layer_ranges=["Layer", "aten::mm"])
-    assert _place("ParallelTransformerLayer.forward", options=options) == ("layer", "range")
-    assert _place("aten::mm, op_id = 3", options=options) == ("layer", "range")
-    assert _place("loss", options=options) == ("application", "range")
-    assert _place("step 3", options=options) == ("model", "step")
+    assert _level_and_kind("ParallelTransformerLayer.forward", options=options) == ("layer", "range")
+    assert _level_and_kind("aten::mm, op_id = 3", options=options) == ("layer", "range")
+    assert _level_and_kind("loss", options=options) == ("application", "range")
+    assert _level_and_kind("step 3", options=options) == ("model", "step")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
+from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,9 @@ import pytest
 
 from tests.helpers.nsys_tool import nsys
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_stats_csv import NSYS_STATS_CSV
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.formats.nsys.stats_csv import NSYS_STATS_CSV
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def test_files_of_one_report_are_one_run(tmp_path: Path) -> None:
 def test_ids_that_collide_between_processes_tie_nothing(tmp_path: Path) -> None:
     text = _API + "10,2,f,0,7,1,1,20,x\n11,2,f,0,7,2,2,20,x\n\n" + _GPU + "20,5,7,1,1,1,1,1,1,1,0,0,,,,,G (0),1,,7,k\n"
     trace = _trace(text, tmp_path)
-    assert _ledger(trace)["process_unclear"] == 1
+    assert _ledger(trace)["unclear_process"] == 1
     assert _rows(trace, "process_id", "parent_id")[-1] == (None, None)
 
 
@@ -206,9 +207,9 @@ def test_what_nsys_prints_of_a_real_file_is_what_the_file_says(real_dir: Path, t
     command = [nsys(), "stats", *reports, "--format", "csv", "--output", "-", database]
     done = subprocess.run(command, check=True, capture_output=True)
     printed, exported = _trace(done.stdout, tmp_path, "printed.csv"), convert([tmp_path / "real.sqlite"], Options())
-    wanted = pl.col("kind").cast(pl.String).is_in(["kernel", "memcpy", "memset", "call"])
+    compared = pl.col("kind").cast(pl.String).is_in(["kernel", "memcpy", "memset", "call"])
     columns = ["start_ns", "duration_ns", "process_id", "thread_id", "device_id", "stream_id", "correlation_id"]
-    both = [t.frame("spans").filter(wanted).select(columns).sort(columns) for t in (printed, exported)]
+    both = [t.frame("spans").filter(compared).select(columns).sort(columns) for t in (printed, exported)]
     assert both[0].equals(both[1])
     assert both[0].height == 4639
 

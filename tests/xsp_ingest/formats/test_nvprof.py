@@ -9,13 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_nvprof import PROCESS, THREAD, NvprofFile
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.nvprof import NVPROF
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
 from xsp_ingest.formats.nvprof.table import header_of
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError, integrity
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 _LAUNCH, _COPY = 211, 41
 _HEAD = '"Start","Duration","Device","Context","Stream","Name"\nms,us,,,,\n'
-_PLACE = '"Tesla T4 (1)","1","7"'
+_STREAM = '"Tesla T4 (1)","1","7"'
 
 
 def _read(folder: Path, text: str) -> Trace:
@@ -71,8 +73,8 @@ def test_ranges_take_process_and_thread_from_the_bytes_of_their_object(tmp_path:
 def test_work_of_several_processes_is_of_the_one_that_launched_it(tmp_path: Path) -> None:
     file = NvprofFile()
     for process, correlation in ((1, 10), (2, 20), (1, 30), (2, 30)):
-        place = {"processId": process, "threadId": 5, "correlationId": correlation}
-        file.add("RUNTIME", cbid=_LAUNCH, start=correlation, end=correlation + 1, **place)
+        call = {"processId": process, "threadId": 5, "correlationId": correlation}
+        file.add("RUNTIME", cbid=_LAUNCH, start=correlation, end=correlation + 1, **call)
     for n, correlation in enumerate((10, 20, 30)):
         file.kernel(100 + n, 200, correlation, f"k{n}")
     trace = _database(tmp_path, file)
@@ -108,8 +110,8 @@ def test_names_that_are_not_utf8_are_replaced_and_counted(tmp_path: Path) -> Non
     file = NvprofFile()
     file.call(1_000, 5_000, _LAUNCH, 1)
     file.sql("INSERT INTO StringTable (_id_, value) VALUES (77, CAST(X'FF41' AS TEXT))")
-    place = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 1}
-    file.add("CONCURRENT_KERNEL", start=6_000, end=9_000, name=77, **place)
+    stream = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 1}
+    file.add("CONCURRENT_KERNEL", start=6_000, end=9_000, name=77, **stream)
     trace = _database(tmp_path, file)
     assert "\ufffdA" in named(trace)
     assert ledger_counts(trace)["not_utf8"] == 1
@@ -126,12 +128,12 @@ def test_a_view_in_place_of_a_table_is_never_run(tmp_path: Path) -> None:
 def test_a_database_that_is_cut_or_written_to_is_refused(tmp_path: Path) -> None:
     file = NvprofFile()
     file.call(1_000, 5_000, _LAUNCH, 1)
-    whole = file.to_bytes()
+    content = file.to_bytes()
     path = tmp_path / "trace.nvprof"
-    path.write_bytes(whole[: len(whole) // 2])
+    path.write_bytes(content[: len(content) // 2])
     with pytest.raises(XspError, match=r"truncated.*nvprof -o"):
         convert([path], Options())
-    path.write_bytes(whole)
+    path.write_bytes(content)
     path.with_name("trace.nvprof-journal").write_bytes(b"hot")
     with pytest.raises(XspError, match="being written"):
         convert([path], Options())
@@ -148,7 +150,7 @@ _TABLES = ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "MARKER", "DEVICE
 _FIELDS = ("start", "end", "correlationId", "name", "deviceId", "processId", "threadId", "cbid", "timestamp", "id")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(_TABLES), st.sampled_from(_FIELDS), _ANY), min_size=1, max_size=5))
 def test_values_of_any_type_in_any_column_survive(tmp_path: Path, changes: list[tuple[str, str, object]]) -> None:
     file = NvprofFile()
@@ -156,15 +158,15 @@ def test_values_of_any_type_in_any_column_survive(tmp_path: Path, changes: list[
     file.kernel(6_000, 9_000, 1)
     file.range(1, 0, 9, "step 1")
     for table, column, value in changes:
-        known = {c[1] for c in file.connection.execute(f"PRAGMA table_info(CUPTI_ACTIVITY_KIND_{table})")}
-        if column in known:
+        columns = {c[1] for c in file.connection.execute(f"PRAGMA table_info(CUPTI_ACTIVITY_KIND_{table})")}
+        if column in columns:
             file.add(table, **{column: value})
     trace = _database(tmp_path, file)
     assert list(integrity.broken_rules(trace)) == []
 
 
 def test_a_printed_trace_is_exact_to_the_nanosecond_in_mixed_units(tmp_path: Path) -> None:
-    trace = _read(tmp_path, f'{_HEAD}218.148062,25.408000,{_PLACE},"k(float*) [223]"\n218.2,0.001,{_PLACE},"b"\n')
+    trace = _read(tmp_path, f'{_HEAD}218.148062,25.408000,{_STREAM},"k(float*) [223]"\n218.2,0.001,{_STREAM},"b"\n')
     spans = named(trace)
     assert (spans["k(float*)"]["duration_ns"], spans["k(float*)"]["correlation_id"]) == (25_408, 223)
     assert trace.frame("runs")["clock_origin_ns"].to_list() == [218_148_062]
@@ -235,20 +237,20 @@ def test_a_summary_beside_a_trace_is_left_out(tmp_path: Path) -> None:
     summary = (
         '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,us,\n"GPU activities",1,3,1,3,3,3,"k"\n'
     )
-    trace = _read(tmp_path, f'==9== x\n{_HEAD}1.0,2.0,{_PLACE},"k"\n{summary}')
+    trace = _read(tmp_path, f'==9== x\n{_HEAD}1.0,2.0,{_STREAM},"k"\n{summary}')
     assert trace.frame("spans").height == 1
     assert ledger_counts(trace)["summary_left_out"] == 1
 
 
 def test_lines_of_the_program_and_any_line_ending_do_no_harm(tmp_path: Path) -> None:
-    text = f'==9== NVPROF\nloss, 1, 2\n{_HEAD}1.0,2.0,{_PLACE},"a, ""b"""\nstep, 3\n\n1.5,2.0,{_PLACE},"c"\n'
+    text = f'==9== NVPROF\nloss, 1, 2\n{_HEAD}1.0,2.0,{_STREAM},"a, ""b"""\nstep, 3\n\n1.5,2.0,{_STREAM},"c"\n'
     path = tmp_path / "log.csv"
     path.write_bytes(b"\xff\xfe" + text.replace("\n", "\r\n").encode("utf-16-le"))
     assert set(named(convert([path], Options()))) == {'a, "b"', "c"}
 
 
 def test_a_line_of_any_length_of_the_programs_is_passed_over(tmp_path: Path) -> None:
-    trace = _read(tmp_path, f'{_HEAD}1.0,2.0,{_PLACE},"k"\n{"x" * 3_000_000}\n1.5,2.0,{_PLACE},"l"\n')
+    trace = _read(tmp_path, f'{_HEAD}1.0,2.0,{_STREAM},"k"\n{"x" * 3_000_000}\n1.5,2.0,{_STREAM},"l"\n')
     assert set(named(trace)) == {"k", "l"}
 
 
@@ -269,11 +271,11 @@ def test_headers_of_other_tools_are_told_apart(line: str, is_header: bool) -> No
     assert (header_of(line) is not None) == is_header
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(alphabet='0123456789.,-" ()[]msunKMB%\nab=', max_size=120))
 def test_any_rows_behind_a_header_are_counted_or_refused(tmp_path: Path, rows: str) -> None:
     try:
-        trace = _read(tmp_path, f'==9== x\n{_HEAD}1.0,2.0,{_PLACE},"k"\n{rows}')
+        trace = _read(tmp_path, f'==9== x\n{_HEAD}1.0,2.0,{_STREAM},"k"\n{rows}')
     except XspError:
         return
     assert list(integrity.broken_rules(trace)) == []

@@ -9,9 +9,10 @@ import pytest
 
 from tests.helpers.ncu_text import count_of, metrics
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.formats.nvprof_metrics.rows import value_of
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_model import XspError
 
@@ -69,10 +70,10 @@ def test_a_kernel_name_is_one_row_with_the_averages(tmp_path: Path) -> None:
     ],
 )
 def test_values_carry_their_units(text: str, value: float, unit: str) -> None:
-    found = value_of(text)
-    assert found is not None
-    assert found[0] == pytest.approx(value)
-    assert found[1] == unit
+    parsed = value_of(text)
+    assert parsed is not None
+    assert parsed[0] == pytest.approx(value)
+    assert parsed[1] == unit
 
 
 def test_single_launches_have_their_context_and_stream(tmp_path: Path) -> None:
@@ -103,21 +104,21 @@ def test_a_table_of_copies_over_time_is_not_claimed(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_a_real_summary(real_dir: Path) -> None:
     path = real_dir / "nvprof" / "metrics_10000.gtx950.csv"
-    assert [i.name for i in INGESTERS if i.sniff(Probe(path))] == ["nvprof_metrics"]
+    assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["nvprof_metrics"]
     trace = convert([path], Options())
     rows = trace.frame("metrics").with_columns(pl.col(pl.Categorical).cast(pl.String))
-    found = {row["metric"]: (row["value"], row["unit"], row["source"]) for row in rows.to_dicts()}
+    metrics = {row["metric"]: (row["value"], row["unit"], row["source"]) for row in rows.to_dicts()}
     # flop_count_sp 6,430,000 = 3,240,000 adds + 50,000 multiplies + 2 * 1,570,000 multiply-adds
-    assert found["flop_count_sp"] == (6_430_000, "flop", "nvprof")
-    assert found["dram_read_bytes"] == (0, "byte", "nvprof, derived")
-    assert found["dram_write_bytes"] == (218 * 32, "byte", "nvprof, derived")
-    assert found["l2_bytes"] == ((2651 + 1256) * 32, "byte", "nvprof, derived")
-    assert found["achieved_occupancy"] == (0.558199, "1", "nvprof")
-    assert found["sm_efficiency"] == (pytest.approx(0.78709706), "1", "nvprof")
-    assert found["ipc"] == (3.481798, "inst/cycle", "nvprof")
-    assert found["sysmem_write_throughput"] == (pytest.approx(1e7, rel=1e-6), "byte/s", "nvprof")
-    assert found["invocations"][0] == 2
-    assert len(found) == 113 + 4, "113 metrics of the file, three byte counts derived from them, the invocations"
+    assert metrics["flop_count_sp"] == (6_430_000, "flop", "nvprof")
+    assert metrics["dram_read_bytes"] == (0, "byte", "nvprof, derived")
+    assert metrics["dram_write_bytes"] == (218 * 32, "byte", "nvprof, derived")
+    assert metrics["l2_bytes"] == ((2651 + 1256) * 32, "byte", "nvprof, derived")
+    assert metrics["achieved_occupancy"] == (0.558199, "1", "nvprof")
+    assert metrics["sm_efficiency"] == (pytest.approx(0.78709706), "1", "nvprof")
+    assert metrics["ipc"] == (3.481798, "inst/cycle", "nvprof")
+    assert metrics["sysmem_write_throughput"] == (pytest.approx(1e7, rel=1e-6), "byte/s", "nvprof")
+    assert metrics["invocations"][0] == 2
+    assert len(metrics) == 113 + 4, "113 metrics of the file, three byte counts derived from them, the invocations"
     (device,) = trace.frame("devices").to_dicts()
     assert (device["name"], device["dram_byte_per_s"]) == ("GeForce GTX 950", 105.6e9)
 

@@ -9,10 +9,12 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.onnxruntime import ONNXRUNTIME
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError, integrity
 
 if TYPE_CHECKING:
@@ -75,8 +77,8 @@ def test_each_run_of_the_session_is_a_step_and_nodes_keep_their_index(tmp_path: 
         events.append(_event("Session", "model_run", at, 100))
     trace = _read(tmp_path, *events)
     layers = trace.frame("layers").join(trace.frame("spans").select("span_id", "step"), on="span_id")
-    found = layers.select(pl.col("layer_name").cast(pl.String), "layer_index", "step").rows()
-    assert sorted(found) == [("a", 1, 0), ("a", 1, 1), ("a", 1, 2), ("b", 0, 0), ("b", 0, 1), ("b", 0, 2)]
+    rows = layers.select(pl.col("layer_name").cast(pl.String), "layer_index", "step").rows()
+    assert sorted(rows) == [("a", 1, 0), ("a", 1, 1), ("a", 1, 2), ("b", 0, 0), ("b", 0, 1), ("b", 0, 2)]
 
 
 def test_kernels_belong_to_the_node_they_stand_behind(tmp_path: Path) -> None:
@@ -131,8 +133,8 @@ def test_nodes_of_a_loop_are_inside_it(fixtures_dir: Path) -> None:
 def test_a_real_profile_holds_every_node_in_every_run(fixtures_dir: Path) -> None:
     trace = convert([fixtures_dir / "onnxruntime" / "convnet_cpu"], Options())
     layers = trace.frame("layers").with_columns(pl.col(pl.Categorical).cast(pl.String))
-    found = layers.group_by("layer_index", "layer_name", "layer_type").len().sort("layer_index").rows()
-    assert found == [
+    rows = layers.group_by("layer_index", "layer_name", "layer_type").len().sort("layer_index").rows()
+    assert rows == [
         (0, "conv1", "Conv", 3),
         (1, "relu1", "Relu", 3),
         (2, "pool1", "MaxPool", 3),
@@ -159,7 +161,7 @@ _ANY = st.recursive(
 _KEYS = ("ts", "dur", "pid", "tid", "name", "args", "cat", "ph")
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(_KEYS), _ANY), max_size=4))
 def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list[tuple[int, str, object]]) -> None:
     events = [
@@ -168,8 +170,8 @@ def test_values_of_any_type_are_counted_or_refused(tmp_path: Path, changes: list
         _event("Node", "a_kernel_time", 10, 5, op_name="Conv", node_index="0"),
         _event("Kernel", "k", 40, 30, op_name="Conv", stream="7"),
     ]
-    for place, key, value in changes:
-        events[place][key] = value
+    for index, key, value in changes:
+        events[index][key] = value
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(events), encoding="utf-8")
     try:

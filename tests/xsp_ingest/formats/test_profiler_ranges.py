@@ -47,11 +47,11 @@ def test_without_kernels_the_counters_go_to_the_launches_in_order(tmp_path: Path
         trace.runtime("cudaStreamSynchronize", 1600 + 2000 * number, 100, correlation=number + 11)
     _range(trace, "second", 9000, _counters(20))
     _range(trace, "first", 8000, _counters(10))
-    found = _converted(trace, tmp_path)
-    assert _flops(found) == {"cudaLaunchKernel at 1000": 3 + 2 * 10, "cudaLaunchKernel at 3000": 3 + 2 * 20}
-    sources = set(found.frame("metrics")["source"].cast(pl.String))
+    converted = _converted(trace, tmp_path)
+    assert _flops(converted) == {"cudaLaunchKernel at 1000": 3 + 2 * 10, "cudaLaunchKernel at 3000": 3 + 2 * 20}
+    sources = set(converted.frame("metrics")["source"].cast(pl.String))
     assert sources == {"CUPTI in Kineto", "CUPTI in Kineto, derived"}
-    assert ledger_counts(found)["profiler_ranges_tied"] == 2
+    assert ledger_counts(converted)["profiler_ranges_tied"] == 2
 
 
 def test_with_kernels_the_counters_go_to_them_in_the_order_of_their_launches(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_with_kernels_the_counters_go_to_them_in_the_order_of_their_launches(tmp
     trace.launch("early", 2000, 5000, 500)
     _range(trace, "late", 20_000, _counters(10))
     _range(trace, "__missing__", 21_000, _counters(20))
-    found = _converted(trace, tmp_path)
-    assert _flops(found) == {"late at 9000": 23, "early at 5000": 43}
-    assert "profiler_ranges_renamed" not in ledger_counts(found)
+    converted = _converted(trace, tmp_path)
+    assert _flops(converted) == {"late at 9000": 23, "early at 5000": 43}
+    assert "profiler_ranges_renamed" not in ledger_counts(converted)
 
 
 def test_names_that_differ_from_their_kernels_are_counted(tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ def test_another_number_of_ranges_than_of_launches_ties_nothing(tmp_path: Path) 
     trace.runtime("cudaLaunchKernel", 1000, 500, correlation=1)
     for number in range(3):
         _range(trace, "gemm", 8000 + number, _counters(10))
-    found = _converted(trace, tmp_path)
-    assert found.frame("metrics").is_empty()
-    assert ledger_counts(found)["profiler_ranges_unmatched"] == 3
+    converted = _converted(trace, tmp_path)
+    assert converted.frame("metrics").is_empty()
+    assert ledger_counts(converted)["profiler_ranges_unmatched"] == 3
 
 
 def test_percentages_and_times_are_in_base_units(tmp_path: Path) -> None:
@@ -91,15 +91,15 @@ def test_percentages_and_times_are_in_base_units(tmp_path: Path) -> None:
     trace.runtime("cudaLaunchKernel", 1000, 500, correlation=1)
     occupancy = "sm__warps_active.avg.pct_of_peak_sustained_active"
     _range(trace, "gemm", 8000, {occupancy: 25.5, "gpu__time_duration.sum": "1024", "odd": "words"})
-    found = _converted(trace, tmp_path).frame("metrics").select(pl.col("metric").cast(pl.String), "value")
-    assert dict(found.iter_rows()) == {"achieved_occupancy": 0.255, "replayed_duration_ns": 1024}
+    metrics = _converted(trace, tmp_path).frame("metrics").select(pl.col("metric").cast(pl.String), "value")
+    assert dict(metrics.iter_rows()) == {"achieved_occupancy": 0.255, "replayed_duration_ns": 1024}
 
 
 @pytest.mark.real
 def test_77_ranges_are_joined_to_77_launches(real_dir: Path) -> None:
-    found = convert([real_dir / "kineto" / "simple_cupti_counters.json.gz"], Options())
-    metrics = found.frame("metrics")
-    launches = found.frame("spans").filter(pl.col("name") == "cudaLaunchKernel").sort("start_ns")
+    converted = convert([real_dir / "kineto" / "simple_cupti_counters.json.gz"], Options())
+    metrics = converted.frame("metrics")
+    launches = converted.frame("spans").filter(pl.col("name") == "cudaLaunchKernel").sort("start_ns")
     assert launches.height == 77
     assert metrics["span_id"].unique().sort().to_list() == launches["span_id"].sort().to_list()
     assert metrics.height == 77 * (9 + 3), "nine counters each, and three sums of them"
@@ -116,7 +116,7 @@ def test_77_ranges_are_joined_to_77_launches(real_dir: Path) -> None:
     assert sums[second, "flop_count_sp"] == 24_780_800 + 2 * 9_119_334_400
     assert sums[gemm, "flop_count_sp"] == 2_359_296 + 3_145_728 + 2 * 554_303_488
     assert sums[first, "flop_count_dp"] == 0
-    assert "events_left_out" not in {k for k in ledger_counts(found) if "range" in k}
-    (device,) = {row["name"] for row in found.frame("devices").to_dicts()}
+    assert "events_left_out" not in {k for k in ledger_counts(converted) if "range" in k}
+    (device,) = {row["name"] for row in converted.frame("devices").to_dicts()}
     assert device == "NVIDIA A100-PG509-200"
-    assert set(found.frame("devices")["fp32_flop_per_s"]) == {19.5e12}
+    assert set(converted.frame("devices")["fp32_flop_per_s"]) == {19.5e12}

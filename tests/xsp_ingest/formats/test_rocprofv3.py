@@ -10,8 +10,9 @@ import pytest
 
 from tests.helpers.synth_rocprof import PROCESS, RocprofRun
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_model import XspError, integrity
 
@@ -68,13 +69,15 @@ def test_a_grid_is_counted_in_blocks(tmp_path: Path) -> None:
 
 
 def test_csv_files_are_one_run_and_say_what_the_json_says(tmp_path: Path) -> None:
-    whole, tables = _trace(tmp_path / "a", {"r.json": _run().json()}), _trace(tmp_path / "b", _run().tables())
+    document, tables = _trace(tmp_path / "a", {"r.json": _run().json()}), _trace(tmp_path / "b", _run().tables())
     assert tables.frame("runs").height == 1
-    columns = [name for name in whole.frame("spans").columns if name not in {"stream_id", "thread_id"}]
-    assert tables.frame("spans").select(columns).equals(whole.frame("spans").select(columns))
-    assert tables.frame("kernels").equals(whole.frame("kernels"))
+    columns = [name for name in document.frame("spans").columns if name not in {"stream_id", "thread_id"}]
+    assert tables.frame("spans").select(columns).equals(document.frame("spans").select(columns))
+    assert tables.frame("kernels").equals(document.frame("kernels"))
     assert (
-        tables.frame("devices").select("device_id", "name").equals(whole.frame("devices").select("device_id", "name"))
+        tables.frame("devices")
+        .select("device_id", "name")
+        .equals(document.frame("devices").select("device_id", "name"))
     )
 
 
@@ -160,7 +163,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path, content: b
 @pytest.mark.real
 def test_real_dispatches(real_dir: Path) -> None:
     path = real_dir / "rocprof" / "dispatches.mi350x.rocprofv3.json.gz"
-    assert [one.name for one in INGESTERS if one.sniff(Probe(path))] == ["rocprofv3"]
+    assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["rocprofv3"]
     trace = convert([path], Options())
     spans = trace.frame("spans")
     assert (spans.height, spans["duration_ns"].sum()) == (43_915, 4_441_741_378)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.xsp_ingest.formats.test_compiled_scanner import (
-    _EVENT,
-    _EVENTS,
-    _OPERATOR,
-    _SETTINGS,
-    _SMALL,
-    _STYLES,
-    _assert_same,
-    _list,
+from tests.helpers.kineto_documents import (
+    EVENT,
+    EVENTS,
+    OPERATOR,
+    SETTINGS,
+    SMALL,
+    STYLES,
+    assert_same,
+    event_list,
 )
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
@@ -35,10 +35,10 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "trace.json"
 
 
-def _scan(path: Path, most_rows: int = 1 << 17) -> Document:
+def _scan(path: Path, max_rows: int = 1 << 17) -> Document:
     """The documents as one."""
     events, details, rows = [], [], 0
-    for document in scanner.documents(path, most_rows):
+    for document in scanner.documents(path, max_rows):
         events.append(document.events.clone())
         details.append(document.details.with_columns(pl.col("event") + rows))
         rows += document.events.height
@@ -48,18 +48,18 @@ def _scan(path: Path, most_rows: int = 1 << 17) -> Document:
 
 def _compare(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    found = _scan(path)
-    _assert_same(found, scan_plain.scan(path))
-    return found
+    scanned = _scan(path)
+    assert_same(scanned, scan_plain.scan(path))
+    return scanned
 
 
 def _agree(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     try:
-        found = _scan(path)
+        scanned = _scan(path)
     except CannotScan:
         return
-    _assert_same(found, scan_plain.scan(path))
+    assert_same(scanned, scan_plain.scan(path))
 
 
 @pytest.mark.real
@@ -69,30 +69,32 @@ def test_real_files(real_dir: Path) -> None:
     left = []
     for path in files:
         try:
-            found = _scan(path, 20_000)
+            scanned = _scan(path, 20_000)
         except CannotScan:
             left.append(path.name)
             continue
-        _assert_same(found, scan_plain.scan(path))
+        assert_same(scanned, scan_plain.scan(path))
     assert not left
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        _SMALL,
+        SMALL,
         b"[]",
         b" [ ] ",
         b'{"traceEvents":[]}',
         b'{"a": {"traceEvents": [{"name": "not here"}]}, "traceEvents": [{"name": "here"}]}',
         b'{"a": "traceEvents\\": [", "traceEvents": [{"name": "x"}], "b": "}", "c": [{}, {"d": [1, 2]}, {}]}',
         b'{"traceEvents" : [ {"name": "a"} , {"name": "b"} ] , "a" : [ 1 , { "b" : null } ] , "c" : -1.50e+3}',
-        _list(b'{"args": {"stream": 1}, "args": {"device": 2}}', b'{"args": null, "pid": null, "ts": null}'),
-        _list(b'{"args": {"External id": 1, "external id": 2}}', b'{"args": {"external id": 2, "External id": null}}'),
-        _list(b'{"args": {"Input dims": [[1]], "Input Dims": [[2]]}}', b'{"args": {"Input dims": null}}'),
-        _list(b'{"args": {"grid": [1, 2, 3], "block": [4]}}', b'{"args": {"grid": [1, "2", 3.0, 4], "block": 5}}'),
-        _list(b'{"args": {"a": {"stream": 3}, "stream": 4}, "stream": 5, "correlation": 6}'),
-        _list(
+        event_list(b'{"args": {"stream": 1}, "args": {"device": 2}}', b'{"args": null, "pid": null, "ts": null}'),
+        event_list(
+            b'{"args": {"External id": 1, "external id": 2}}', b'{"args": {"external id": 2, "External id": null}}'
+        ),
+        event_list(b'{"args": {"Input dims": [[1]], "Input Dims": [[2]]}}', b'{"args": {"Input dims": null}}'),
+        event_list(b'{"args": {"grid": [1, 2, 3], "block": [4]}}', b'{"args": {"grid": [1, "2", 3.0, 4], "block": 5}}'),
+        event_list(b'{"args": {"a": {"stream": 3}, "stream": 4}, "stream": 5, "correlation": 6}'),
+        event_list(
             b'{"cat": "python_function", "ph": "X", "name": "f.py(1): f"}',
             b'{"cat": "python_function", "ph": "X", "name": "nn.Module: A_0"}',
             b'{"cat": "python_function", "ph": "M", "name": "nn.Module:"}',
@@ -100,11 +102,11 @@ def test_real_files(real_dir: Path) -> None:
             b'{"cat": "ac2g", "ph": "s", "id": 1}',
             b'{"cat": "fwdbwd", "ph": "s", "id": 1, "args": {"stream": 2}}',
         ),
-        _list(
+        event_list(
             b'{"name": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00 \xe2\x82\xac"}',
             b'{"unknown": [{"a": "}, {"}, {}]}',
         ),
-        _list(*[_EVENT, _OPERATOR] * 40),
+        event_list(*[EVENT, OPERATOR] * 40),
     ],
 )
 def test_documents_of_every_shape(file: Path, data: bytes) -> None:
@@ -115,18 +117,20 @@ def test_documents_of_every_shape(file: Path, data: bytes) -> None:
 def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(scanner, "_PIECE_BYTES", size)
     monkeypatch.setattr(scanner, "_NEAR_BYTES", 10)
-    _compare(file, _list(*[_EVENT, _OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
+    _compare(file, event_list(*[EVENT, OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
     if size < 20:
         return
-    found = _compare(file, b'{"traceEvents": ' + _list(*[_EVENT] * 20) + b', "after": ' + _list(*[b"{}"] * 900) + b"}")
-    assert found.events.height == 20
+    scanned = _compare(
+        file, b'{"traceEvents": ' + event_list(*[EVENT] * 20) + b', "after": ' + event_list(*[b"{}"] * 900) + b"}"
+    )
+    assert scanned.events.height == 20
 
 
 def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_PIECE_BYTES", 4000)
-    file.write_bytes(_list(*[_EVENT, _OPERATOR] * 500))
+    file.write_bytes(event_list(*[EVENT, OPERATOR] * 500))
     assert len(list(scanner.documents(file, 100))) > 5
-    _assert_same(_scan(file, 100), scan_plain.scan(file))
+    assert_same(_scan(file, 100), scan_plain.scan(file))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) ->
 )  # fmt: skip
 def test_microseconds(file: Path, text: str) -> None:
     for others in ([], [b'{"ts": 5, "dur": 7}'], [b'{"ts": 5.125, "dur": 7.000}'], [b"{}"]):
-        _compare(file, _list(*others, f'{{"ts": {text}, "dur": {text}}}'.encode()))
+        _compare(file, event_list(*others, f'{{"ts": {text}, "dur": {text}}}'.encode()))
 
 
 @pytest.mark.parametrize(
@@ -147,13 +151,13 @@ def test_microseconds(file: Path, text: str) -> None:
 )  # fmt: skip
 def test_whole_numbers(file: Path, text: str) -> None:
     for others in ([], [b'{"pid": 5, "args": {"stream": 3}}'], [b"{}"]):
-        _agree(file, _list(*others, f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
-        _agree(file, _list(f'{{"pid": {text}}}'.encode(), *others))
+        _agree(file, event_list(*others, f'{{"pid": {text}, "args": {{"stream": {text}}}}}'.encode()))
+        _agree(file, event_list(f'{{"pid": {text}}}'.encode(), *others))
 
 
 def test_the_least_number_across_pieces(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_PIECE_BYTES", 20)
-    file.write_bytes(_list(b'{"pid": 1}', b'{"pid": -9223372036854775808}', b'{"pid": 2}'))
+    file.write_bytes(event_list(b'{"pid": 1}', b'{"pid": -9223372036854775808}', b'{"pid": 2}'))
     with pytest.raises(CannotScan):
         _scan(file)
 
@@ -179,14 +183,14 @@ def test_the_rare_is_left_to_the_standard_library(file: Path, data: bytes) -> No
 
 
 def test_truncation_at_every_byte(file: Path) -> None:
-    for length in range(len(_SMALL) - 1):
-        file.write_bytes(_SMALL[:length])
+    for length in range(len(SMALL) - 1):
+        file.write_bytes(SMALL[:length])
         with pytest.raises((XspError, CannotScan)):
             _scan(file)
 
 
-@_SETTINGS
-@given(_EVENTS, st.sampled_from(_STYLES), st.booleans())
+@SETTINGS
+@given(EVENTS, st.sampled_from(STYLES), st.booleans())
 def test_any_document(file: Path, events: list[Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001
     document = events if bare else {"before": 1, "traceEvents": events, "after": 1}
     _agree(file, json.dumps(document, **style).encode("utf-8", "surrogatepass"))
@@ -216,16 +220,16 @@ _PLAIN = st.fixed_dictionaries(
 )
 
 
-@_SETTINGS
-@given(st.lists(_PLAIN, max_size=9), st.sampled_from(_STYLES))
+@SETTINGS
+@given(st.lists(_PLAIN, max_size=9), st.sampled_from(STYLES))
 def test_any_list_of_events(file: Path, events: list[Any], style: dict[str, Any]) -> None:
     _agree(file, json.dumps(events, **style).encode())
 
 
-@_SETTINGS
+@SETTINGS
 @given(st.data())
 def test_any_damage(file: Path, data: st.DataObject) -> None:
-    text = bytearray(data.draw(st.sampled_from([_SMALL, _list(_EVENT, _OPERATOR, _EVENT)])))
+    text = bytearray(data.draw(st.sampled_from([SMALL, event_list(EVENT, OPERATOR, EVENT)])))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text) - 1))
         piece = data.draw(

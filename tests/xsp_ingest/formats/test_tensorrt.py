@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -54,9 +55,9 @@ def test_a_layer_of_no_time_is_a_layer_of_its_own_wherever_it_stands(tmp_path: P
         *({"name": n, "averageMs": ms} for n, ms in (("z1", 0), ("a", 1), ("z2", 0), ("b", 2), ("z3", 0))),
     ]
     trace = _read(tmp_path, json.dumps(layers))
-    found = trace.frame("layers").with_columns(pl.col(pl.Categorical).cast(pl.String)).sort("layer_index")
-    assert found["layer_name"].to_list() == ["z1", "a", "z2", "b", "z3"]
-    assert not found["is_container"].any()
+    rows = trace.frame("layers").with_columns(pl.col(pl.Categorical).cast(pl.String)).sort("layer_index")
+    assert rows["layer_name"].to_list() == ["z1", "a", "z2", "b", "z3"]
+    assert not rows["is_container"].any()
     assert {span["parent"] for span in named(trace).values()} == {None, "mean inference"}
 
 
@@ -130,25 +131,25 @@ _NUMBER = (
 _KEYS = ("startH2dMs", "endH2dMs", "startEnqMs", "endEnqMs", "startComputeMs", "endComputeMs", "startD2hMs", "endD2hMs")
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.sampled_from(_KEYS), _NUMBER), max_size=4))
-def test_times_of_any_value_are_counted_or_refused(tmp_path: Path, found: list[dict[str, object]]) -> None:
+def test_times_of_any_value_are_counted_or_refused(tmp_path: Path, entries: list[dict[str, object]]) -> None:
     try:
-        trace = _read(tmp_path, json.dumps([{"startComputeMs": 1, "endComputeMs": 2}, *found]))
+        trace = _read(tmp_path, json.dumps([{"startComputeMs": 1, "endComputeMs": 2}, *entries]))
     except XspError:
         return
     assert list(integrity.broken_rules(trace)) == []
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(("name", "timeMs", "averageMs", "medianMs", "count")), _NUMBER), max_size=4
     )
 )
-def test_layers_of_any_value_are_counted_or_refused(tmp_path: Path, found: list[dict[str, object]]) -> None:
+def test_layers_of_any_value_are_counted_or_refused(tmp_path: Path, entries: list[dict[str, object]]) -> None:
     try:
-        trace = _read(tmp_path, json.dumps([{"count": 3}, {"name": "a", "averageMs": 1}, *found]))
+        trace = _read(tmp_path, json.dumps([{"count": 3}, {"name": "a", "averageMs": 1}, *entries]))
     except XspError:
         return
     assert list(integrity.broken_rules(trace)) == []

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -215,15 +216,15 @@ def test_what_is_broken_is_refused_in_one_sentence(content: bytes, says: str, tm
     assert "\n" not in str(refused.value)
 
 
-@settings(max_examples=150)
-@given(place=st.integers(0, 100_000), value=st.binary(min_size=1, max_size=4), cut=st.integers(0, 40))
+@settings(max_examples=examples(150))
+@given(offset=st.integers(0, 100_000), value=st.binary(min_size=1, max_size=4), cut=st.integers(0, 40))
 def test_a_changed_timeline_is_refused_in_one_sentence_or_read(
-    place: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path
+    offset: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path
 ) -> None:
-    whole = (fixtures_dir / "tf_timeline" / "gpu_synthetic" / "timeline.json").read_bytes()
-    at = place % len(whole)
+    content = (fixtures_dir / "tf_timeline" / "gpu_synthetic" / "timeline.json").read_bytes()
+    at = offset % len(content)
     path = tmp_path_factory.mktemp("mutated") / "f.json"
-    path.write_bytes((whole[:at] + value + whole[at + len(value) :])[: len(whole) - cut])
+    path.write_bytes((content[:at] + value + content[at + len(value) :])[: len(content) - cut])
     assert "\n" not in _complaint(path)
 
 

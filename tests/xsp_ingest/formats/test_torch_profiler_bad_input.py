@@ -38,14 +38,14 @@ def _refusal(path: Path, content: bytes) -> str:
 
 
 def test_a_truncated_trace_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
-    whole = _sound().to_bytes()
-    for length in range(60, len(whole) - 2, 7):
-        assert "cut off" in _refusal(tmp_path / "t.json", whole[:length])
+    content = _sound().to_bytes()
+    for length in range(60, len(content) - 2, 7):
+        assert "cut off" in _refusal(tmp_path / "t.json", content[:length])
 
 
 def test_a_truncated_gzip_is_refused(tmp_path: Path) -> None:
-    whole = gzip.compress(_sound().to_bytes())
-    assert "cut off" in _refusal(tmp_path / "t.json.gz", whole[: len(whole) // 2])
+    content = gzip.compress(_sound().to_bytes())
+    assert "cut off" in _refusal(tmp_path / "t.json.gz", content[: len(content) // 2])
 
 
 def test_a_small_gzip_that_was_cut_off_is_not_taken_for_gigabytes(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_damaged_gzip_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "the file is empty"),
         (b"hello", "no known profiler format"),
@@ -72,8 +72,8 @@ def test_a_damaged_gzip_is_refused(tmp_path: Path) -> None:
         (b'[{"ph": "M", "name": "process_name"}]', "no profiler events"),
     ],
 )
-def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
-    assert said in _refusal(tmp_path / "t.json", content)
+def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    assert message in _refusal(tmp_path / "t.json", content)
 
 
 def test_a_directory_without_a_known_file_is_refused(tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ def _tree(trace: Trace, levels: Sequence[str]) -> list[tuple[int, str, str]]:
     """Depth, level and name of the spans of these levels in order of their starts; others are not counted as depth."""
     kept = _spans(trace)
     depth: dict[int, int] = {}
-    found = []
+    rows = []
     for span, parent, level, name in kept.select("span_id", "parent_id", "level", "name").iter_rows():
         above = -1 if parent is None else depth[parent]
         depth[span] = above + (level in levels)
         if level in levels:
-            found.append((depth[span], level, name))
-    return found
+            rows.append((depth[span], level, name))
+    return rows
 
 
 def test_the_operator_tree_is_the_same(torch: Trace, nsight: Trace) -> None:

@@ -9,9 +9,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xla_trace_json import planes
+from xsp_ingest.formats.xplane.trace_json import planes
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
@@ -93,8 +94,8 @@ def test_the_trace_of_steps_is_as_their_profile(fixtures_dir: Path) -> None:
 
 
 def test_a_file_cut_at_a_million_events_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planes.MOST_EVENTS == 1_000_000
-    monkeypatch.setattr(planes, "MOST_EVENTS", 2)
+    assert planes.MAX_EVENTS == 1_000_000
+    monkeypatch.setattr(planes, "MAX_EVENTS", 2)
     events = [_event(2, 5, f"n{n}:MatMul", n, 1) for n in range(2)]
     assert ledger_counts(_read(tmp_path, _named(2, "/host:CPU"), *events))["cut_at_a_million"] == 2
 
@@ -105,16 +106,16 @@ def test_odd_entries_are_counted(tmp_path: Path) -> None:
     assert ledger_counts(trace)["not_an_event"] == 3
 
 
-@settings(max_examples=100)
-@given(place=st.integers(0, 5_000), value=st.binary(min_size=1, max_size=3), cut=st.integers(0, 20))
+@settings(max_examples=examples(100))
+@given(offset=st.integers(0, 5_000), value=st.binary(min_size=1, max_size=3), cut=st.integers(0, 20))
 def test_a_changed_trace_is_refused_in_one_sentence_or_read(
-    place: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory
+    offset: int, value: bytes, cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("mutated")
     _read(folder, _named(2, "/host:CPU"), *(_event(2, 5, f"n{n}:MatMul", n, 1, step_num="1") for n in range(9)))
-    whole = (folder / "t.json").read_bytes()
-    at = place % len(whole)
-    (folder / "t.json").write_bytes((whole[:at] + value + whole[at + len(value) :])[: len(whole) - cut])
+    content = (folder / "t.json").read_bytes()
+    at = offset % len(content)
+    (folder / "t.json").write_bytes((content[:at] + value + content[at + len(value) :])[: len(content) - cut])
     assert "\n" not in _complaint(folder / "t.json")
 
 

@@ -10,8 +10,9 @@ import pytest
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.xplane import XPLANE
-from xsp_ingest.ingester import Options, Probe
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ def test_what_the_profiler_complained_of_is_told_without_its_words(tmp_path: Pat
     profile = _tensorflow()
     profile.space.errors.append("CUPTI failed on planted-host-name")
     trace = _converted(profile, tmp_path)
-    assert ledger_counts(trace)["profiler_reported"] == 1
+    assert ledger_counts(trace)["profiler_diagnostic"] == 1
     assert "planted" not in str(trace.frame("ledger").to_dicts())
 
 
@@ -325,13 +326,13 @@ def test_what_is_no_profile_is_not_claimed(content: bytes, tmp_path: Path) -> No
 
 
 def test_a_profile_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    whole = _tensorflow().to_bytes()
+    content = _tensorflow().to_bytes()
     planes = Profile()
     planes.space.planes.add().CopyFrom(_tensorflow().space.planes[0])
     boundary = len(planes.to_bytes())  # here the file ends between two planes: it is whole, and lacks one
-    for length in range(30, len(whole) - 1):
+    for length in range(30, len(content) - 1):
         if length == boundary:
             continue
-        (tmp_path / "f.xplane.pb").write_bytes(whole[:length])
+        (tmp_path / "f.xplane.pb").write_bytes(content[:length])
         with pytest.raises(XspError, match=r"^[^\n]*cut off[^\n]*$"):
             convert([tmp_path / "f.xplane.pb"], Options())

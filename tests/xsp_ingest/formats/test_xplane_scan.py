@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.guarded import guarded_memory
+from tests.helpers.examples import examples
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.xplane import wire
@@ -41,8 +42,8 @@ def _profile() -> Profile:
 def _lines(profile: Profile, path: Path) -> tuple[memoryview, list[int], list[int]]:
     data = memoryview(profile.write(path).read_bytes())
     (plane,) = wire.fields(data, 0, len(data), path)
-    found = [(f.start, f.end) for f in wire.fields(data, plane.start, plane.end, path) if f.number == 3]
-    return data, [start for start, _ in found], [end for _, end in found]
+    extents = [(f.start, f.end) for f in wire.fields(data, plane.start, plane.end, path) if f.number == 3]
+    return data, [start for start, _ in extents], [end for _, end in extents]
 
 
 def _column(table: Ints, names: tuple[str, ...], name: str) -> list[int]:
@@ -67,8 +68,8 @@ def test_numbers_of_any_size_are_read(scan: object, tmp_path: Path) -> None:
 
 def test_both_engines_give_the_same(tmp_path: Path) -> None:
     data, starts, ends = _lines(_profile(), tmp_path / "f")
-    wanted = list(range(1, 9))
-    plain, compiled = (scan(data, starts, ends, wanted) for scan in (scan_plain, scan_compiled))
+    stat_ids = list(range(1, 9))
+    plain, compiled = (scan(data, starts, ends, stat_ids) for scan in (scan_plain, scan_compiled))
     assert all(np.array_equal(a, b) for a, b in zip(plain[:3], compiled[:3], strict=True))
 
 
@@ -79,8 +80,8 @@ def test_skipped_events_leave_no_trace_but_their_count(scan: object, tmp_path: P
     line = plane.line(1, "python")
     for number in range(5):
         plane.event(line, ("kept", "skipped")[number % 2], 10 * number, 5, number=number)
-    wanted, skipped = [plane.stat_id("number")], [plane.name_id("skipped")]
-    _, events, stats, damage, count = scan(*_lines(profile, tmp_path / "f"), wanted, skipped)  # type: ignore[operator]
+    stat_ids, skipped = [plane.stat_id("number")], [plane.name_id("skipped")]
+    _, events, stats, damage, count = scan(*_lines(profile, tmp_path / "f"), stat_ids, skipped)  # type: ignore[operator]
     assert (damage, count) == (-1, 2)
     assert _column(events, EVENT, "offset_ps") == [0, 20_000, 40_000]
     assert list(zip(_column(stats, STAT, "event"), _column(stats, STAT, "value"), strict=True)) == [
@@ -90,7 +91,7 @@ def test_skipped_events_leave_no_trace_but_their_count(scan: object, tmp_path: P
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(content=st.binary(max_size=80))
 def test_both_engines_find_the_same_damage(content: bytes) -> None:
     data = memoryview(content + b"\x08")  # beyond the line: no engine may look at it
@@ -99,15 +100,15 @@ def test_both_engines_find_the_same_damage(content: bytes) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(plain[:3], compiled[:3], strict=True))
 
 
-@settings(max_examples=150)
-@given(place=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 40))
+@settings(max_examples=examples(150))
+@given(offset=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 40))
 def test_a_changed_byte_is_refused_in_one_sentence_or_read(
-    place: int, value: int, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path
+    offset: int, value: int, cut: int, tmp_path_factory: pytest.TempPathFactory, fixtures_dir: Path
 ) -> None:
-    whole = bytearray((fixtures_dir / "xplane" / "jax_gpu_synthetic" / "trace.xplane.pb").read_bytes())
-    whole[place % len(whole)] = value
+    content = bytearray((fixtures_dir / "xplane" / "jax_gpu_synthetic" / "trace.xplane.pb").read_bytes())
+    content[offset % len(content)] = value
     path = tmp_path_factory.mktemp("mutated") / "f.xplane.pb"
-    path.write_bytes(whole[: len(whole) - cut])
+    path.write_bytes(content[: len(content) - cut])
     assert "\n" not in _complaint(path)
 
 

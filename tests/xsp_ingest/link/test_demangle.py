@@ -63,9 +63,9 @@ def test_every_name_of_a_real_program_is_demangled(real_dir: Path) -> None:
     symbols = json.loads(gzip.decompress(path.read_bytes()))["rocprofiler-sdk-tool"][0]["kernel_symbols"]
     expected = {s["kernel_name"]: s["demangled_kernel_name"] for s in symbols if s["kernel_name"].startswith("_Z")}
     assert len(expected) == 4_446
-    found = {name: demangle(name) for name in expected}
-    different = {name for name in found if found[name] != expected[name].removesuffix(" [clone .kd]")}
-    assert not any(found[name].startswith("_Z") for name in found)
+    demangled = {name: demangle(name) for name in expected}
+    different = {name for name in demangled if demangled[name] != expected[name].removesuffix(" [clone .kd]")}
+    assert not any(demangled[name].startswith("_Z") for name in demangled)
     assert len(different) == 12
     assert all(".intern." in name for name in different)  # copies made by the compiler; how they are marked differs
 

@@ -14,9 +14,9 @@ from benchmarks import generate
 from tests.helpers.fixture_cases import SOUND, trace_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_sqlite import rows
+from xsp_ingest.formats.nsys.tables import rows
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
@@ -47,10 +47,10 @@ def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
 
 
-def _same(found: Trace, expected: Trace) -> None:
+def _same(actual: Trace, expected: Trace) -> None:
     for name in TABLES:
         ours, theirs = (
-            each.frame(name).with_columns(pl.col(pl.Categorical).cast(pl.String)) for each in (found, expected)
+            each.frame(name).with_columns(pl.col(pl.Categorical).cast(pl.String)) for each in (actual, expected)
         )
         assert ours.equals(theirs), name
 
@@ -61,9 +61,9 @@ def test_fixtures_are_the_same_piece_by_piece(
 ) -> None:
     expected = trace_of(case)
     _out_of_core(monkeypatch, tmp_path)
-    found = convert(case.raw_files, Options())
-    _same(found, expected)
-    assert list(integrity.broken_rules(found)) == []
+    converted = convert(case.raw_files, Options())
+    _same(converted, expected)
+    assert list(integrity.broken_rules(converted)) == []
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +79,12 @@ def test_a_grown_trace_and_its_answers_are_the_same(
     expected = convert([grown], Options())
     _out_of_core(monkeypatch, tmp_path / "scratch")
     (tmp_path / "scratch").mkdir()
-    found = convert([grown], Options())
-    _same(found, expected)
-    bundle.write(found, tmp_path / "found.xsp")
+    converted = convert([grown], Options())
+    _same(converted, expected)
+    bundle.write(converted, tmp_path / "found.xsp")
     opened = bundle.read(tmp_path / "found.xsp")
     for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
-        ours, theirs = (run(find(identity), View(trace)).table for trace in (opened, expected))
+        ours, theirs = (run(find(identity), StepFrames.of(trace)).table for trace in (opened, expected))
         assert ours.equals(theirs), identity
 
 
@@ -123,9 +123,9 @@ def test_a_column_grows_from_memory_into_a_file(monkeypatch: pytest.MonkeyPatch)
     column = scratch.Growing(np.int64)
     for first in range(0, 100, 7):
         column.add(np.arange(first, min(first + 7, 100)))
-    found = column.column()
+    values = column.column()
     scratch.release()
-    assert found.tolist() == list(range(100))
+    assert values.tolist() == list(range(100))
 
 
 def test_rows_gathered_on_disk_keep_nulls_and_words(monkeypatch: pytest.MonkeyPatch) -> None:

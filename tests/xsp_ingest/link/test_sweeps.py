@@ -45,9 +45,9 @@ def test_climbing_agrees_with_the_plain_walk(seed: int) -> None:
         above = np.flatnonzero(ranks < ranks[i])
         if len(above) and random.random() < 0.9:
             parent[i] = random.choice(above[-20:])
-    wanted = random.random(count) < 0.2
-    assert climb.innermost(parent, wanted).tolist() == tree.innermost(parent, wanted).tolist()
-    assert climb.outermost(parent, wanted).tolist() == tree.outermost(parent, wanted).tolist()
+    mask = random.random(count) < 0.2
+    assert climb.innermost(parent, mask).tolist() == tree.innermost(parent, mask).tolist()
+    assert climb.outermost(parent, mask).tolist() == tree.outermost(parent, mask).tolist()
 
 
 @pytest.mark.usefixtures("engine_in_use")
@@ -62,8 +62,8 @@ def _expected(
     """By the definition: the open spans of the thread, in the order in which they were opened."""
     order = sorted(range(len(start)), key=lambda i: (start[i], rank[i], -end[i], at[i]))
     parent, owner = [-1] * len(start), [-1] * len(moments)
-    for place, i in enumerate(order):
-        open_ones = [j for j in order[:place] if thread[j] == thread[i] >= 0 and end[j] > start[i]]
+    for rank_in_order, i in enumerate(order):
+        open_ones = [j for j in order[:rank_in_order] if thread[j] == thread[i] >= 0 and end[j] > start[i]]
         parent[i] = next((j for j in reversed(open_ones) if rank[j] <= rank[i]), -1)
     for m, (on, time) in enumerate(moments):
         owner[m] = next((j for j in reversed(order) if thread[j] == on >= 0 and start[j] <= time < end[j]), -1)
@@ -83,10 +83,10 @@ def test_nesting_agrees_with_its_definition(seed: int) -> None:
     at = random.permutation(count)
     moments = [(int(t), int(n)) for t, n in zip(random.integers(-1, 3, 40), random.integers(0, 100, 40), strict=True)]
     points = Moments(np.array([t for t, _ in moments], dtype=np.int32), np.array([n for _, n in moments]))
-    found = nest(thread, start, end, rank, threads=3, moments=points, ties=(at,))
+    nesting = nest(thread, start, end, rank, threads=3, moments=points, ties=(at,))
     parent, owner = _expected(thread, start, end, rank, at, moments)
-    assert found.parent.tolist() == parent
-    assert found.owner.tolist() == owner
+    assert nesting.parent.tolist() == parent
+    assert nesting.owner.tolist() == owner
 
 
 def test_threads_are_told_apart_by_process_and_number() -> None:
@@ -103,6 +103,6 @@ def test_threads_are_told_apart_by_process_and_number() -> None:
 def test_pairs_are_alike_where_both_numbers_are(far: int) -> None:
     have = pl.DataFrame({"a": [1, 1, 2, None, -far], "b": [5, far, 5, 5, -far]})
     want = pl.DataFrame({"a": [1, 2, 2, None, 1, -far], "b": [far, 5, far, 5, None, -far]})
-    keys, wanted = pair_keys(have, want)
+    keys, wanted_keys = pair_keys(have, want)
     assert len(set(keys.tolist())) == have.height
-    assert [keys.tolist().index(k) if k in keys else None for k in wanted] == [1, 2, None, None, None, 4]
+    assert [keys.tolist().index(k) if k in keys else None for k in wanted_keys] == [1, 2, None, None, None, 4]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import shutil
 import subprocess
 import sys
-from importlib import import_module
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.formats.torch_profiler.compiled import columns
-from xsp_ingest.machine import native, shipped
+from tests.helpers.toy_function import toy
+from xsp_ingest.machine import build, functions, native, shipped
+from xsp_ingest.machine.functions import FUNCTIONS, CompiledFunction
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from xsp_model.arrays import Ints
 
-_AGAIN = "sources have changed since `python -m benchmarks.ship` was run"
+_AGAIN = "sources have changed since `python -m xsp_ingest.machine.build` was run"
+_PACKAGE = Path(shipped.__file__).parents[1]
 _SCAN = """
 import sys
 from pathlib import Path
@@ -34,22 +38,39 @@ assert not any(name.partition(".")[0] == "numba" for name in sys.modules)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "bitcode")
+    shipped._entry.cache_clear()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path]))
     return tmp_path
 
 
-def test_the_scanner_s_code_is_of_its_sources() -> None:
-    assert shipped.is_shipped(*columns._name()), _AGAIN
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_the_code_is_of_its_sources(function: CompiledFunction) -> None:
+    entry = json.loads((shipped.FOLDER / shipped.MANIFEST).read_bytes())["functions"][function.name]
+    assert entry["stamp"] == function.stamp(), _AGAIN
+    assert shipped.read(function) is not None, _AGAIN
 
 
-def test_the_scanner_s_sources_are_all_those_that_its_machine_imports() -> None:
-    import_module("xsp_ingest.formats.torch_profiler.compiled.machine_code")
-    machine = "xsp_ingest.formats.torch_profiler.compiled.machine_code"
-    script = f"import sys, {machine}; print(*(n for n, m in sys.modules.items() if n.startswith('xsp_') and m.__doc__))"
-    listed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    packages = {name.rpartition(".")[0] for name in listed} | {machine.rpartition(".")[0]}
-    modules = {name.removeprefix("xsp_ingest.").replace(".", "/") for name in listed if name not in packages}
-    assert sorted(modules - {"xsp_ingest", "xsp_model"}) == sorted(columns.MACHINE_MODULES)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_the_sources_are_all_that_the_function_s_module_takes_from_ours(function: CompiledFunction) -> None:
+    """But for what is only typed with, and the linker's Python around its sweeps."""
+    modules = {source: (_PACKAGE / f"{source}.py").read_text(encoding="utf-8") for source in function.sources}
+    called = set()
+    for text in modules.values():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xsp_ingest."):
+                parent = (node.module or "").removeprefix("xsp_ingest.").replace(".", "/")
+                submodules = {f"{parent}/{each.name}" for each in node.names}
+                called |= {each for each in submodules if (_PACKAGE / f"{each}.py").is_file()} or {parent}
+    around = {"machine/functions", "machine/sweep"}
+    assert called - around <= set(function.sources)
+
+
+def test_the_stamp_is_of_what_the_sources_do() -> None:
+    plain = "def f(x):\n    return x + 1\n"
+    described = '"""Says."""\n\n# why\ndef f(x):\n    """More."""\n    return (x\n            + 1)\n'
+    other = "def f(x):\n    return x + 2\n"
+    assert functions._described(ast.parse(plain)) == functions._described(ast.parse(described))
+    assert functions._described(ast.parse(plain)) != functions._described(ast.parse(other))
 
 
 def test_it_runs_without_numba(tmp_path: Path) -> None:
@@ -64,28 +85,66 @@ def _twice(source: Ints, target: Ints) -> None:
 
 
 _KINDS = ("int64", "int64")
+_FUNCTION = toy(_twice, *_KINDS)
+
+
+def _ship(content: bytes | None = None) -> None:
+    """Puts the function's bitcode, or other content, where shipped code is."""
+    symbol, code = native.bitcode(_twice, _KINDS)
+    content = zlib.compress(symbol.encode() + b"\n" + code) if content is None else content
+    shipped.FOLDER.mkdir()
+    shipped.file_of(_FUNCTION).write_bytes(content)
+    entry = {"stamp": "1", "texts": "1", "crc32": zlib.crc32(content)}
+    (shipped.FOLDER / shipped.MANIFEST).write_text(json.dumps({"functions": {"twice": entry}}))
 
 
 def test_what_is_shipped_is_not_compiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not native.is_at_hand("twice", "1")
-    shipped.write("twice", "1", *native.bitcode(_twice, _KINDS))
-    assert native.is_at_hand("twice", "1")
-    assert not native.is_kept("twice", "1")
+    assert not native.is_at_hand(_FUNCTION)
+    shipped._entry.cache_clear()
+    _ship()
+    assert native.is_at_hand(_FUNCTION)
+    assert not native.is_at_hand(toy(_twice, *_KINDS, version="2"))
+    assert not native.is_kept(_FUNCTION)
     monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled"))
-    native.native("twice", lambda: _twice, _KINDS, "1")
-    assert native.is_kept("twice", "1")
+    native.native(_FUNCTION)
+    assert native.is_kept(_FUNCTION)
     assert folder.is_dir()
 
 
 @pytest.mark.parametrize("damage", [b"", b"no zlib", b"x\x9c"])
 @pytest.mark.usefixtures("folder")
 def test_what_is_shipped_damaged_is_compiled(damage: bytes) -> None:
-    shipped.write("twice", "1", *native.bitcode(_twice, _KINDS))
-    (shipped.FOLDER / shipped.file_name("twice", "1")).write_bytes(damage)
-    native.native("twice", lambda: _twice, _KINDS, "1")
+    _ship()
+    shipped.file_of(_FUNCTION).write_bytes(damage)
+    native.native(_FUNCTION)
 
 
 @pytest.mark.usefixtures("folder")
 def test_bitcode_of_another_llvm_is_compiled() -> None:
-    shipped.write("twice", "1", "twice", b"BC\xc0\xde nothing that this LLVM knows")
-    native.native("twice", lambda: _twice, _KINDS, "1")
+    _ship(zlib.compress(b"twice\nBC\xc0\xde nothing that this LLVM knows"))
+    native.native(_FUNCTION)
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_numba_what_is_not_shipped_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "can_compile", lambda: False)
+    with pytest.raises(RuntimeError, match="needs numba"):
+        native.native(_FUNCTION)
+
+
+def test_the_check_tells_what_is_not_of_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "bitcode"
+    shutil.copytree(shipped.FOLDER, copy)
+    monkeypatch.setattr(shipped, "FOLDER", copy)
+    monkeypatch.setattr(build, "_made_apart", lambda function: shipped.file_of(function).read_bytes())
+    assert build.main(["--check"]) == 0
+    (copy / "stray.bc").touch()
+    (copy / "climb.bc").write_bytes(b"")
+    (copy / "nesting.bc").unlink()
+    assert build.main(["--check"]) == 1
+    described = capsys.readouterr().out
+    assert "stray.bc: of no function" in described
+    assert "climb: not the file that the manifest names" in described
+    assert "nesting: not shipped" in described

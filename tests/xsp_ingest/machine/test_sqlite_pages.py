@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.formats.nsys_sqlite.database import Database, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import Among
+from tests.helpers.examples import examples
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
-from xsp_ingest.machine import shipped
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
 from xsp_model import XspError
@@ -33,7 +33,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_ingest.formats.nsys_sqlite.bulk import Take
+    from xsp_ingest.files.sqlite.bulk import Take
 
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(
@@ -286,7 +286,7 @@ def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypa
         _by_pages(path, "t", {"i": INTEGER})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_any_history_of_a_table(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("history") / "t.db"
@@ -399,8 +399,8 @@ def test_a_cell_that_goes_on_to_the_end_of_its_page_overlaps_none(tmp_path: Path
 def test_no_text_is_copied_where_there_is_no_room_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (s TEXT)", [("x" * 50,)] * 40)
 
-    def narrow(room: Room, first: int, most_rows: int, text_bytes: int) -> Part:
-        return Part(room, first, most_rows, text_bytes // 8)
+    def narrow(room: Room, first: int, max_rows: int, text_bytes: int) -> Part:
+        return Part(room, first, max_rows, text_bytes // 8)
 
     monkeypatch.setattr(reader, "Part", narrow)
     with guarded_memory(), pytest.raises(CannotRead):
@@ -437,9 +437,9 @@ def test_a_cycle_of_pages_ends(tmp_path: Path) -> None:
 
 def test_a_file_cut_off_is_left_to_sqlite(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (a INT)", [(n,) for n in range(3000)], page=512)
-    whole = path.read_bytes()
-    for length in (0, 50, 99, 512, 513, len(whole) - 512, len(whole) - 1):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in (0, 50, 99, 512, 513, len(content) - 512, len(content) - 1):
+        path.write_bytes(content[:length])
         with closing(_open(path)) as connection, pytest.raises((CannotRead, sqlite3.Error)):
             paged(path, connection, "t", {"a": INTEGER}, None)
 
@@ -450,15 +450,11 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, m
         connection.execute("INSERT INTO t VALUES (CAST(x'61ff62' AS TEXT))")
         connection.commit()
     fast = Database(path, table_names(path))
-    found = fast.texts("t", "s").to_list()
+    texts = fast.texts("t", "s").to_list()
     monkeypatch.setattr(reader, "MIN_BYTES", 1 << 30)
     slow = Database(path, table_names(path))
-    assert found == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
+    assert texts == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
-
-
-def test_the_machine_code_that_is_shipped_is_of_the_sources() -> None:
-    assert shipped.is_shipped(*reader._name()), "sources have changed since `python -m benchmarks.ship` was run"
 
 
 def _all_tables(path: Path) -> None:

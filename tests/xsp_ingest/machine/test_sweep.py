@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numba.core.errors import NumbaError
 
 from fuzz.guarded import guarded_memory
+from tests.helpers.toy_function import toy
 from xsp_ingest.link import climb, nest
 from xsp_ingest.machine import native, sweep
 
@@ -29,7 +31,7 @@ def _nest(start: list[int], end: list[int], slack: int, parent: list[int], depth
         top = i
 
 
-_SWEEP = sweep.dual(_nest)
+_SWEEP = sweep.dual(toy(_nest, "int64", "int64", "", "int64", "int64"))(_nest)
 _START = np.array([0, 1, 2, 5, 11, 20], dtype=np.int64)
 _END = np.array([10, 4, 3, 9, 12, 21], dtype=np.int64)
 
@@ -60,36 +62,64 @@ def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path]))
     monkeypatch.setattr(sweep, "_MIN_ROWS", 4)
     monkeypatch.setattr(sweep, "_COMPILE_ROWS", 7)
-    sweep.dual(_copy)(_START)
+    _copying()(_START)
     assert not list(tmp_path.iterdir())
-    sweep.dual(_copy)(np.arange(7))
+    _copying()(np.arange(7))
     (kept,) = tmp_path.iterdir()
     monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
-    (found,) = sweep.dual(_copy)(_START)
-    assert found.tolist() == _START.tolist()
+    (copied,) = _copying()(_START)
+    assert copied.tolist() == _START.tolist()
     kept.write_bytes(kept.read_bytes()[:-1])  # damaged: not to be loaded
-    (found,) = sweep.dual(_copy)(_START)
-    assert found.tolist() == _START.tolist()
+    (copied,) = _copying()(_START)
+    assert copied.tolist() == _START.tolist()
 
 
 def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
-    (found,) = sweep.dual(_copy).compiled([_START], (np.zeros_like(_START),))
-    assert found.tolist() == _START.tolist()
+    (copied,) = _copying().compiled([_START], (np.zeros_like(_START),))
+    assert copied.tolist() == _START.tolist()
 
 
 def test_code_that_needs_numba_to_run_is_refused() -> None:
     def allocate(source: Ints, target: Ints) -> None:
         target[0] = np.empty(len(source))[0]
 
-    with pytest.raises(ValueError, match="nowhere without numba"):
-        native.native("allocate", lambda: allocate, ("int64", "int64"), "test")
+    with pytest.raises(NumbaError, match="empty"):
+        native.native(toy(allocate, "int64", "int64"))
 
 
 def test_a_reversed_column_is_taken_in_its_own_order() -> None:
-    (parent,) = sweep.dual(_copy)(_START[::-1])
+    (parent,) = _copying()(_START[::-1])
     assert parent.tolist() == _START[::-1].tolist()
+
+
+def test_a_column_of_a_wider_type_is_swept_by_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_MIN_ROWS", 0)
+    monkeypatch.setattr(sweep.Sweep, "compiled", lambda *_: pytest.fail("compiled engine used"))
+    (copied,) = sweep.dual(toy(_copy, "int32", "int64"))(_copy)(_START)
+    assert copied.tolist() == _START.tolist()
+
+
+def test_a_column_of_a_narrower_type_is_made_wider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_MIN_ROWS", 0)
+    monkeypatch.setattr(sweep, "_COMPILE_ROWS", 0)
+    monkeypatch.setattr(sweep.Sweep, "plain", lambda *_: pytest.fail("plain engine used"))
+    (copied,) = _copying()(_START.astype(np.int32))
+    assert copied.tolist() == _START.tolist()
+
+
+def test_without_numba_what_is_not_shipped_is_swept_by_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_MIN_ROWS", 0)
+    monkeypatch.setattr(sweep, "_COMPILE_ROWS", 0)
+    monkeypatch.setattr(native, "can_compile", lambda: False)
+    monkeypatch.setattr(native, "_folders", lambda: iter([]))
+    (copied,) = _copying()(_START)
+    assert copied.tolist() == _START.tolist()
+
+
+def _copying() -> sweep.Sweep:
+    return sweep.dual(toy(_copy, "int64", "int64"))(_copy)
 
 
 def _copy(source: list[int], target: list[int]) -> None:
@@ -109,9 +139,9 @@ def _guarded_and_compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_guarded_and_compiled")
 def test_a_climb_ends_where_a_parent_is_beyond_the_spans() -> None:
     parent = np.array([-1, 1 << 30, 0], dtype=np.int32)
-    wanted = np.array([True, False, False])
-    assert climb.innermost(parent, wanted).tolist() == [0, -1, 0]
-    assert climb.outermost(parent, wanted).tolist() == [0, -1, 0]
+    mask = np.array([True, False, False])
+    assert climb.innermost(parent, mask).tolist() == [0, -1, 0]
+    assert climb.outermost(parent, mask).tolist() == [0, -1, 0]
 
 
 @pytest.mark.usefixtures("_guarded_and_compiled")

@@ -68,7 +68,7 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"batch_size": "32"}, r"Expected `int \| null`, got `str` - at `\$.batch_size`"),
         ({"batch_size": 0}, r"Expected `int` >= 1 - at `\$.batch_size`"),
@@ -80,9 +80,11 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
         ({"files": [{"path": "nowhere.json"}]}, "is not there"),
     ],
 )
-def test_a_wrong_description_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_a_wrong_description_is_refused_in_one_sentence(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
     path = _write(tmp_path, _described(**changes))
-    with pytest.raises(XspError, match=said) as caught:
+    with pytest.raises(XspError, match=message) as caught:
         read_run(path, Options())
     assert "\n" not in str(caught.value)
 

@@ -15,9 +15,9 @@ from tests.helpers.synth import KinetoTrace
 from tests.helpers.synth_nsys import NsightFile
 from xsp.cli.main import main
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys_sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys_sqlite.database import Database
-from xsp_ingest.ingester import Options, read_part, read_runs
+from xsp_ingest.files.sqlite.database import Database
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
+from xsp_ingest.ingester import Options
 from xsp_ingest.staging.selection import Selection, narrowed, range_of
 from xsp_model import Trace, XspError
 
@@ -44,8 +44,8 @@ def fixture_file(tmp_path: Path) -> Path:
     return nsight.write(tmp_path / "trace.sqlite")
 
 
-def _converted(path: Path, **wanted: object) -> Trace:
-    return convert([path], Options(selection=Selection(**wanted)))  # type: ignore[arg-type]
+def _converted(path: Path, **selection: object) -> Trace:
+    return convert([path], Options(selection=Selection(**selection)))  # type: ignore[arg-type]
 
 
 def _names(trace: Trace) -> set[str]:
@@ -128,15 +128,15 @@ def _work(raws: Sequence[RawTrace]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_ranges_side_by_side_hold_each_piece_of_work_once(tmp_path: Path, seed: int) -> None:
     path = _random_file(tmp_path, seed)
-    (whole,) = read_runs(NSYS_SQLITE, [path], Options())
+    (raw,) = NSYS_SQLITE.read_runs([path], Options())
     edges = [None, *sorted(random.Random(seed).sample(range(1, 100_000), 4)), None]  # noqa: S311
     parts: list[RawTrace] = []
     for first, last in pairwise(edges):
         try:
-            parts += read_part(NSYS_SQLITE, [path], Options(selection=Selection(first, last)))
+            parts += NSYS_SQLITE.read_part([path], Options(selection=Selection(first, last)))
         except XspError:  # nothing there
             continue
-    assert _work(parts) == _work([whole])
+    assert _work(parts) == _work([raw])
 
 
 _TABLES = ("spans", "kernels", "copies", "ranges", "operators", "layers")
@@ -149,12 +149,12 @@ def _comparable(raw: RawTrace) -> dict[str, list[str]]:
         "row",
         pl.concat_str(pl.exclude("row", "issued_by_row").cast(pl.String).fill_null("-"), separator="|").alias("span"),
     )
-    found = {}
+    rows_of = {}
     for name in _TABLES:
         frame = raw.tables[name].join(named, on="row", how="left")
         frame = frame.select(pl.exclude("row", "issued_by_row", "captured_in_row", "forward_row", "called_by_row"))
-        found[name] = sorted(str(row) for row in frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows())
-    return found
+        rows_of[name] = sorted(str(row) for row in frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows())
+    return rows_of
 
 
 def _selections(span_ns: int) -> list[Selection]:
@@ -170,24 +170,24 @@ def _selections(span_ns: int) -> list[Selection]:
 
 
 def _same_as_read_whole(path: Path) -> int:
-    (whole,) = read_runs(NSYS_SQLITE, [path], Options())
-    spans = whole.tables["spans"]
+    (full,) = NSYS_SQLITE.read_runs([path], Options())
+    spans = full.tables["spans"]
     length = spans.select(pl.col("start_ns").max() - pl.col("start_ns").min()).item() or 0
     compared = 0
-    for wanted in _selections(length):
+    for selection in _selections(length):
         try:
-            expected = narrowed(whole, wanted)
+            expected = narrowed(full, selection)
         except XspError:
             with pytest.raises(XspError, match="nothing of the file"):
-                read_part(NSYS_SQLITE, [path], Options(selection=wanted))
+                NSYS_SQLITE.read_part([path], Options(selection=selection))
             continue
-        (part,) = read_part(NSYS_SQLITE, [path], Options(selection=wanted))
-        assert _comparable(part) == _comparable(expected), wanted
+        (part,) = NSYS_SQLITE.read_part([path], Options(selection=selection))
+        assert _comparable(part) == _comparable(expected), selection
         left_out = [
             {(f.detail, f.count, f.duration_ns) for f in raw.findings if f.kind in ("not_selected", "step_cut")}
             for raw in (part, expected)
         ]
-        assert left_out[0] == left_out[1], wanted
+        assert left_out[0] == left_out[1], selection
         compared += 1
     return compared
 
@@ -246,10 +246,10 @@ def test_a_part_of_a_pytorch_trace(tmp_path: Path) -> None:
 
 def test_a_process_of_a_pytorch_trace_has_its_device_work(tmp_path: Path) -> None:
     path = _kineto(tmp_path)
-    whole = _converted(path).frame("spans")
-    processes = whole["process_id"].unique().to_list()
+    spans = _converted(path).frame("spans")
+    processes = spans["process_id"].unique().to_list()
     assert len(processes) == 1
-    assert _converted(path, process_ids=tuple(processes)).row_count == whole.height
+    assert _converted(path, process_ids=tuple(processes)).row_count == spans.height
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ print(stage.frame()["word"].cast(pl.String).to_list())
 
 def test_words_keep_their_numbers_where_no_other_column_of_words_is_there() -> None:
     """In a process of its own: polars forgets all words with the last column that has any."""
-    found = subprocess.run([sys.executable, "-c", _ALONE], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['a', 'b', 'c', None, 'a', 'd']"
+    done = subprocess.run([sys.executable, "-c", _ALONE], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['a', 'b', 'c', None, 'a', 'd']"
 
 
-@pytest.mark.parametrize("least", [0, 1 << 40])
-def test_rows_come_out_as_they_went_in(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MIN_BYTES", least)
+@pytest.mark.parametrize("min_bytes", [0, 1 << 40])
+def test_rows_come_out_as_they_went_in(min_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MIN_BYTES", min_bytes)
     types = {"n": pl.Int64(), "w": pl.Categorical(), "none": pl.Categorical(), "t": pl.String(), "x": pl.Float64()}
     rows = pl.DataFrame(
         {

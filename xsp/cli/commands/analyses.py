@@ -17,5 +17,5 @@ def analyses() -> None:
     width = max(len(a.id) for a in ANALYSES)
     title_width = max(len(a.title) for a in ANALYSES)
     for one in ANALYSES:
-        needs = f"needs {', '.join(one.needs)}" if one.needs else ""
+        needs = f"needs {', '.join(map(str, one.needs))}" if one.needs else ""
         print_text(f"{one.id:<{width}}  {one.title:<{title_width}}  {needs}".rstrip())

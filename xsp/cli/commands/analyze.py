@@ -22,7 +22,7 @@ from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.render import Screen
 
 __all__ = ["analyze"]
@@ -93,14 +93,14 @@ def analyze(
 
     Examples: `xsp analyze trace.json.gz -a A10`, `xsp analyze out.xsp -f csv -o tables/`.
     """
-    from xsp_analyze.frames.view import View  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415 (--help must not wait for polars)
 
     selected = _find(analyses or ())
     if output is not None:
         check_writable(output / "any")
     with Progress() as progress:
         only = _reads(selected, steps) if output_format is Formats.CSV else None
-        view = View(load(inputs, reading, progress.note, cache=cache, only=only), steps=steps)
+        view = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps=steps)
         results = _run(selected, view, progress) if selected else _run_all(view, progress)
         if output is not None:
             _write_files(results, output_format, output)
@@ -127,7 +127,7 @@ def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequ
     return {kind: tuple(columns) for kind, columns in merged.items()}
 
 
-def _run(selected: Sequence[Analysis], view: View, progress: Progress) -> list[Result]:
+def _run(selected: Sequence[Analysis], view: StepFrames, progress: Progress) -> list[Result]:
     from xsp_analyze.core import run  # noqa: PLC0415
 
     results = []
@@ -137,14 +137,14 @@ def _run(selected: Sequence[Analysis], view: View, progress: Progress) -> list[R
     return results
 
 
-def _run_all(view: View, progress: Progress) -> list[Result]:
+def _run_all(view: StepFrames, progress: Progress) -> list[Result]:
     """Every analysis whose levels the trace holds; one line says which were left out."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     results, skipped = [], []
     for one in ANALYSES:
-        missing = [need for need in one.needs if not view.has(need)]
+        missing = [str(need) for need in one.needs if not view.has(need)]
         try:
             if not missing:
                 results += _run([one], view, progress)

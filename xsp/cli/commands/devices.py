@@ -85,22 +85,14 @@ def _peak(peak: Peak) -> dict[str, object]:
 
 def _table(specs: Sequence[DeviceSpec]) -> str:
     """Aligned columns: name, the peaks, the ideal intensity of FP32, the source."""
+    from xsp_analyze.render.table import of_rows  # noqa: PLC0415
+    from xsp_analyze.render.terminal import table_lines  # noqa: PLC0415
     from xsp_model.device_table import QUANTITIES  # noqa: PLC0415 (see above)
 
-    heads = ["device", *QUANTITIES, "fp32 flop/byte", "source"]
-    units = ["", *("GB/s" if u == "byte/s" else f"T{u}" for u in QUANTITIES.values()), "", ""]
+    rates = [(q, "GB/s" if u == "byte/s" else f"T{u}", True, 1) for q, u in QUANTITIES.items()]
+    columns = [("device", "", False, 0), *rates, ("fp32 flop/byte", "", True, 2), ("source", "", False, 3)]
     rows = [[spec.name, *(_number(spec.peaks.get(q)) for q in QUANTITIES), _ideal(spec), spec.source] for spec in specs]
-    widths = [max(len(row[n]) for row in (heads, units, *rows)) for n in range(len(heads))]
-    return "\n".join(_line(row, widths) for row in (heads, units, *rows))
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Words to the left, numbers to the right."""
-    last = len(row) - 1
-    cells = [
-        cell.ljust(w) if n in {0, last} else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
+    return "\n".join(table_lines(of_rows("", columns, rows)))
 
 
 def _number(peak: Peak | None) -> str:

@@ -55,9 +55,9 @@ def findings(
         trace = load(inputs, reading, progress.note, cache=cache)
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.frames.view import View  # noqa: PLC0415
+        from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
 
-        advice = advise(View(trace))
+        advice = advise(StepFrames.of(trace))
     advice = advice[:top] if top else advice
     write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
     text = write(advice) if write else as_text(advice, _width())

@@ -18,6 +18,7 @@ from xsp.opening import load
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
+    from xsp_analyze.needs import Need
     from xsp_analyze.pages.report.trace_contents import Summary
     from xsp_model import Trace
 
@@ -64,11 +65,11 @@ def _printed(label: str, text: str) -> str:
 def _absent(trace: Trace) -> list[tuple[str, str]]:
     """For each thing that analyses need and the trace does not hold: which they are."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
-    from xsp_analyze.core import words_of_need  # noqa: PLC0415
-    from xsp_analyze.frames.view import View  # noqa: PLC0415
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+    from xsp_analyze.needs import words_of_need  # noqa: PLC0415
 
-    view = View(trace)
-    without: dict[str, list[str]] = {}
+    view = StepFrames.of(trace)
+    without: dict[Need, list[str]] = {}
     for one in ANALYSES:
         for need in one.needs if _OURS.fullmatch(one.id) else ():
             if not view.has(need):

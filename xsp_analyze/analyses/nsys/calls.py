@@ -19,7 +19,7 @@ THREAD = ("run_id", "process_id", "thread_id")
 
 _PROCESS = ("run_id", "process_id")
 _NEVER = np.iinfo(np.int64).max
-_MOST = 1 << 40  # of processes and runs there are fewer than are left to 63 bits
+_MAX_KEY = 1 << 40  # of processes and runs there are fewer than are left to 63 bits
 _SPARSE = 4
 _SMALL = 1 << 16  # a table of this many entries costs next to nothing
 
@@ -41,7 +41,7 @@ def launching_calls(calls: pl.DataFrame, work: pl.DataFrame) -> Mapping[tuple[in
     Work is told by its process and correlation id; where runtime and driver both recorded its launch, both calls hold
     it. Columns of both as `sources.sorted_out` gives them.
     """
-    calls, work = (_known(each) for each in (calls, work))
+    calls, work = (_with_thread(each) for each in (calls, work))
     have, want = _keys(calls, work)
     first, last = _extents(have, want, work)
     launched = first != _NEVER
@@ -58,7 +58,7 @@ def launching_calls(calls: pl.DataFrame, work: pl.DataFrame) -> Mapping[tuple[in
     }
 
 
-def _known(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_thread(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that can be tied to others."""
     keys = [*_PROCESS, "correlation_id"]
     return rows.drop_nulls(keys) if any(rows[key].null_count() for key in keys) else rows
@@ -66,29 +66,29 @@ def _known(rows: pl.DataFrame) -> pl.DataFrame:
 
 def parts_of_threads(rows: pl.DataFrame) -> Iterator[tuple[tuple[int | None, ...], Ints]]:
     """The threads that occur, unknown ones first, each with its rows in the order that they have."""
-    codes, counts, values = np.zeros(rows.height, dtype=np.int64), [], []
+    group, counts, values = np.zeros(rows.height, dtype=np.int64), [], []
     for name in THREAD:
-        known = rows[name].unique().sort(nulls_last=False)
-        values.append(known.to_list())
-        counts.append(len(known))
-        codes = codes * len(known) + _ranks(rows[name], known)
+        distinct = rows[name].unique().sort(nulls_last=False)
+        values.append(distinct.to_list())
+        counts.append(len(distinct))
+        group = group * len(distinct) + _ranks(rows[name], distinct)
     if int(np.prod(counts)) < np.iinfo(np.int16).max:
-        codes = codes.astype(np.int16)  # which numpy sorts by counting
-    order = np.argsort(codes, kind="stable")
-    found = codes[order]
-    cuts = np.flatnonzero(found[1:] != found[:-1]) + 1
+        group = group.astype(np.int16)  # which numpy sorts by counting
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     for part in np.split(order, cuts) if len(order) else ():
-        run, process, thread = np.unravel_index(int(codes[part[0]]), counts)
+        run, process, thread = np.unravel_index(int(group[part[0]]), counts)
         yield (values[0][run], values[1][process], values[2][thread]), part
 
 
-def _ranks(values: pl.Series, known: pl.Series) -> Ints:
+def _ranks(values: pl.Series, distinct: pl.Series) -> Ints:
     """For each value its place among the known ones, of which null is the first."""
-    if len(known) == 1:
+    if len(distinct) == 1:
         return np.zeros(len(values), dtype=np.int64)
-    absent = known.null_count()
-    found = np.searchsorted(known.drop_nulls().to_numpy(), values.fill_null(0).to_numpy()) + absent
-    return np.where(values.is_null().to_numpy(), 0, found) if absent else found
+    absent = distinct.null_count()
+    ranks = np.searchsorted(distinct.drop_nulls().to_numpy(), values.fill_null(0).to_numpy()) + absent
+    return np.where(values.is_null().to_numpy(), 0, ranks) if absent else ranks
 
 
 def _keys(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
@@ -101,26 +101,26 @@ def _keys(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
     if high - low < _SPARSE * len(have) + _SMALL:
         inside = (want >= low) & (want <= high)
         return have - low, want - low if inside.all() else np.where(inside, want - low, -1)
-    known = np.unique(have)
-    place = np.minimum(np.searchsorted(known, want), len(known) - 1)
-    return np.searchsorted(known, have), np.where(known[place] == want, place, -1)
+    distinct = np.unique(have)
+    index = np.minimum(np.searchsorted(distinct, want), len(distinct) - 1)
+    return np.searchsorted(distinct, have), np.where(distinct[index] == want, index, -1)
 
 
 def _spread(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
     """Likewise, numbers of any size."""
     both = calls, work
     have, want = (each["correlation_id"].to_numpy() for each in both)
-    if max(int(np.abs(each).max(initial=0)) for each in (have, want)) >= _MOST:
-        known = np.unique(np.concatenate([have, want]))
-        have, want = (np.searchsorted(known, each) for each in (have, want))
+    if max(int(np.abs(each).max(initial=0)) for each in (have, want)) >= _MAX_KEY:
+        distinct = np.unique(np.concatenate([have, want]))
+        have, want = (np.searchsorted(distinct, each) for each in (have, want))
     width = max(int(each.max(initial=0)) for each in (have, want)) + 1
-    place = 1
+    weight = 1
     for name in _PROCESS:
-        known = pl.concat([each[name].unique() for each in both]).unique().sort().to_numpy()
-        if len(known) > 1:
-            codes = (np.searchsorted(known, each[name].to_numpy()) * place * width for each in both)
-            have, want = (each + code for each, code in zip((have, want), codes, strict=True))
-        place *= max(len(known), 1)
+        distinct = pl.concat([each[name].unique() for each in both]).unique().sort().to_numpy()
+        if len(distinct) > 1:
+            keys = (np.searchsorted(distinct, each[name].to_numpy()) * weight * width for each in both)
+            have, want = (each + code for each, code in zip((have, want), keys, strict=True))
+        weight *= max(len(distinct), 1)
     return have, want
 
 
@@ -129,9 +129,9 @@ def _extents(have: Ints, want: Ints, work: pl.DataFrame) -> tuple[Ints, Ints]:
     start, duration = work["start_ns"], work["duration_ns"]
     begun = start.to_numpy()
     ended = begun + (duration.fill_null(0) if duration.null_count() else duration).to_numpy()
-    known = want >= 0
-    if not known.all():
-        begun, ended, want = begun[known], ended[known], want[known]
+    present = want >= 0
+    if not present.all():
+        begun, ended, want = begun[present], ended[present], want[present]
     count = max(int(each.max(initial=-1)) for each in (have, want)) + 1
     first, last = np.full(count, _NEVER), np.full(count, -_NEVER)
     first[want], last[want] = begun, ended

@@ -51,13 +51,13 @@ def containing(start: Ints, end: Ints, inner_start: Ints, inner_end: Ints) -> It
     Every pair comes exactly once; bounds are inclusive.
     """
     for lane in lanes(start, end) if len(start) else ():
-        place = np.searchsorted(start[lane], inner_start, side="right") - 1
-        outer = lane[np.maximum(place, 0)]
-        inside = np.flatnonzero((place >= 0) & (end[outer] >= inner_end))
+        index = np.searchsorted(start[lane], inner_start, side="right") - 1
+        outer = lane[np.maximum(index, 0)]
+        inside = np.flatnonzero((index >= 0) & (end[outer] >= inner_end))
         yield inside, outer[inside]
         # An empty stretch where one interval ends and the next starts is in both.
-        outer = lane[np.maximum(place - 1, 0)]
-        inside = np.flatnonzero((place >= 1) & (end[outer] == inner_start) & (inner_start == inner_end))
+        outer = lane[np.maximum(index - 1, 0)]
+        inside = np.flatnonzero((index >= 1) & (end[outer] == inner_start) & (inner_start == inner_end))
         yield inside, outer[inside]
 
 
@@ -70,9 +70,9 @@ def tightest(start: Ints, end: Ints) -> Ints:
     for inner, outer in containing(start, end, start, end):
         other = inner != outer
         i, o = inner[other], outer[other]
-        known = best[i]
-        length, shortest = end[o] - start[o], end[known] - start[known]
-        better = (known < 0) | (length < shortest) | ((length == shortest) & (o < known))
+        so_far = best[i]
+        length, shortest = end[o] - start[o], end[so_far] - start[so_far]
+        better = (so_far < 0) | (length < shortest) | ((length == shortest) & (o < so_far))
         best[i[better]] = o[better]
     return best
 

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_api_sum"]
@@ -19,8 +19,8 @@ __all__ = ["cuda_api_sum"]
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows; calls are told apart by the name as recorded, of which less is printed."""
-    found = summary(call_times(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
-    return found.with_columns(printed_api_name())
+    rows = summary(call_times(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
+    return rows.with_columns(printed_api_name())
 
 
 @analysis(
@@ -34,6 +34,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_api_sum(view: View) -> pl.LazyFrame:
+def cuda_api_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a function, most total time first, then by its name as recorded."""
     return table(view.trace)

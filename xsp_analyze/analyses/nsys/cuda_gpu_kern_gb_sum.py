@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_kern_gb_sum"]
@@ -22,9 +22,9 @@ _WIDTH = 4
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
-    found = summary(kernels(trace), ["name", *_SIZES])
+    rows = summary(kernels(trace), ["name", *_SIZES])
     return (
-        found.with_columns(_extents("grid"), _extents("block"))
+        rows.with_columns(_extents("grid"), _extents("block"))
         .sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
         .drop(_SIZES)
     )
@@ -48,6 +48,6 @@ def _extents(what: str) -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_gpu_kern_gb_sum(view: View) -> pl.LazyFrame:
+def cuda_gpu_kern_gb_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel name, grid and block; most total time first, then fewest instances, then by name."""
     return table(view.trace)

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import deviation, integer, name_column
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_mem_size_sum"]
@@ -20,7 +20,7 @@ __all__ = ["cuda_gpu_mem_size_sum"]
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
     size = pl.col("bytes")
-    found = (
+    rows = (
         copies(trace)
         .group_by("operation")
         .agg(
@@ -33,7 +33,7 @@ def table(trace: Trace) -> pl.LazyFrame:
             deviation(size).alias("std_bytes"),
         )
     )
-    return found.sort(-pl.col("total_bytes"), "operation")
+    return rows.sort(-pl.col("total_bytes"), "operation")
 
 
 def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
@@ -57,6 +57,6 @@ def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
     ),
     by_step=False,
 )
-def cuda_gpu_mem_size_sum(view: View) -> pl.LazyFrame:
+def cuda_gpu_mem_size_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a kind of copy or fill, most bytes first, then by name."""
     return table(view.trace)

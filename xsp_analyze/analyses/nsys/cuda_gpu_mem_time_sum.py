@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_mem_time_sum"]
@@ -33,6 +33,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_gpu_mem_time_sum(view: View) -> pl.LazyFrame:
+def cuda_gpu_mem_time_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a kind of copy or fill, most total time first, then by name."""
     return table(view.trace)

@@ -12,13 +12,13 @@ from xsp_analyze.core import Column, Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_trace"]
 
 _NS_PER_S = 1_000_000_000
-_ORDER = {str(kind): place for place, kind in enumerate((Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET))}
+_ORDER = {str(kind): rank for rank, kind in enumerate((Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET))}
 
 
 def table(trace: Trace) -> pl.LazyFrame:
@@ -52,9 +52,9 @@ def _on_source_clock(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _named_device(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
-    known = trace.scan("devices").select("run_id", "device_id", "process_id", pl.col("name").alias("device_name"))
-    own = known.filter(pl.col("process_id").is_not_null())
-    common = known.filter(pl.col("process_id").is_null()).drop("process_id").unique(["run_id", "device_id"])
+    devices = trace.scan("devices").select("run_id", "device_id", "process_id", pl.col("name").alias("device_name"))
+    own = devices.filter(pl.col("process_id").is_not_null())
+    common = devices.filter(pl.col("process_id").is_null()).drop("process_id").unique(["run_id", "device_id"])
     rows = rows.join(own, on=["run_id", "device_id", "process_id"], how="left", maintain_order="left")
     rows = rows.join(common, on=["run_id", "device_id"], how="left", maintain_order="left", suffix="_common")
     name = pl.coalesce("device_name", "device_name_common", pl.lit(""))
@@ -111,6 +111,6 @@ def _no_green_context() -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_gpu_trace(view: View) -> pl.LazyFrame:
+def cuda_gpu_trace(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel, copy or fill, in order of start; at the same time kernels, then copies, then fills."""
     return table(view.trace)

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, s
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_kern_exec_sum"]
@@ -42,11 +42,11 @@ def table(trace: Trace) -> pl.LazyFrame:
         pl.col("duration_ns").alias("kernel"),
     )
     spreads = [each for prefix, _, _ in _PARTS for each in spread(prefix.removesuffix("_"), prefix)]
-    found = rows.group_by("run_id", *_KEYS).agg(
+    sums = rows.group_by("run_id", *_KEYS).agg(
         pl.len().cast(pl.Int64).alias("count"), pl.col("queue").count().cast(pl.Int64).alias("queue_count"), *spreads
     )
     # nsys sorts by the mean as it rounds it.
-    return found.sort("run_id", *_KEYS).sort(-pl.col("total_mean_ns").round(1), maintain_order=True)
+    return sums.sort("run_id", *_KEYS).sort(-pl.col("total_mean_ns").round(1), maintain_order=True)
 
 
 @analysis(
@@ -59,12 +59,16 @@ def table(trace: Trace) -> pl.LazyFrame:
         integer("device_id", "The device.", "DevId", role=Role.KEY),
         integer("count", "Launches.", "Count"),
         integer("queue_count", "Launches after whose call the kernel started.", "QCount"),
-        *(column for prefix, letter, what in _PARTS for column in spread_columns(what, heading=letter, prefix=prefix)),
+        *(
+            column
+            for prefix, initial, what in _PARTS
+            for column in spread_columns(what, heading=initial, prefix=prefix)
+        ),
         name_column("api_name", "The call that launched.", "API Name"),
         name_column("name", "Name of the kernel.", "Kernel Name"),
     ),
     by_step=False,
 )
-def cuda_kern_exec_sum(view: View) -> pl.LazyFrame:
+def cuda_kern_exec_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a process, thread, device, call and kernel name, longest mean total first, then by these keys."""
     return table(view.trace)

@@ -68,10 +68,10 @@ def _over(extreme: np.ufunc, values: Ints, bounds: Ints) -> Ints:
 
 
 def _of_pairs(start: Ints, end: Ints, calls: Calls) -> Envelopes:
-    found = list(containing(start, end, calls.start, calls.end))
+    pieces = list(containing(start, end, calls.start, calls.end))
     nothing = np.empty(0, dtype=np.int64)
-    inner = np.concatenate([nothing, *(pair[0] for pair in found)])
-    outer = np.concatenate([nothing, *(pair[1] for pair in found)])
+    inner = np.concatenate([nothing, *(pair[0] for pair in pieces)])
+    outer = np.concatenate([nothing, *(pair[1] for pair in pieces)])
     limits = np.iinfo(np.int64)
     first, last = np.full(len(start), limits.max), np.full(len(start), limits.min)
     np.minimum.at(first, outer, calls.work_start[inner])

@@ -33,14 +33,14 @@ class ThreadWork:
     @cached_property
     def pairs(self) -> tuple[Ints, Ints]:
         """Rows of launches, and beside each the row of a range that holds the whole call; every pair once."""
-        found = containing(
+        pieces = containing(
             self.ranges["start_ns"].to_numpy(),
             self.ranges["end_ns"].to_numpy(),
             self.launches["call_start_ns"].to_numpy(),
             self.launches["call_end_ns"].to_numpy(),
         )
         nothing = (np.empty(0, dtype=np.int64),) * 2
-        inner, outer = zip(nothing, *found, strict=True)
+        inner, outer = zip(nothing, *pieces, strict=True)
         return np.concatenate(inner), np.concatenate(outer)
 
     def inside(self, launch_columns: list[str], range_columns: list[str]) -> pl.DataFrame:
@@ -59,12 +59,12 @@ class ThreadWork:
 
 def by_thread(trace: Trace, launches: pl.LazyFrame) -> Iterator[ThreadWork]:
     """Every thread that launched, in order; ranges that another thread closed hold nothing, as nsys has it."""
-    known = sources.ranges(trace).filter(pl.col("end_thread_id").is_null()).sort("range_id").collect()
-    ranges = known.partition_by(THREAD, as_dict=True, maintain_order=True)
+    closed = sources.ranges(trace).filter(pl.col("end_thread_id").is_null()).sort("range_id").collect()
+    ranges = closed.partition_by(THREAD, as_dict=True, maintain_order=True)
     for key, rows in (
         launches.sort(THREAD, maintain_order=True)
         .collect()
         .partition_by(THREAD, as_dict=True, maintain_order=True)
         .items()
     ):
-        yield ThreadWork(ranges.get(key, known.clear()), rows)
+        yield ThreadWork(ranges.get(key, closed.clear()), rows)

@@ -41,10 +41,10 @@ def nested(start: Ints, end: Ints, ids: Ints) -> Nest:
     if plain is not None:
         return Nest(*plain, np.ones(len(start), dtype=np.bool_))
     order = np.argsort(ids, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    found = tightest(start[order], end[order])
-    parent = np.where(found >= 0, order[found], -1)[place]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    tightest_of = tightest(start[order], end[order])
+    parent = np.where(tightest_of >= 0, order[tightest_of], -1)[rank]
     twin = _twins(parent)
     rootless, depth = twin.copy(), np.zeros(len(parent), dtype=np.int64)
     for above in ancestors(np.where(twin, -1, parent)):

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, s
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["nvtx_gpu_proj_sum"]
@@ -24,7 +24,7 @@ _COLUMNS = (*_KEYS, *_TIMES, "operation_count", "depth", "child_count")
 def table(trace: Trace) -> pl.LazyFrame:
     """The report's rows."""
     rows = projected(trace, _COLUMNS).lazy().filter(pl.col("range_name").is_not_null())
-    found = (
+    sums = (
         rows.with_columns((pl.col("projected_end_ns") - pl.col("projected_start_ns")).alias("projected"))
         .group_by(_KEYS)
         .agg(
@@ -38,7 +38,7 @@ def table(trace: Trace) -> pl.LazyFrame:
             pl.col("child_count").mean().alias("mean_children"),
         )
     )
-    return found.sort(-pl.col("projected_ns"), *_KEYS)
+    return sums.sort(-pl.col("projected_ns"), *_KEYS)
 
 
 def _mean(name: str, doc: str, header: str) -> Column:
@@ -64,6 +64,6 @@ def _mean(name: str, doc: str, header: str) -> Column:
     ),
     by_step=False,
 )
-def nvtx_gpu_proj_sum(view: View) -> pl.LazyFrame:
+def nvtx_gpu_proj_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a range name and style, most projected time first, then by name."""
     return table(view.trace)

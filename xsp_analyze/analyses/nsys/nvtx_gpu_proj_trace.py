@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["nvtx_gpu_proj_trace"]
@@ -57,6 +57,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nvtx_gpu_proj_trace(view: View) -> pl.LazyFrame:
+def nvtx_gpu_proj_trace(view: StepFrames) -> pl.LazyFrame:
     """One row a range that launched device work, by its number; the first row is for work launched in no range."""
     return table(view.trace)

@@ -12,7 +12,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, s
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["nvtx_kern_sum"]
@@ -79,6 +79,6 @@ def _summary(rows: pl.DataFrame) -> pl.DataFrame:
     ),
     by_step=False,
 )
-def nvtx_kern_sum(view: View) -> pl.LazyFrame:
+def nvtx_kern_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a range name, style, process, thread and kernel name, by range and thread, most total time first."""
     return table(view.trace)

@@ -61,13 +61,13 @@ def projected(trace: Trace, columns: Collection[str] = tuple(PROJECTION)) -> pl.
     for key, launched in calls.items():
         own = of_thread.get(key, np.empty(0, dtype=np.int64))
         start, end, ids = (each[own] for each in bounds)
-        found = envelopes(start, end, launched)
-        parts.append(_rows(own, ranges["range_id"], found, nested(start, end, ids), columns))
-        free[key] = found.outside
+        extents = envelopes(start, end, launched)
+        parts.append(_rows(own, ranges["range_id"], extents, nested(start, end, ids), columns))
+        free[key] = extents.outside
     inside = _named(parts, ranges)
-    whole = pl.concat([_complete(part, columns) for part in (inside, _outside(calls, free))])
+    rows = pl.concat([_complete(part, columns) for part in (inside, _outside(calls, free))])
     by_number = {"run_id", "range_id"}.issubset(columns)
-    return whole.sort("run_id", "range_id", nulls_last=False) if by_number else whole
+    return rows.sort("run_id", "range_id", nulls_last=False) if by_number else rows
 
 
 def _complete(part: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
@@ -78,22 +78,22 @@ def _complete(part: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
     )
 
 
-def _rows(own: Ints, ids: pl.Series, found: Envelopes, nest: Nest, columns: Collection[str]) -> pl.DataFrame:
+def _rows(own: Ints, ids: pl.Series, extents: Envelopes, nest: Nest, columns: Collection[str]) -> pl.DataFrame:
     """What is worked out of the ranges of one thread that hold launches; `at`: their rows among all ranges."""
-    rows = found.rows
+    rows = extents.rows
     parent, rooted = nest.parent[rows], nest.rooted[rows]
     values = {
         "at": own[rows],
-        "projected_start_ns": found.first,
-        "projected_end_ns": found.last,
-        "operation_count": found.operations,
+        "projected_start_ns": extents.first,
+        "projected_end_ns": extents.last,
+        "operation_count": extents.operations,
         "child_count": np.bincount(parent[parent >= 0], minlength=len(own))[rows],
     }
     depth = pl.Series("depth", nest.depth[rows])
     further = [depth if rooted.all() else depth.set(pl.Series(~rooted), None)]
     if "parent_id" in columns:  # where nsys finds no root it names no parent
-        known = np.where(rooted & (parent >= 0), own[parent] if len(own) else parent, -1)
-        further.append(ids.gather(pl.Series(known).replace(-1, None)).alias("parent_id"))
+        parent_rows = np.where(rooted & (parent >= 0), own[parent] if len(own) else parent, -1)
+        further.append(ids.gather(pl.Series(parent_rows).replace(-1, None)).alias("parent_id"))
     if "stack" in columns:
         further.append(nest.stacks(ids.gather(own)).gather(rows).alias("stack"))
     return pl.DataFrame(values).with_columns(further)

@@ -42,9 +42,9 @@ _IS_WORK = pl.any_horizontal(pl.col("kind") == str(kind) for kind in WORK_KINDS)
 _OF_ALL = ("run_id", "process_id", "start_ns", "duration_ns")
 
 
-def _spans(trace: Trace, wanted: pl.Expr) -> pl.LazyFrame:
+def _spans(trace: Trace, condition: pl.Expr) -> pl.LazyFrame:
     """Rows that are chosen while words are still codes, which is cheaper; then words are texts."""
-    return work_spans(trace).filter(wanted).with_columns(pl.col("level", "kind", "name").cast(pl.String))
+    return work_spans(trace).filter(condition).with_columns(pl.col("level", "kind", "name").cast(pl.String))
 
 
 def work_spans(trace: Trace) -> pl.LazyFrame:
@@ -100,8 +100,8 @@ def kernels(trace: Trace) -> pl.LazyFrame:
 def copies(trace: Trace) -> pl.LazyFrame:
     """One row a copy or fill, named `[CUDA memcpy Host-to-Device]` or `[CUDA memset]`, with its bytes."""
     spans = _spans(trace, (pl.col("kind") == str(Kind.MEMCPY)) | (pl.col("kind") == str(Kind.MEMSET)))
-    words = ("copy_kind", "source_kind", "destination_kind")
-    details = trace.scan("copies").with_columns(pl.col(words).cast(pl.String))
+    labels = ("copy_kind", "source_kind", "destination_kind")
+    details = trace.scan("copies").with_columns(pl.col(labels).cast(pl.String))
     operation = (
         pl.when(pl.col("kind") == Kind.MEMSET)
         .then(pl.lit("[CUDA memset]"))
@@ -150,14 +150,14 @@ def ranges(trace: Trace, others: pl.DataFrame | None = None) -> pl.LazyFrame:
     if len(details) != len(spans) or not (details["span_id"] == spans["span_id"]).all():
         spans = details.select("span_id").join(spans, on="span_id", maintain_order="left")
         details = details.join(spans.select("span_id"), on="span_id", how="semi", maintain_order="left")
-    found = details.drop("span_id").hstack(spans)
+    ranges_of = details.drop("span_id").hstack(spans)
     end = pl.col("start_ns") + pl.col("duration_ns")
-    if found["duration_ns"].null_count():
+    if ranges_of["duration_ns"].null_count():
         end = end.fill_null(pl.max_horizontal(pl.col("start_ns").max(), end.max()).over("run_id"))
     name = pl.col("text")
-    if found["domain"].null_count() < found.height:
+    if ranges_of["domain"].null_count() < ranges_of.height:
         name = pl.when(pl.col("domain").is_null()).then(name).otherwise(pl.col("domain") + ":" + name)
-    return found.lazy().select(
+    return ranges_of.lazy().select(
         "run_id",
         "process_id",
         "thread_id",

@@ -50,8 +50,8 @@ def deviation(value: pl.Expr) -> pl.Expr:
 
 def share() -> pl.Expr:
     """Each row's part of all rows' total, 0..1; null where that is nothing."""
-    whole = pl.col("total_ns").sum()
-    return pl.when(whole != 0).then(pl.col("total_ns") / whole).alias("share")
+    total = pl.col("total_ns").sum()
+    return pl.when(total != 0).then(pl.col("total_ns") / total).alias("share")
 
 
 def summary(rows: pl.LazyFrame, by: Sequence[str], value: str = "duration_ns") -> pl.LazyFrame:

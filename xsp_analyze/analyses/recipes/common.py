@@ -84,16 +84,16 @@ def described(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
 
 def described_columns(name: Column, what: str) -> tuple[Column, ...]:
     """Columns for `described`, headed as in `all_stats.parquet`."""
-    whole, broken = pl.Int64(), pl.Float64()
+    integer, fractional = pl.Int64(), pl.Float64()
     spec = (
-        ("mean_ns", broken, "Mean", "Mean"),
-        ("std_ns", broken, "Std (approx)", "Sample standard deviation (mean of the runs'; null for a single one)"),
-        ("min_ns", whole, "Min", "Smallest"),
-        ("q1_ns", broken, "Q1 (approx)", "First quartile (the least of the runs')"),
-        ("median_ns", broken, "Median (approx)", "Median (of the runs' medians)"),
-        ("q3_ns", broken, "Q3 (approx)", "Third quartile (the greatest of the runs')"),
-        ("max_ns", whole, "Max", "Largest"),
-        ("total_ns", whole, "Sum", "Sum"),
+        ("mean_ns", fractional, "Mean", "Mean"),
+        ("std_ns", fractional, "Std (approx)", "Sample standard deviation (mean of the runs'; null for a single one)"),
+        ("min_ns", integer, "Min", "Smallest"),
+        ("q1_ns", fractional, "Q1 (approx)", "First quartile (the least of the runs')"),
+        ("median_ns", fractional, "Median (approx)", "Median (of the runs' medians)"),
+        ("q3_ns", fractional, "Q3 (approx)", "Third quartile (the greatest of the runs')"),
+        ("max_ns", integer, "Max", "Largest"),
+        ("total_ns", integer, "Sum", "Sum"),
     )
     return (
         name,

@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.short_name import short_name
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_kern_pace"]
@@ -20,10 +20,10 @@ __all__ = ["cuda_gpu_kern_pace"]
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The recipe's rows, for every kernel."""
-    found = kernels(trace).sort("run_id", "start_ns", "span_id").select(
+    rows = kernels(trace).sort("run_id", "start_ns", "span_id").select(
         "run_id", short_name("name"), "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     )  # fmt: skip
-    return pace(trace, found)
+    return pace(trace, rows)
 
 
 @analysis(
@@ -33,6 +33,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("kernel, without namespaces, template arguments and parameters", device=True),
     by_step=False,
 )
-def cuda_gpu_kern_pace(view: View) -> pl.LazyFrame:
+def cuda_gpu_kern_pace(view: StepFrames) -> pl.LazyFrame:
     """One row a kernel, by name and run in order of start; the recipe gives those of one name."""
     return table(view.trace)

@@ -13,7 +13,7 @@ from xsp_analyze.analyses.recipes.operations import GPU
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_time_util_map"]
@@ -54,6 +54,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     figure=FigureSpec("bars", x="bin_start_ns", y=("kernel_share",), title="Use of the GPU by kernels"),
     by_step=False,
 )
-def cuda_gpu_time_util_map(view: View) -> pl.LazyFrame:
+def cuda_gpu_time_util_map(view: StepFrames) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
     return table(view.trace)

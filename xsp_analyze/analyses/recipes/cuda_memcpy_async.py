@@ -12,7 +12,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_memcpy_async"]
@@ -35,6 +35,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=copy_columns(),
     by_step=False,
 )
-def cuda_memcpy_async(view: View) -> pl.LazyFrame:
+def cuda_memcpy_async(view: StepFrames) -> pl.LazyFrame:
     """One row a copy that was asked for asynchronously and reads or writes pageable host memory, longest first."""
     return table(view.trace)

@@ -8,12 +8,12 @@ import polars as pl
 
 from xsp_analyze.analyses.nsys.sources import copies
 from xsp_analyze.analyses.nsys.statistics import name_column
-from xsp_analyze.analyses.recipes.sync_calls import PLACE, asked_for, timing
+from xsp_analyze.analyses.recipes.sync_calls import LOCATION, asked_for, timing
 from xsp_analyze.core import Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["cuda_memset_sync"]
@@ -37,10 +37,10 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=(
         *timing("fill"),
         name_column("destination_kind", "Memory filled: Pinned or Managed.", "Memory Kind", role=Role.LABEL),
-        *PLACE,
+        *LOCATION,
     ),
     by_step=False,
 )
-def cuda_memset_sync(view: View) -> pl.LazyFrame:
+def cuda_memset_sync(view: StepFrames) -> pl.LazyFrame:
     """One row a fill of pinned or managed memory for which the host waited, longest first."""
     return table(view.trace)

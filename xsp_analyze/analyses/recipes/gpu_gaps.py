@@ -11,7 +11,7 @@ from xsp_analyze.analyses.recipes.operations import GPU, operations
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["gpu_gaps"]
@@ -29,8 +29,8 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     gaps = ends.join(starts, on=[*GPU, "number"], nulls_equal=True).with_columns(
         (pl.col("next_ns") - pl.col("start_ns")).alias("duration_ns")
     )
-    found = gaps.filter(pl.col("duration_ns") > longer_than_ns)
-    return found.sort(-pl.col("duration_ns"), "start_ns", *GPU).with_row_index("row_number", offset=1)
+    long_gaps = gaps.filter(pl.col("duration_ns") > longer_than_ns)
+    return long_gaps.sort(-pl.col("duration_ns"), "start_ns", *GPU).with_row_index("row_number", offset=1)
 
 
 @analysis(
@@ -50,6 +50,6 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     ),
     by_step=False,
 )  # fmt: skip
-def gpu_gaps(view: View) -> pl.LazyFrame:
+def gpu_gaps(view: StepFrames) -> pl.LazyFrame:
     """One row a gap between the first and the last operation of a device in a process, longest first."""
     return table(view.trace).with_columns(pl.col("row_number").cast(pl.Int64))

@@ -16,7 +16,7 @@ from xsp_analyze.core import Column, Role, analysis
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["gpu_time_util"]
@@ -36,8 +36,8 @@ def table(trace: Trace) -> pl.LazyFrame:
     """The rule's rows."""
     groups = operations(trace).sort(*GPU, "start_ns").collect().partition_by(GPU, maintain_order=True)
     rows = [row for group in groups for row in _low(group)]
-    found = pl.DataFrame(rows, schema=_SCHEMA, orient="row").lazy()
-    ordered = found.sort(pl.col("share").round(_DECIMALS), "duration_ns", "start_ns", *GPU)
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").lazy()
+    ordered = frame.sort(pl.col("share").round(_DECIMALS), "duration_ns", "start_ns", *GPU)
     return ordered.with_row_index("row_number", offset=1).with_columns(pl.col("row_number").cast(pl.Int64))
 
 
@@ -81,6 +81,6 @@ def _low(group: pl.DataFrame) -> Iterator[tuple[object, ...]]:
     ),
     by_step=False,
 )
-def gpu_time_util(view: View) -> pl.LazyFrame:
+def gpu_time_util(view: StepFrames) -> pl.LazyFrame:
     """One row a stretch between the first and the last operation of a device in a process, least used first."""
     return table(view.trace)

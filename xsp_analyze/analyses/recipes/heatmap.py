@@ -38,8 +38,8 @@ class Session:
 def sessions(trace: Trace) -> Mapping[int, Session]:
     """The capture of each run; where the file does not say how long it was, up to the last end of a span."""
     runs = trace.frame("runs").select("run_id", "clock_origin_ns", "epoch_ns")
-    known = trace.scan("counters").filter(pl.col("counter").cast(pl.String) == _DURATION)
-    said = dict(known.select("run_id", pl.col("value").cast(pl.Int64)).collect().iter_rows())
+    durations = trace.scan("counters").filter(pl.col("counter").cast(pl.String) == _DURATION)
+    recorded = dict(durations.select("run_id", pl.col("value").cast(pl.Int64)).collect().iter_rows())
     ends = trace.scan("spans").group_by("run_id").agg(
         (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
     )  # fmt: skip
@@ -47,20 +47,20 @@ def sessions(trace: Trace) -> Mapping[int, Session]:
     # Unix time at the clock's own 0; where it is not known, the runs are taken to have begun together.
     began = {run: 0 if epoch is None else epoch - origin for run, origin, epoch in runs.iter_rows()}
     first = min(began.values(), default=0)
-    found = {}
+    extents = {}
     for run, origin, _ in runs.iter_rows():
         start = began[run] - first
-        length = said.get(run, (last.get(run) or 0) + origin)
-        found[run] = (origin + start, start, start + length)
-    size = math.ceil(max((end for _, _, end in found.values()), default=0) / BINS) or 1
-    return {run: Session(origin, start, end, size) for run, (origin, start, end) in found.items()}
+        length = recorded.get(run, (last.get(run) or 0) + origin)
+        extents[run] = (origin + start, start, start + length)
+    size = math.ceil(max((end for _, _, end in extents.values()), default=0) / BINS) or 1
+    return {run: Session(origin, start, end, size) for run, (origin, start, end) in extents.items()}
 
 
 def stamped_kernels(trace: Trace) -> list[pl.DataFrame]:
     """The kernels of each device in a process: GPU, start_ns and end_ns on the trace's own clock, and name."""
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    found = kernels(trace).select(*GPU, "name", "start_ns", end).sort(*GPU, "start_ns")
-    return found.collect().partition_by(GPU, maintain_order=True)
+    stamped = kernels(trace).select(*GPU, "name", "start_ns", end).sort(*GPU, "start_ns")
+    return stamped.collect().partition_by(GPU, maintain_order=True)
 
 
 def bins(rows: pl.DataFrame, session: Session) -> Floats:

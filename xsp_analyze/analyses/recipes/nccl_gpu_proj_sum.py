@@ -14,7 +14,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["nccl_gpu_proj_sum"]
@@ -24,8 +24,8 @@ _KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
 def table(trace: Trace) -> pl.LazyFrame:
     """The recipe's rows."""
-    found = project(trace, closed_ranges(trace).filter(collective_range()), _KINDS)
-    timed = found.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
+    rows = project(trace, closed_ranges(trace).filter(collective_range()), _KINDS)
+    timed = rows.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return described(timed.filter(pl.col("duration_ns") > 0), "text")
 
 
@@ -39,6 +39,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nccl_gpu_proj_sum(view: View) -> pl.LazyFrame:
+def nccl_gpu_proj_sum(view: StepFrames) -> pl.LazyFrame:
     """One row a name of NCCL's ranges that launched work, by name."""
     return table(view.trace)

@@ -16,7 +16,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
 
 __all__ = ["nccl_gpu_time_util_map"]
@@ -30,8 +30,8 @@ def table(trace: Trace) -> pl.LazyFrame:
 
     A run without such ranges tells by the kernels' names.
     """
-    found = project(trace, closed_ranges(trace).filter(collective_range()), (Kind.KERNEL,)).collect()
-    marked = found.select("run_id", "start_ns", "end_ns", pl.lit(value=True).alias("projected")).unique()
+    projected = project(trace, closed_ranges(trace).filter(collective_range()), (Kind.KERNEL,)).collect()
+    marked = projected.select("run_id", "start_ns", "end_ns", pl.lit(value=True).alias("projected")).unique()
     captures = sessions(trace)
     parts = [_of_device(rows, marked, captures[rows["run_id"][0]]) for rows in stamped_kernels(trace)]
     return with_file(trace, pl.concat(parts).lazy()).sort(*GPU, "bin_start_ns")
@@ -74,6 +74,6 @@ def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl
     figure=FigureSpec("bars", x="bin_start_ns", y=("nccl_share", "compute_share"), title="Use of the GPU"),
     by_step=False,
 )
-def nccl_gpu_time_util_map(view: View) -> pl.LazyFrame:
+def nccl_gpu_time_util_map(view: StepFrames) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
     return table(view.trace)

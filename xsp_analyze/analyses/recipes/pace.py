@@ -22,17 +22,17 @@ def pace(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
     """One row an occurrence (run_id, name, start_ns, end_ns), in the order given, by name and run."""
     stamped = on_source_clock(trace, rows, ("start_ns", "end_ns"))
     previous = pl.col("end_ns").shift(1, fill_value=0).over(_GROUP)
-    found = stamped.with_columns(
+    paced = stamped.with_columns(
         pl.int_range(pl.len(), dtype=pl.Int64).over(_GROUP).alias("iteration"),
         (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
         # The first one's is from the start of the capture, as in nsys.
         (pl.col("start_ns") - previous).alias("delta_ns"),
     )
-    found = found.with_columns(
+    paced = paced.with_columns(
         pl.col("delta_ns").cum_sum().over(_GROUP).alias("delta_sum_ns"),
         pl.col("duration_ns").cum_sum().over(_GROUP).alias("duration_sum_ns"),
     )
-    return with_file(trace, found).sort("name", "run_id", "iteration")
+    return with_file(trace, paced).sort("name", "run_id", "iteration")
 
 
 def pace_columns(what: str, *, device: bool = False) -> tuple[Column, ...]:

@@ -42,8 +42,8 @@ def project(trace: Trace, ranges: pl.LazyFrame, kinds: Sequence[Kind]) -> pl.Laz
         for thread, rows in calls.partition_by(_THREAD, as_dict=True, maintain_order=True).items()
         if thread in own
     ]
-    whole = pl.concat([pl.DataFrame(schema={**_SCHEMA, "first_call_ns": pl.Int64}), *parts])
-    return whole.lazy().sort("run_id", "first_call_ns", maintain_order=True).select(*_SCHEMA)
+    complete = pl.concat([pl.DataFrame(schema={**_SCHEMA, "first_call_ns": pl.Int64}), *parts])
+    return complete.lazy().sort("run_id", "first_call_ns", maintain_order=True).select(*_SCHEMA)
 
 
 def _envelopes(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -54,11 +54,11 @@ def _envelopes(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     inner = np.concatenate([np.empty(0, dtype=np.int64), *(pair[0] for pair in pairs)])
     outer = np.concatenate([np.empty(0, dtype=np.int64), *(pair[1] for pair in pairs)])
     held = calls[inner].with_columns(pl.Series("row", outer, dtype=pl.Int64))
-    found = held.group_by("row").agg(
+    sums = held.group_by("row").agg(
         pl.col("work_start_ns").min().alias("start_ns"),
         pl.col("work_end_ns").max().alias("end_ns"),
         pl.col("call_start_ns").min().alias("first_call_ns"),
     )
     texts = ranges.select("run_id", "text").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    named = found.join(texts, on="row").sort("first_call_ns", "row")
+    named = sums.join(texts, on="row").sort("first_call_ns", "row")
     return named.select(*_SCHEMA, "first_call_ns")

@@ -29,13 +29,13 @@ def _outside_brackets(name: str) -> str:
     """What stands in no bracket, up to the parameters."""
     kept: list[str] = []
     depth = 0
-    for place, letter in enumerate(name):
-        if letter in _OPEN:
-            if letter == "(" and depth == 0 and kept and not name.startswith("(anonymous", place):
+    for position, character in enumerate(name):
+        if character in _OPEN:
+            if character == "(" and depth == 0 and kept and not name.startswith("(anonymous", position):
                 break
             depth += 1
-        elif letter in _CLOSE and depth:
+        elif character in _CLOSE and depth:
             depth -= 1
         elif depth == 0:
-            kept.append(letter)
+            kept.append(character)
     return "".join(kept).strip()

@@ -14,7 +14,7 @@ from xsp_analyze.core import Column, Role
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["PLACE", "asked_for", "copy_columns", "timing"]
+__all__ = ["LOCATION", "asked_for", "copy_columns", "timing"]
 
 
 def asked_for(trace: Trace, work: pl.LazyFrame, calls: pl.Expr) -> pl.LazyFrame:
@@ -33,7 +33,7 @@ def timing(what: str) -> tuple[Column, ...]:
     )
 
 
-PLACE: tuple[Column, ...] = (
+LOCATION: tuple[Column, ...] = (
     Column("bytes", pl.Int64(), "Bytes copied or filled.", "byte", header="Bytes (MB)", decimals=3),
     integer("process_id", "The process.", "PID", role=Role.KEY),
     integer("device_id", "The device.", "Device ID", role=Role.KEY),
@@ -50,5 +50,5 @@ def copy_columns() -> tuple[Column, ...]:
         *timing("copy"),
         name_column("source_kind", "Memory read from.", "Src Kind", role=Role.LABEL),
         name_column("destination_kind", "Memory written to.", "Dst Kind", role=Role.LABEL),
-        *PLACE,
+        *LOCATION,
     )

@@ -48,6 +48,7 @@ function drawBars(block) {
 }
 
 const STACK_ROW = 34;
+const DARK_TONES = new Set(["g0", "g1", "g2", "g4", "g9"]);
 
 // Parts of a whole, a row each; a part's share stands in it where there is room.
 function drawStack(block) {
@@ -57,25 +58,28 @@ function drawStack(block) {
     const parts = block.series.map((s) => ({ series: s, value: s.values[row], share: whole ? Math.max(s.values[row] ?? 0, 0) / whole : 0 }));
     return { label, parts: parts.filter((part) => part.share > 0) };
   });
-  const text = ({ series, value, share }) => `${series.name}: ${series.divisor ? withUnit(value, series) : time(value)}, ${percent(share)}`;
+  const amount = (series, value) => (series.unit === "%" ? "" : `${series.divisor ? withUnit(value, series) : time(value)}, `);
+  const text = ({ series, value, share }) => `${series.name}: ${amount(series, value)}${percent(share)}`;
   const draw = (width) => {
     const labels = Math.min(Math.max(...block.labels.map((l) => l.length)) * LETTER + 14, width * 0.4);
     const drawn = rows.map(({ label, parts }, row) => {
       let left = labels;
       const y = row * STACK_ROW + 4;
-      return makeSvg("g", null, makeSvg("text", { class: "ink", x: 0, y: y + 17 }, cutText(label, labels - 8)),
+      const name = makeSvg("text", { class: "ink", x: 0, y: y + 17 }, makeSvg("title", null, label), cutText(label, labels - 8));
+      const link = block.links?.[row];
+      return makeSvg("g", null, link ? makeSvg("a", { href: link }, name) : name,
         parts.map((part) => {
           const wide = (width - labels) * part.share;
           const at = left;
           left += wide;
-          const shade = ["rest", "idle"].includes(part.series.tone) ? "ink" : "on-tone";
+          const shade = ["rest", "idle"].includes(part.series.tone) ? "ink" : DARK_TONES.has(part.series.tone) ? "on-dark" : "on-tone";
           return makeSvg("g", null, makeSvg("title", null, text(part)),
             makeSvg("rect", { class: `f-${part.series.tone}`, x: at, y, width: Math.max(wide - 1, 0.5), height: STACK_ROW - 8 }),
             wide > 60 ? makeSvg("text", { class: shade, x: at + 7, y: y + 17 }, percent(part.share)) : null);
         }));
     });
     const read = rows.slice(0, 3).map(({ label, parts }) => `${label}: ${parts.map(text).join("; ")}`).join(". ");
-    return makeSvg("svg", { width, height: rows.length * STACK_ROW, role: "img", "aria-label": `${title}. ${read}` }, drawn);
+    return makeSvg("svg", { width, height: rows.length * STACK_ROW, role: block.links?.some(Boolean) ? "group" : "img", "aria-label": `${title}. ${read}` }, drawn);
   };
   return make("div", { class: "text" }, heading3(block.title), legend(block.series), framed(title, draw, ""));
 }

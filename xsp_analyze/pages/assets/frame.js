@@ -1,12 +1,12 @@
-// The frame around a drawing: looks closer, moves, goes back, and saves the drawing as SVG or PNG.
+// The frame around a drawing: zooms, pans, resets, and saves the drawing as SVG or PNG.
 const ZOOM = 1.6;
-const CLOSEST = 1e-6; // share of the whole that still can fill the drawing
+const CLOSEST = 1e-6; // share of all that still can fill the drawing
 
 // `draw(width, view)` gives an SVG for the part of the whole in view, [from, to] of 0..1 across and up.
-// `axes`: "x", "xy" or "" (nothing to look closer at).
+// `axes`: "x", "xy" or "" (nothing to zoom).
 function framed(title, draw, axes) {
   const view = { x: [0, 1], y: [0, 1] };
-  const field = make("div", { class: "field", tabindex: axes ? "0" : null, role: axes ? "group" : null, "aria-label": axes ? `${title}. Plus and minus look closer and back, arrows move, 0 shows all.` : null });
+  const field = make("div", { class: "field", tabindex: axes ? "0" : null, role: axes ? "group" : null, "aria-label": axes ? `${title}. Plus and minus zoom in and out, arrows move, 0 shows all.` : null });
   const node = make("figure", { class: "framed" });
   let width = 0;
 
@@ -23,7 +23,7 @@ function framed(title, draw, axes) {
     return [start, start + span];
   }
 
-  // Looks closer by a factor around a point, given in shares of the drawing.
+  // Zooms by a factor around a point, given in shares of the drawing.
   function zoom(factor, atX = 0.5, atY = 0.5) {
     for (const [axis, at] of [["x", atX], ["y", atY]]) {
       if (!axes.includes(axis)) continue;
@@ -56,7 +56,7 @@ function framed(title, draw, axes) {
   const back = button("Show all", "Show all", reset);
   const svg = () => field.querySelector("svg");
   const tools = make("div", { class: "tools frame-tools" },
-    axes ? [button("+", "Look closer", () => zoom(ZOOM)), button("\u2212", "Look from further", () => zoom(1 / ZOOM)), back] : null,
+    axes ? [button("+", "Zoom in", () => zoom(ZOOM)), button("\u2212", "Zoom out", () => zoom(1 / ZOOM)), back] : null,
     button("SVG", "Save as SVG", () => saveFile(`${fileName(title)}.svg`, "image/svg+xml", svgText(svg()))),
     button("PNG", "Save as PNG", () => savePng(svg(), `${fileName(title)}.png`)));
 

@@ -140,11 +140,6 @@ function drawIcicle(block) {
   return make("div", null, make("div", { class: "legend" }, legend), make("div", { class: "tools" }, search, found), crumbs, field, told);
 }
 
-// In a box a kernel goes without return type and namespaces, which are the same for most.
-function bare(name) {
-  return name.replace(/^(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*/, "") || name;
-}
-
 function describe(kind) {
   return {
     all: "Everything that ran on a device.",

@@ -1,71 +1,12 @@
-// Builds the page from its data: each block of a section is drawn by the function of its type.
-const data = JSON.parse(document.getElementById("data").textContent);
-
-const DRAW = {
-  text: (block) => make("p", { class: "text" }, block.text),
-  missing: (block) => make("p", { class: "missing" }, block.text),
-  facts: drawFacts,
-  shares: drawShares,
-  findings: drawFindings,
+// What only the report of a trace draws.
+Object.assign(DRAW, {
   icicle: drawIcicle,
-  table: drawTable,
   tree: drawTree,
   layers: drawLayers,
   kernels: drawKernels,
   step: drawStep,
   advice: drawAdvice,
   analyses: drawAnalyses,
-  line: drawLine,
-  bars: drawBars,
-  stack: drawStack,
-  columns: drawColumns,
   timelines: drawTimelines,
   roofline: drawRoofline,
-};
-
-function drawFacts(block) {
-  return make("div", { class: "facts" }, block.items.map((item) => make("div", { class: "fact" },
-    make("div", { class: "label" }, item.label),
-    make("div", { class: "value", title: item.exact || null }, item.value),
-    make("div", { class: "note" }, item.note))));
-}
-
-function drawShares(block) {
-  const parts = block.parts.map((part) => make("span", {
-    class: `t-${part.tone}`, style: { width: `${part.share * 100}%` }, title: `${part.label}: ${part.shown}, ${part.exact}`,
-  }, part.share > 0.12 ? `${part.label}, ${part.shown}` : ""));
-  const rows = block.parts.map((part) => make("li", null,
-    make("span", { class: "share-label" }, make("i", { class: `t-${part.tone}` }), part.label),
-    make("span", { class: "number" }, part.shown),
-    make("span", { class: "number", title: part.exact }, part.value),
-    make("span", { class: "sentence" }, `${part.sentence} `, part.advice ? make("span", { class: "advice" }, `${part.advice}.`) : "")));
-  return make("div", null, make("div", { class: "bar", role: "img", "aria-label": "Shares of device time" }, parts), make("ul", { class: "share-list" }, rows));
-}
-
-function drawFindings(block) {
-  return make("ul", { class: "findings" }, block.items.map((item) => make("li", null,
-    make("span", { class: `severity ${item.severity}` }, item.severity),
-    make("span", { class: "number" }, item.count),
-    make("span", { class: "number" }, item.time),
-    make("span", { class: "sentence" }, `${item.text}. `, item.advice ? make("span", { class: "advice" }, `${item.advice}.`) : ""))));
-}
-
-function drawSection(section) {
-  return make("section", { id: section.id, "aria-labelledby": `${section.id}-title` },
-    make("h2", { id: `${section.id}-title` }, section.title, make("a", { class: "anchor", href: `#${section.id}`, "aria-label": `Link to ${section.title}` }, "#")),
-    make("p", { class: "means" }, section.means),
-    section.blocks.map((block) => DRAW[block.type](block)));
-}
-
-document.getElementById("page").append(
-  make("header", null,
-    make("p", { class: "kind" }, "XSP report: where the time went"),
-    make("h1", null, data.title),
-    make("ul", { class: "short" }, data.short.map((sentence) => make("li", null, sentence))),
-    make("details", { class: "about" }, make("summary", null, "What was measured"),
-      make("dl", { class: "measured" }, data.measured.map((row) => [make("dt", null, row.label), make("dd", null, row.text)])))),
-  make("nav", { "aria-label": "Parts of this report" }, data.sections.map((s) => make("a", { href: `#${s.id}` }, s.label)), themeButton()),
-  make("main", null, data.sections.map(drawSection)),
-  make("footer", null, data.footer));
-addEventListener("hashchange", followLink);
-followLink();
+});

@@ -72,7 +72,9 @@ function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
   function matches() {
     if (!state.query) return [...every];
     haystacks ??= new Map(every.map((row) => [row, texts.map((i) => block.values[i][row] ?? "").join("\n").toLowerCase()]));
-    return every.filter((row) => haystacks.get(row).includes(state.query));
+    const phrase = every.filter((row) => haystacks.get(row).includes(state.query));
+    const tokens = state.query.split(/\s+/);
+    return phrase.length ? phrase : every.filter((row) => tokens.every((token) => haystacks.get(row).includes(token)));
   }
 
   // Unknown values stand last whichever way one sorts; equal ones keep their order.
@@ -108,7 +110,7 @@ function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
   }
 
   function drawRow(row) {
-    const cells = block.columns.map((column, index) => drawCell(column, block.values[index][row], index === barColumn ? largest : 0));
+    const cells = block.columns.map((column, index) => drawCell(column, block.values[index][row], index === barColumn ? largest : 0, column.links?.[row]));
     if (onRow && texts.length) {
       const cell = cells[texts[0]];
       cell.replaceChildren(make("button", { type: "button", "aria-expanded": String(row === state.chosen), onclick: () => onRow(row) }, cell.textContent));
@@ -152,12 +154,12 @@ function headingClass(column, block) {
   return column.key === block.bar ? "n wide" : "n";
 }
 
-function drawCell(column, value, largest) {
+function drawCell(column, value, largest, link) {
   if (value === null || value === undefined) return make("td", { class: column.number ? "n null" : "null" }, UNKNOWN);
   if (!column.number) {
     const text = typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
     const label = column.key === "kernel_name" ? bare(text) : text; // what most names begin with says little
-    return make("td", { class: "name", title: text, onclick: (event) => event.currentTarget.classList.toggle("open") }, label);
+    return make("td", { class: "name", title: text, onclick: (event) => event.currentTarget.classList.toggle("open") }, link ? make("a", { href: link }, label) : label);
   }
   const cell = make("td", { class: "n", title: exact(value, column.exact) }, shown(value, column));
   if (largest > 0) {
@@ -173,4 +175,9 @@ function columnsMean(block) {
     : null;
   return make("details", { class: "columns-mean" }, make("summary", null, "What the columns mean"),
     make("dl", null, block.columns.map((c) => [make("dt", null, c.heading), make("dd", null, c.doc)])), unknown);
+}
+
+// A kernel's name without return type and namespaces, which are the same for most.
+function bare(name) {
+  return name.replace(/^(?:void )?(?:(?:\w+|\(anonymous namespace\))::)*/, "") || name;
 }

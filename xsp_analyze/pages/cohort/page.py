@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_analyze.cohort import tables
+from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.price import NO_PRICES
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort import charts
-from xsp_analyze.pages.cohort.markup import escaped, page, section, sentence, table
+from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
@@ -20,14 +22,13 @@ if TYPE_CHECKING:
     from xsp_analyze.cohort.cohort import System
     from xsp_analyze.cohort.price import Prices
     from xsp_analyze.core import Column, Result
+    from xsp_analyze.pages.blocks import Block, Section
 
-__all__ = ["Part", "render"]
-
-Part = tuple[str, str, str]
-"""A section: its identity, its label in the table of contents, and its HTML."""
+__all__ = ["render"]
 
 _PAIR = 2
-_MOST_ROWS = 2_000  # of a table; a page of more would take seconds to open
+_MAX_ROWS = 2_000  # of a table; a page of more would take seconds to open
+_MAX_LEAVES = 200  # more models than this are no tree that one could read
 _FOOTER = (
     "Numbers are shown rounded; a dash stands for what the traces do not say. Rest the pointer on a heading to read"
     " what the column means. This page holds all it needs and loads nothing."
@@ -55,74 +56,75 @@ def render(
     *,
     title: str,
     prices: Prices = NO_PRICES,
-    before: Sequence[Part] = (),
-    after: Sequence[Part] = (),
+    before: Sequence[Section] = (),
+    after: Sequence[Section] = (),
 ) -> str:
     """The page; sections that the cohort has nothing for are left out. `before` and `after` come around its own."""
-    parts = list(before)
-    if systems:
-        parts += _cohort(systems, prices)
-    parts += after
-    return page(title, _short(systems, prices), parts, f"Made by {_program()}. {_FOOTER}")
+    sections = [*before, *(_cohort(systems, prices) if systems else []), *after]
+    data = {
+        "kind": "XSP cohort: models and systems side by side",
+        "title": title,
+        "short": _short(systems, prices),
+        "sections": sections,
+        "footer": f"{made_by()} {_FOOTER}",
+    }
+    return drawn(data, ["cohort.js"])
 
 
-def _cohort(systems: Sequence[System], prices: Prices) -> list[Part]:
-    found = tables.models(systems, prices)
-    links = {"model": [s.member.report for s in systems]}
-    content = table(_cut(found), links, search=True) + _left(len(systems), "xsp cohort -f csv writes all.")
-    parts = [("models", "Models", section("models", "Models and systems", _MODELS, content))]
+def _cohort(systems: Sequence[System], prices: Prices) -> list[Section]:
+    models = tables.models(systems, prices)
+    links = {"model": [s.member.report for s in systems][:_MAX_ROWS]}
+    rows = blocks.table(_cut(models), name="models", left_out=_left_out(len(systems)), links=links)
+    sections = [blocks.section("models", "Models", "Models and systems", _MODELS, [rows])]
     first = tables.top(systems, prices)
     if first.table.height:
         means = "The first models by each measure that at least two of them have."
-        parts.append(
-            ("top", "First by each measure", section("top", "First by each measure", means, _tops(first, found)))
+        sections.append(
+            blocks.section("top", "First by each measure", "First by each measure", means, [_tops(first, models)])
         )
     mixed = [s for s in systems if s.facts.mix.shares]
     if mixed:
-        parts += _alike(mixed)
-    several = tables.across(systems)
-    if several.table.height:
-        content = section("systems", "One model across systems and frameworks", _ACROSS, table(_cut(several)))
-        parts.append(("systems", "Across systems", content))
-    return parts
+        sections += _alike(mixed)
+    across = tables.across(systems)
+    if across.table.height:
+        rows = blocks.table(_cut(across), name="systems", left_out=_left_out(across.table.height))
+        title = "One model across systems and frameworks"
+        sections.append(blocks.section("systems", "Across systems", title, _ACROSS, [rows]))
+    return sections
 
 
 def _cut(result: Result) -> Result:
     """What a page can hold of a table."""
-    return replace(result, table=result.table.head(_MOST_ROWS))
+    return replace(result, table=result.table.head(_MAX_ROWS))
 
 
-def _left(rows: int, where: str) -> str:
-    return sentence(f"The first {_MOST_ROWS:,} of {rows:,} rows; {where}") if rows > _MOST_ROWS else ""
+def _left_out(rows: int) -> str | None:
+    return f"The first {_MAX_ROWS:,} of {rows:,} rows; xsp cohort -f csv writes all." if rows > _MAX_ROWS else None
 
 
-def _alike(mixed: Sequence[System]) -> list[Part]:
-    from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage  # noqa: PLC0415
-
-    if len(mixed) > charts.MOST_LEAVES:
-        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MOST_COMPARED else ""
-        text = f"{len(mixed):,} models are more than a tree can show.{pairs}"
-        return [("mix", "Operators", section("mix", "Time by group of operators", _MIX, sentence(text)))]
-    order = leaf_order(linkage(1 - cosines([s.facts.mix.shares for s in mixed])), len(mixed))
-    parts = [
-        ("mix", "Operators", section("mix", "Time by group of operators", _MIX, charts.bars([mixed[n] for n in order])))
-    ]
+def _alike(mixed: Sequence[System]) -> list[Section]:
+    if len(mixed) > _MAX_LEAVES:
+        pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MAX_COMPARED else ""
+        reason = blocks.text(f"{len(mixed):,} models are more than a tree can show.{pairs}")
+        return [blocks.section("mix", "Operators", "Time by group of operators", _MIX, [reason])]
+    joins = linkage(1 - cosines([s.facts.mix.shares for s in mixed]))
+    order = leaf_order(joins, len(mixed))
+    bars = charts.mixes([mixed[n] for n in order])
+    sections = [blocks.section("mix", "Operators", "Time by group of operators", _MIX, [bars])]
     if len(mixed) >= _PAIR:
-        parts.append(("similar", "Similarity", section("similar", "Which models are alike", _TREE, charts.tree(mixed))))
-    return parts
+        tree = charts.dendrogram(mixed, joins, order)
+        sections.append(blocks.section("similar", "Similarity", "Which models are alike", _TREE, [tree]))
+    return sections
 
 
-def _tops(first: Result, found: Result) -> str:
-    columns = {c.name: c for c in found.columns}
-    blocks = []
+def _tops(first: Result, models: Result) -> Block:
+    columns = {c.name: c for c in models.columns}
+    items = []
     for measure in first.table["measure"].unique(maintain_order=True):
-        rows = first.table.filter(pl.col("measure") == measure)
-        items = "".join(
-            f"<li>{escaped(_named(row))} <span>{escaped(_value(columns[measure], row['value']))}</span></li>"
-            for row in rows.iter_rows(named=True)
-        )
-        blocks.append(f"<div><h3>{escaped(_TITLES[measure])}</h3><ol>{items}</ol></div>")
-    return f'<div class="tops">{"".join(blocks)}</div>'
+        rows = first.table.filter(pl.col("measure") == measure).iter_rows(named=True)
+        named = [(clean(_named(row)), clean(_value(columns[measure], row["value"]))) for row in rows]
+        items.append({"title": _TITLES[measure], "rows": named})
+    return {"type": "tops", "items": items}
 
 
 _TITLES: Mapping[str, str] = {
@@ -153,30 +155,23 @@ def _short(systems: Sequence[System], prices: Prices) -> list[str]:
     if not systems:
         return []
     models = {s.facts.model for s in systems}
-    places = sorted({s.facts.system for s in systems if s.facts.system})
+    names = sorted({s.facts.system for s in systems if s.facts.system})
     traces = sum(len(s.members) for s in systems)
-    on = f" on {', '.join(places)}" if 0 < len(places) <= _PAIR else f" on {len(places)} systems" if places else ""
-    said = [f"{_count(len(models), 'model')}{on}, from {_count(traces, 'trace')}."]
+    on = f" on {', '.join(names)}" if 0 < len(names) <= _PAIR else f" on {len(names)} systems" if names else ""
+    sentences = [f"{_count(len(models), 'model')}{on}, from {_count(traces, 'trace')}."]
     timed = [s for s in systems if s.best]
     if len(timed) >= _PAIR:
         quick = min(timed, key=lambda s: s.best[0].latency_ns if s.best else 0.0)
         slow = max(timed, key=lambda s: s.best[0].latency_ns if s.best else 0.0)
         times = [duration(s.best[0].latency_ns) for s in (quick, slow) if s.best]
-        said.append(f"A step takes from {times[0]} ({quick.facts.model}) to {times[1]} ({slow.facts.model}).")
+        sentences.append(f"A step takes from {times[0]} ({quick.facts.model}) to {times[1]} ({slow.facts.model}).")
     shares = [s.facts.gpu_share for s in systems if s.facts.gpu_share is not None]
     if shares:
-        said.append(f"Of a step, {share(min(shares))} to {share(max(shares))} is device time.")
+        sentences.append(f"Of a step, {share(min(shares))} to {share(max(shares))} is device time.")
     if prices.per_hour:
-        said.append(f"Costs are in {prices.currency or 'the currency of the prices given'}.")
-    return [" ".join(said)]
+        sentences.append(f"Costs are in {prices.currency or 'the currency of the prices given'}.")
+    return [" ".join(sentences)]
 
 
 def _count(number_of: int, noun: str) -> str:
     return f"{number_of:,} {noun}{'' if number_of == 1 else 's'}"
-
-
-def _program() -> str:
-    try:
-        return f"XSP {version('xsp')}"
-    except PackageNotFoundError:  # run from a checkout
-        return "XSP"

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.rules import Outcome
+    from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.compare.waterfall import Waterfall
 
-__all__ = ["document", "render"]
+__all__ = ["document", "render", "render_several"]
 
 _OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "significant")
 
@@ -57,6 +58,17 @@ def render(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
     """The document with one row a line."""
     parts = (f"{json.dumps(key)}: {_value(plain(value))}" for key, value in document(c, outcomes).items())
     return "{" + ",\n ".join(parts) + "}\n"
+
+
+def render_several(several: Several) -> str:
+    """`{"pairs": [a comparison's document with its `name`], "only_before": [...], "only_after": [...]}`."""
+    documents = ",\n".join(_named(c) for c in several.compared)
+    rest = {"only_before": list(several.only_before), "only_after": list(several.only_after)}
+    return f'{{"pairs": [\n{documents}],\n {json.dumps(rest, ensure_ascii=False)[1:]}\n'
+
+
+def _named(one: Compared) -> str:
+    return f'{{"name": {json.dumps(one.name, ensure_ascii=False)},\n {render(one.comparison, one.outcomes)[1:]}'
 
 
 def _of_model(row: Row) -> dict[str, object]:

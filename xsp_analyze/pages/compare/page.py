@@ -5,8 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare.several import section
-from xsp_analyze.pages.compare.sections import change, sections, sentences, signed_duration, verdict
+from xsp_analyze.pages.compare.sections import change, of_several, sections, sentences, signed_duration, verdict
+from xsp_analyze.pages.shell import made_by, written
+from xsp_analyze.render.html import marked_up
+from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.several import Several
     from xsp_analyze.compare.waterfall import Part, Waterfall
-    from xsp_analyze.pages.compare.sections import Section
+    from xsp_analyze.render.table import Table
 
 __all__ = ["page", "page_of_several"]
 
@@ -25,41 +27,29 @@ _ROWS = 100
 _BARS = 14
 _ROW, _LEFT, _WIDE, _RIGHT = 26, 270, 560, 130  # pixels of the chart: a bar's row, names, bars, numbers
 _LONGEST = 34
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --dim: #59636e; --line: #d1d9e0; --paper: #fff;
-  --worse: #b3261e; --better: #1a7f37; --whole: #6e7781 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --dim: #9198a1; --line: #3d444d; --paper: #0d1117;
-  --worse: #ff7b72; --better: #56d364; --whole: #8b949e } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
-  max-width: 1200px; padding: 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
-th { text-align: left; color: var(--dim); font-weight: 600 }
-th, td { padding: .2rem .7rem .2rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-.number { text-align: right; white-space: nowrap } td:first-child { overflow-wrap: anywhere; min-width: 11rem }
-.dim { color: var(--dim) } .broken { color: var(--worse); font-weight: 600 }
-svg { max-width: 100%; height: auto; min-width: 640px } svg text { fill: var(--ink); font-size: 13px }
-.worse { fill: var(--worse) } .better { fill: var(--better) } .whole { fill: var(--whole) }
-@media print { body { max-width: none } }
-"""
+_KIND = "XSP comparison: what changed, and whether it is more than noise"
+_FOOTER = (
+    "Numbers are shown rounded; a dash stands for what the traces do not say. This page holds all it needs, loads"
+    " nothing and runs no script."
+)
 
 
 def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
     """The page: what was compared, the verdict, a waterfall, every table (at most 100 rows each)."""
     title = clean(f"{c.before.name} and {c.after.name}")
-    heading = f"<h1>{escape(title)}: latency {escape(change(c.latency))} {_verdict(c)}</h1>"
-    return _document(title, [heading, *_content(c, outcomes)])
+    heading = f"{escape(title)}: latency {escape(change(c.latency))} {_verdict(c)}"
+    return written(_KIND, title, heading, list(_content(c, outcomes)), f"{made_by()} {_FOOTER}")
 
 
 def page_of_several(found: Several) -> str:
     """A table of the models of two batches, then what `page` shows of each, folded."""
-    body = ["<h1>Two batches compared</h1>", *_section(section(found))]
+    body = list(_section(of_several(found)))
     for one in found.compared:
         latency = escape(f"latency {change(one.comparison.latency)}")
         body += [f"<details><summary>{escape(clean(one.name))}: {latency}</summary>"]
         body += [*_content(one.comparison, one.outcomes), "</details>"]
-    return _document("Two batches compared", body)
+    title = "Two batches compared"
+    return written(_KIND, title, title, body, f"{made_by()} {_FOOTER}")
 
 
 def _content(c: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -71,19 +61,9 @@ def _content(c: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield from _section(each, list(_chart(c.waterfall)) if c.waterfall and at == 0 else [])
 
 
-def _document(title: str, body: Sequence[str]) -> str:
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
-    )
-
-
 def _verdict(c: Comparison) -> str:
     word = verdict(c.latency)
-    return f'<span class="dim">({escape(word)})</span>' if word else ""
+    return f'<span class="null">({escape(word)})</span>' if word else ""
 
 
 def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -91,7 +71,7 @@ def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
         return
     yield "<h2>Rules</h2><ul>"
     for outcome in outcomes:
-        mark = ' class="broken"' if outcome.verdict == "broken" else ""
+        mark = ' class="failed"' if outcome.verdict == "broken" else ""
         told = "; ".join(outcome.sentences[:_BARS])
         yield (
             f"<li><span{mark}>{escape(str(outcome.verdict))}</span>: <code>{escape(clean(outcome.rule.text))}</code>"
@@ -100,18 +80,15 @@ def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _section(shown: Section, chart: Sequence[str] = ()) -> Iterator[str]:
-    yield f"<h2>{escape(shown.title)}</h2>"
+def _section(shown: Table, chart: Sequence[str] = ()) -> Iterator[str]:
+    yield f"<section><h2>{escape(shown.title)}</h2>"
     yield from chart
-    kept = [i for i in range(len(shown.headings)) if any(row[i] for row in shown.rows)]
-    cells = {i: ' class="number"' if shown.is_number[i] else "" for i in kept}
-    yield '<div class="scroll" tabindex="0" role="region" aria-label="' + escape(shown.title) + '"><table><thead><tr>'
-    yield "".join(f'<th scope="col"{cells[i]}>{escape(shown.headings[i] or "noise?")}</th>' for i in kept)
-    yield "</tr></thead><tbody>"
-    for row in shown.rows:
-        yield "<tr>" + "".join(f"<td{cells[i]}>{escape(row[i])}</td>" for i in kept) + "</tr>"
-    yield "</tbody></table></div>"
-    yield from (f'<p class="dim">{escape(line)}</p>' for line in shown.below if "--rows" not in line)
+    heads = [' class="n"' if c.is_number else "" for c in shown.columns]
+    sides = [' class="n"' if c.is_number else ' class="name open"' for c in shown.columns]
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(shown.title)}">'
+    yield f"{marked_up(shown, heads, sides)}</div>"
+    yield from (f'<p class="means">{escape(line)}</p>' for line in shown.notes if "--rows" not in line)
+    yield "</section>"
 
 
 def _chart(falls: Waterfall) -> Iterator[str]:
@@ -125,18 +102,20 @@ def _chart(falls: Waterfall) -> Iterator[str]:
     height = _ROW * (len(bars) + 2)
     words = f"From {duration(falls.before_ns)} before to {duration(falls.after_ns)} after"
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(words)}">'
+    across = _LEFT + _WIDE + _RIGHT
     yield (
-        f'<svg viewBox="0 0 {_LEFT + _WIDE + _RIGHT} {height}" width="{_LEFT + _WIDE + _RIGHT}" height="{height}"'
+        f'<svg class="waterfall" viewBox="0 0 {across} {height}" width="{across}" height="{height}"'
         f' role="img" aria-label="{escape(words)}">'
     )
-    rows = [("before", 0, falls.before_ns, "whole"), *_steps(bars, ends), ("after", 0, falls.after_ns, "whole")]
+    rows = [("before", 0, falls.before_ns, "total"), *_steps(bars, ends), ("after", 0, falls.after_ns, "total")]
     for at, (name, start, end, kind) in enumerate(rows):
         x, wide = _LEFT + (min(start, end) - low) * scale, max(abs(end - start) * scale, 1)
-        text = duration(end) if kind == "whole" else signed_duration(end - start)
+        text = duration(end) if kind == "total" else signed_duration(end - start)
         y = at * _ROW
-        yield f'<text x="{_LEFT - 8}" y="{y + 17}" text-anchor="end">{escape(_short(name))}</text>'
-        yield f'<rect class="{kind}" x="{x:.1f}" y="{y + 5}" width="{wide:.1f}" height="{_ROW - 10}"></rect>'
-        yield f'<text x="{_LEFT + _WIDE + 8}" y="{y + 17}">{escape(text)}</text>'
+        label = escape(cut(clean(name), _LONGEST))
+        yield f'<text class="ink" x="{_LEFT - 8}" y="{y + 17}" text-anchor="end">{label}</text>'
+        yield f'<rect class="f-{kind}" x="{x:.1f}" y="{y + 5}" width="{wide:.1f}" height="{_ROW - 10}"></rect>'
+        yield f'<text class="ink" x="{_LEFT + _WIDE + 8}" y="{y + 17}">{escape(text)}</text>'
     yield "</svg></div>"
 
 
@@ -152,9 +131,3 @@ def _bars(falls: Waterfall) -> list[tuple[str, int]]:
 def _steps(bars: Sequence[tuple[str, int]], ends: Sequence[int]) -> Iterator[tuple[str, int, int, str]]:
     for (name, difference), start in zip(bars, ends, strict=False):
         yield name, start, start + difference, "worse" if difference > 0 else "better"
-
-
-def _short(name: str) -> str:
-    plain = clean(name)
-    tail = _LONGEST // 3
-    return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - tail - 1]}\u2026{plain[-tail:]}"

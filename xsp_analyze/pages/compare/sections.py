@@ -1,8 +1,7 @@
-"""A comparison as people read it: sentences and tables of text, for any renderer."""
+"""Comparisons as people read them: sentences and tables of text, for any renderer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,36 +9,25 @@ import polars as pl
 from xsp_analyze.compare.facts import Sort
 from xsp_analyze.core import Column
 from xsp_analyze.render.shown import clean, short_name
+from xsp_analyze.render.table import Table, of_rows
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, scale_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.facts import Facts
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.rows import Row
+    from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.compare.side import Side
     from xsp_analyze.compare.waterfall import Part
     from xsp_analyze.render.units import Scale
 
-__all__ = ["Section", "change", "interval", "sections", "sentences", "side_line", "signed_duration", "verdict"]
+__all__ = ["change", "interval", "of_several", "sections", "sentences", "side_line", "signed_duration", "verdict"]
 
 _PARTS = 10
 _LEVELS = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
 _LONGEST = 48
 _STEPS_FOR_NOISE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A title, a table (columns are headings; numbers stand right), and sentences below it."""
-
-    title: str
-    headings: Sequence[str] = ()
-    is_number: Sequence[bool] = ()
-    rows: Sequence[Sequence[str]] = ()
-    below: Sequence[str] = field(default_factory=tuple)
 
 
 def sentences(c: Comparison) -> list[str]:
@@ -75,7 +63,7 @@ def _match(c: Comparison) -> str:
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
 
 
-def sections(c: Comparison, most: int | None = 10) -> list[Section]:
+def sections(c: Comparison, most: int | None = 10) -> list[Table]:
     """Every table, with at most so many rows each."""
     found = [_model(c)]
     if c.waterfall is not None:
@@ -86,7 +74,34 @@ def sections(c: Comparison, most: int | None = 10) -> list[Section]:
     return found
 
 
-def _model(c: Comparison) -> Section:
+def of_several(several: Several) -> Table:
+    """A row a model, the largest change first; those that are not comparable last, with the reason."""
+    ordered = sorted(several.compared, key=lambda c: (not c.comparison.comparable, -_size(c), c.name))
+    notes = [
+        f"Only {side}: {', '.join(names)}."
+        for side, names in (("before", several.only_before), ("after", several.only_after))
+        if names
+    ]
+    before, after, _, *rest = _changed("")
+    columns = [("model", "", False, 0), before, after, *rest, ("rows changed", "", True, 3),
+               ("most of it in", "", False, 6)]  # fmt: skip
+    return of_rows(f"Models ({len(ordered):,})", columns, [_model_row(c) for c in ordered], notes)
+
+
+def _size(one: Compared) -> float:
+    return abs((one.comparison.latency.ratio or 1.0) - 1.0)
+
+
+def _model_row(one: Compared) -> list[str]:
+    c, row = one.comparison, one.comparison.latency
+    significant = sum(bool(r.significant) for r in c.rows)
+    rows = f"{significant:,} of {c.tested:,}" if c.tested else ""
+    cause = c.waterfall.parts[0].name if c.waterfall and c.comparable else "; ".join(c.reasons)
+    return [clean(one.name), duration(row.before_ns), duration(row.after_ns), change(row), interval(row), verdict(row),
+            rows, clean(cause)]  # fmt: skip
+
+
+def _model(c: Comparison) -> Table:
     per = "an input" if c.per_input else "a step" if c.before.views[0].averaged else "the whole trace"
     rows = [
         [{"latency": f"latency of {per}", "device_time": f"device time of {per}"}[row.name],
@@ -98,8 +113,19 @@ def _model(c: Comparison) -> Section:
     if one and two:
         rows.append(["throughput", f"{one:,.1f}/s", f"{two:,.1f}/s", f"{two - one:+,.1f}/s", _percent_change(two / one),
                      "", ""])  # fmt: skip
-    headings = ["model", "before", "after", "difference", "change", "95 % interval", ""]
-    return Section("Model", headings, [False, *[True] * 5, False], rows, _on_noise(c))
+    return of_rows("Model", [("model", "", False, 0), *_changed("")], rows, _on_noise(c))
+
+
+def _changed(unit: str) -> list[tuple[str, str, bool, int]]:
+    """The columns of a change; where there is no room the interval goes first, then the difference."""
+    return [
+        ("before", unit, True, 1),
+        ("after", unit, True, 1),
+        ("difference", unit, True, 4),
+        ("change", "", True, 1),
+        ("95 % interval", "", True, 5),
+        ("significance", "", False, 2),
+    ]
 
 
 def _on_noise(c: Comparison) -> list[str]:
@@ -118,7 +144,7 @@ def _on_noise(c: Comparison) -> list[str]:
     return lines
 
 
-def _waterfall(c: Comparison, most: int | None) -> Section:
+def _waterfall(c: Comparison, most: int | None) -> Table:
     falls = c.waterfall
     if falls is None:
         raise AssertionError
@@ -131,8 +157,8 @@ def _waterfall(c: Comparison, most: int | None) -> Section:
     rows.append(["all together", duration(falls.before_ns), duration(falls.after_ns),
                  signed_duration(falls.difference_ns), ""])  # fmt: skip
     basis = "device time" if falls.basis == "device" else "time on the host"
-    headings = ["part", "before", "after", "difference", "most of it in"]
-    return Section(f"What the difference is made of ({basis})", headings, [False, True, True, True, False], rows)
+    columns = [("part", "", False, 0), *_changed("")[:3], ("most of it in", "", False, 6)]
+    return of_rows(f"What the difference is made of ({basis})", columns, rows)
 
 
 def _part(part: Part) -> list[str]:
@@ -141,23 +167,21 @@ def _part(part: Part) -> list[str]:
             cause]  # fmt: skip
 
 
-def _level(c: Comparison, level: str, most: int | None) -> Section:
+def _level(c: Comparison, level: str, most: int | None) -> Table:
     every = c.level(level)
     rows = every[:most]
     found = sum(bool(row.significant) for row in every)
     tested = sum(row.p_value is not None for row in every)
     scale = scale_of(Column("ns", pl.Float64(), "", "ns"), [v for r in rows for v in (r.before_ns, r.after_ns)])
-    headings = [level, f"before {scale.unit}", f"after {scale.unit}", f"difference {scale.unit}", "change",
-                "95 % interval", ""]  # fmt: skip
+    columns = [(level, "", False, 0), *_changed(scale.unit)]
     if level == "layer":
-        headings.append("most of it in")
-    is_number = [False, *[True] * 5, False, False][: len(headings)]
+        columns.append(("most of it in", "", False, 6))
     below = [f"{len(every) - len(rows):,} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
     if tested:
         below.append(f"{found:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
                      f" {c.tested:,} rows.")  # fmt: skip
     title = _LEVELS[level] if level != "operator" else f"Operators ({_BASIS[c.operator_basis]})"
-    return Section(title, headings, is_number, [_row(row, scale, level) for row in rows], below)
+    return of_rows(title, columns, [_row(row, scale, level) for row in rows], below)
 
 
 _BASIS = {"device": "device time they launched", "host": "their own time on the host"}
@@ -179,12 +203,12 @@ def _name(row: Row) -> str:
     return name if row.after_name is None else f"{name} -> {short_name(row.after_name)}"
 
 
-def _changes(c: Comparison, most: int | None) -> Section:
+def _changes(c: Comparison, most: int | None) -> Table:
     rows = [_change_row(found) for found in c.changes[:most]]
     below = [f"{len(c.changes) - len(rows):,} more; --rows 0 shows all."] if len(c.changes) > len(rows) else []
-    headings = ["kernels", "places", "before", "after", "was", "is", "first in"]
-    return Section("Kernels that changed, in one step", headings, [False, True, True, True, False, False, False], rows,
-                   below)  # fmt: skip
+    columns = [("kernels", "", False, 0), ("count", "", True, 2), *_changed("")[:2], ("was", "", False, 1),
+               ("is", "", False, 1), ("first in", "", False, 3)]  # fmt: skip
+    return of_rows("Kernels that changed, in one step", columns, rows, below)
 
 
 def _change_row(found: Change) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.core import Result
-from xsp_analyze.pages.cohort.markup import escaped, page, section, sentence, table
-from xsp_analyze.pages.ranks.charts import strip
+from xsp_analyze.pages import blocks
+from xsp_analyze.pages.shell import drawn, made_by
 from xsp_analyze.ranks.tables import tables
 from xsp_analyze.render.units import duration, share
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.ranks.job import Job
 
 __all__ = ["findings", "render"]
 
-_MOST_ROWS = 300
-_MANY = 64
+_MAX_ROWS = 300
 _WORTH = 0.02
 _FOOTER = (
     "Numbers are shown rounded; a dash stands for what the traces do not say. This page holds all it needs and loads"
@@ -37,31 +37,56 @@ _MEANS = {
 
 def render(job: Job, failed: Sequence[str] = ()) -> str:
     """The page as HTML; `failed` are the sentences on ranks that could not be read."""
-    parts = []
-    if failed:
-        rows = "".join(f"<li>{escaped(f)}</li>" for f in failed[:_MOST_ROWS])
-        means = "Everything below is without these ranks."
-        content = section("failed", f"Failed: {len(failed):,}", means, f'<ul class="failed">{rows}</ul>')
-        parts.append(("failed", "Failed", content))
+    sections = [_failed(failed)] if failed else []
     for each in tables(job):
-        shown, left = _shown(each)
-        figure = strip(job.by_rank()) if each.analysis.id == "R01" else ""
-        content = figure + table(shown, search=each.table.height > _MANY) + left
-        title = each.analysis.title.capitalize()
-        parts.append((each.analysis.id, title, section(each.analysis.id, title, _MEANS[each.analysis.id], content)))
-    return page(f"Job {job.name}", findings(job), parts, _FOOTER)
+        identity, title = each.analysis.id, each.analysis.title.capitalize()
+        kept, left_out = _kept(each)
+        figure = [_steps(job.by_rank())] if identity == "R01" else []
+        rows = blocks.table(kept, name=identity, left_out=left_out)
+        sections.append(blocks.section(identity, title, title, _MEANS[identity], [*filter(None, figure), rows]))
+    data = {
+        "kind": "XSP job: its ranks side by side",
+        "title": f"Job {job.name}",
+        "short": findings(job),
+        "sections": sections,
+        "footer": f"{made_by()} {_FOOTER}",
+    }
+    return drawn(data)
 
 
-def _shown(result: Result) -> tuple[Result, str]:
+def _failed(reasons: Sequence[str]) -> Section:
+    entries = blocks.entries([(reason, None, "") for reason in reasons], most=_MAX_ROWS, more="see summary.json.")
+    means = "Everything below is without these ranks."
+    return blocks.section("failed", "Failed", f"Failed: {len(reasons):,}", means, [entries])
+
+
+def _steps(ranks: pl.DataFrame) -> Block | None:
+    """The mean step of every rank: what it computed, what communication it could not hide, and the rest.
+
+    Work that outlasts the step leaves nothing of the rest.
+    """
+    rows = [row for row in ranks.iter_rows(named=True) if row["step_ns"]]
+    if not rows:
+        return None
+    compute, exposed = ([row[c] or 0.0 for row in rows] for c in ("compute_ns", "exposed_communication_ns"))
+    rest = [max(row["step_ns"] - a - b, 0.0) for row, a, b in zip(rows, compute, exposed, strict=True)]
+    series = [
+        {"name": "compute", "tone": "compute", "values": compute},
+        {"name": "exposed communication", "tone": "communication", "values": exposed},
+        {"name": "the rest of the step", "tone": "rest", "values": rest},
+    ]
+    return blocks.bars("columns", [f"rank {row['rank']}" for row in rows], series, title="Mean step of each rank")
+
+
+def _kept(result: Result) -> tuple[Result, str | None]:
     """The rows that the page holds: of many ranks those with the longest steps, of kernels those with most time."""
-    if result.table.height <= _MOST_ROWS:
-        return result, ""
+    if result.table.height <= _MAX_ROWS:
+        return result, None
     frame: pl.DataFrame = result.table
     if result.analysis.id == "R01":
         frame = frame.sort("step_ns", descending=True, maintain_order=True)
-    words = f"The first {_MOST_ROWS} of {frame.height:,} rows; ranks.json holds all."
-    cut = Result(result.analysis, frame.head(_MOST_ROWS), result.columns, result.ledger_of)
-    return cut, sentence(words)
+    left_out = f"The first {_MAX_ROWS} of {frame.height:,} rows; ranks.json holds all."
+    return Result(result.analysis, frame.head(_MAX_ROWS), result.columns, result.ledger_of), left_out
 
 
 def findings(job: Job) -> list[str]:
@@ -69,25 +94,25 @@ def findings(job: Job) -> list[str]:
     ranks, steps = job.by_rank(), job.by_step()
     worlds = {f.get("world_size") for f in job.facts.values()} - {None}
     of = f" of {worlds.pop():,}" if len(worlds) == 1 else ""
-    said = [f"{len(job.folders):,}{of} ranks; the median rank takes {duration(_median(ranks, 'step_ns'))} a step."]
+    sentences = [f"{len(job.folders):,}{of} ranks; the median rank takes {duration(_median(ranks, 'step_ns'))} a step."]
     slowest = ranks.sort("step_ns", descending=True, nulls_last=True).row(0, named=True)
     if (slowest["over_median_share"] or 0) >= _WORTH:
-        said.append(f"Rank {slowest['rank']} is slowest, {share(slowest['over_median_share'])} over the median.")
+        sentences.append(f"Rank {slowest['rank']} is slowest, {share(slowest['over_median_share'])} over the median.")
     last = ranks.sort("last_count", descending=True, nulls_last=True).row(0, named=True)
     total = ranks["last_count"].sum()
     if total and last["last_count"] > 2 * total / len(job.folders):
-        said.append(
+        sentences.append(
             f"Rank {last['rank']} came last to {last['last_count']:,} of {total:,} collectives: the others wait for it."
         )
     exposed = _median(ranks, "exposed_share")
     if exposed is not None:
-        said.append(f"Communication that nothing hides is {share(exposed)} of the median rank's step.")
+        sentences.append(f"Communication that nothing hides is {share(exposed)} of the median rank's step.")
     worst = steps["imbalance_share"].max()
     if isinstance(worst, float) and worst >= _WORTH:
-        said.append(f"The most uneven step takes {share(worst)} longer than its ranks' mean.")
-    return [" ".join(said)]
+        sentences.append(f"The most uneven step takes {share(worst)} longer than its ranks' mean.")
+    return [" ".join(sentences)]
 
 
 def _median(frame: pl.DataFrame, column: str) -> float | None:
-    found = frame[column].median()
-    return found if isinstance(found, float | int) else None
+    median = frame[column].median()
+    return median if isinstance(median, float | int) else None

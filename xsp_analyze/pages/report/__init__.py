@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from xsp_analyze.pages.report import (
@@ -18,10 +17,10 @@ from xsp_analyze.pages.report import (
     summary,
 )
 from xsp_analyze.pages.report.answers import Answers
-from xsp_analyze.pages.report.page import page
+from xsp_analyze.pages.shell import drawn, made_by
 
 if TYPE_CHECKING:
-    from xsp_analyze.pages.report.blocks import Section
+    from xsp_analyze.pages.blocks import Section
     from xsp_model import Trace
 
 __all__ = ["render", "render_answers"]
@@ -29,6 +28,17 @@ __all__ = ["render", "render_answers"]
 _FOOTER = (
     "Numbers are shown rounded; rest the pointer on one to read it exactly. This page holds all it needs and loads"
     " nothing. A dash stands for what the trace does not say."
+)
+
+_SCRIPTS = (
+    "drill.js",
+    "tree.js",
+    "icicle.js",
+    "timelines.js",
+    "roofline.js",
+    "step.js",
+    "advice.js",
+    "report.js",
 )
 
 
@@ -55,26 +65,19 @@ def render_answers(answers: Answers) -> str:
         detail.modules(answers),
         all_analyses.every_analysis(answers),
     )
-    title = _title(answers)
     data = {
-        "title": title,
+        "kind": "XSP report: where the time went",
+        "title": _title(answers),
         "short": summary.in_short(answers),
         "measured": origin.measured(answers),
         "sections": sections,
-        "footer": f"Made by {_program()}. {_FOOTER}",
+        "footer": f"{made_by()} {_FOOTER}",
     }
-    return page(data, f"{title} - XSP")
+    return drawn(data, _SCRIPTS)
 
 
 def _known(section: Section | None) -> list[Section]:
     return [] if section is None else [section]
-
-
-def _program() -> str:
-    try:
-        return f"XSP {version('xsp')}"
-    except PackageNotFoundError:  # run from a checkout
-        return "XSP"
 
 
 def _title(answers: Answers) -> str:

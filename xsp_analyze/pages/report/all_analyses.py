@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.catalog import ANALYSES
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.row_limits import MOST_ROWS, cut, cut_executions
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["every_analysis"]
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.view import View
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_model import XspError
 
@@ -25,8 +25,8 @@ class Answers:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.per_step = View(trace)
-        self.whole = View(trace, "all", beside=self.per_step)
+        self.per_step = StepFrames.of(trace)
+        self.whole = StepFrames(self.per_step.of_trace, "all")
         self._found: dict[tuple[str, bool], Result | str] = {}
 
     @cached_property
@@ -37,7 +37,7 @@ class Answers:
     @property
     def leveled(self) -> bool:
         """Whether the trace is a profile: runs of the same work at several levels."""
-        return self.per_step.roles.leveled
+        return self.per_step.of_trace.roles.leveled
 
     @property
     def step_count(self) -> int:
@@ -58,7 +58,7 @@ class Answers:
         """
         if not self.leveled:
             return ""
-        runs = {word: getattr(self.per_step.roles, role) for role, word in words.items()}
+        runs = {word: getattr(self.per_step.of_trace.roles, role) for role, word in words.items()}
         parts = [f"{word} from run {', '.join(map(str, found))}" for word, found in runs.items() if found]
         sentence = " and ".join(parts)
         return f" {sentence[:1].upper()}{sentence[1:]}." if parts else ""

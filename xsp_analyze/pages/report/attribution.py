@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["ledger"]
 
@@ -56,17 +57,17 @@ def _coverage_means(answers: Answers) -> str:
 
 
 def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
-    severity, sentence, advice = ATTRIBUTIONS[Attribution(attribution)]
+    kind = ATTRIBUTIONS[Attribution(attribution)]
     return {
         "label": _LABELS[attribution],
         "tone": attribution,
-        "severity": str(severity),
+        "severity": str(kind.severity),
         "share": time_ns / total_ns if total_ns else 0,
         "shown": share(time_ns / total_ns if total_ns else None),
         "value": duration(time_ns),
         "exact": f"{time_ns:,} ns in {number:,} activities",
-        "sentence": f"{_capital(sentence)}: {count(number)} activities.",
-        "advice": "" if attribution == Attribution.LAYER else advice,
+        "sentence": f"{_capital(kind.sentence)}: {count(number)} activities.",
+        "advice": "" if attribution == Attribution.LAYER else kind.advice,
     }
 
 
@@ -74,7 +75,8 @@ def _findings(answers: Answers) -> list[dict[str, Any]]:
     """The ledger's other rows, the most serious first; what several runs have in common is said once."""
     rank = pl.col("severity").replace_strict(["error", "warning", "info"], [0, 1, 2], default=3)
     rows = (
-        answers.per_step.ledger.filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+        coverage.ledger(answers.per_step)
+        .filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
         .group_by("kind", "severity", "detail", "advice", maintain_order=True)
         .agg(
             pl.col("count").sum(),

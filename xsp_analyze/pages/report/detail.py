@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.drill import drill
 from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.module_rows import module_rows
@@ -15,8 +15,8 @@ from xsp_analyze.pages.report.time_tree import pruned, time_tree
 from xsp_analyze.render.figure import figure_data
 
 if TYPE_CHECKING:
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 

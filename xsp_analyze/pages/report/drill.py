@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Result
+from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
 from xsp_analyze.render.units import share
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.core import Column
+    from xsp_analyze.pages.blocks import Block
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block
 
 __all__ = ["drill"]
 
@@ -50,7 +51,9 @@ def _table(
         )
         joined = kept
     known = [c for c in columns if joined[c.name].null_count() < max(joined.height, 1)]
-    result = Result(layers.analysis, joined.select(c.name for c in known), known, lambda: answers.per_step.ledger)
+    result = Result(
+        layers.analysis, joined.select(c.name for c in known), known, lambda: coverage.ledger(answers.per_step)
+    )
     return {
         **blocks.table(result, bar=by, left_out=note),
         "row": joined["place"].cast(pl.Int64).fill_null(-1).to_list(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.roofline import figure_of
 from xsp_analyze.render.figure import figure_data
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.core import FigureSpec, Result
+    from xsp_analyze.pages.blocks import Block
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block
 
 __all__ = ["figure"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.module_rows import module_rows
 from xsp_analyze.pages.report.time_tree import TimeTree, pruned
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Result
-    from xsp_analyze.pages.report.blocks import Block
+    from xsp_analyze.pages.blocks import Block
 
 __all__ = ["module_icicle", "module_tree"]
 

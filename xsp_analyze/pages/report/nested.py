@@ -19,7 +19,7 @@ from xsp_analyze.frames.steps import steps_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["LEVELS", "Timeline", "longest", "nested_timelines"]
 
@@ -45,25 +45,25 @@ class Timeline:
     kernels: pl.DataFrame
 
 
-def nested_timelines(view: View) -> list[Timeline]:
+def nested_timelines(view: StepFrames) -> list[Timeline]:
     """A timeline for every run that a level of the profile stands for; kernels are those of the serialised run."""
-    roles = view.roles
+    roles = view.of_trace.roles
     taken = (roles.model, roles.layers, roles.serialised_kernels)
     level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
     found = []
     for runs, level in level_of.items():
-        duration = timed_latency(view.trace, view.all_steps, runs)
+        duration = timed_latency(view.trace, view.of_trace.all_steps, runs)
         if duration is not None:
             found.append(Timeline(level, duration, _layers(view, runs), _kernels(view, runs)))
     return found
 
 
-def _starts(view: View, runs: Sequence[int]) -> pl.DataFrame:
+def _starts(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """The steps of these runs that spans mark, as `steps_of`: times around the model's call have no start."""
     return Roles.of(steps_of(view.trace), runs)
 
 
-def _layers(view: View, runs: Sequence[int]) -> pl.DataFrame:
+def _layers(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """The n-th call of a layer in one step and the n-th in another are averaged as one."""
     starts = _starts(view, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
     calls = Roles.of(layer_time.layer_calls(view.trace), runs).join(starts, on=["run_id", "step"])
@@ -92,11 +92,15 @@ def _depths(boxes: pl.DataFrame) -> list[int]:
     return depths
 
 
-def _kernels(view: View, runs: Sequence[int]) -> pl.DataFrame:
+def _kernels(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """Every execution of the mean step; empty in runs that are not asked for kernels."""
     starts = _starts(view, runs)
-    asked = tuple(runs) == tuple(view.roles.serialised_kernels)
-    rows = view.all_activities if tuple(runs) == tuple(view.roles.kernels) else device_activities(view.trace)
+    asked = tuple(runs) == tuple(view.of_trace.roles.serialised_kernels)
+    rows = (
+        view.of_trace.all_activities
+        if tuple(runs) == tuple(view.of_trace.roles.kernels)
+        else device_activities(view.trace)
+    )
     wanted = Roles.of(rows, runs if asked else ())
     together = aligned(wanted.with_columns(shapes_of(view.trace, wanted)), starts).join(
         starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]

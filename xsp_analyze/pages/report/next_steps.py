@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.text import gain_of, value_of
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.render.shown import clean
 
 if TYPE_CHECKING:
     from xsp_analyze.findings import Advice
+    from xsp_analyze.pages.blocks import Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Section
 
 __all__ = ["next_steps"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xsp_analyze.frames import coverage
 from xsp_analyze.render.units import duration, size
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _SOURCES: Mapping[str, str] = {
 
 def measured(answers: Answers) -> list[dict[str, Any]]:
     """Label and text of what the trace is, for the page's head."""
-    summary, provenance = answers.summary, answers.per_step.provenance
+    summary, provenance = answers.summary, coverage.provenance(answers.per_step)
     rows = _runs(summary)
     rows += [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices]
     rows += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.nested import Timeline, longest, nested_timelines
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration, share
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from xsp_analyze.core import Result
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["overhead", "sentence"]
 

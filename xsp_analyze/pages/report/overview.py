@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.summary import is_per_process
 from xsp_analyze.render.units import count, duration, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from xsp_analyze.pages.blocks import Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Section
 
 __all__ = ["model"]
 

@@ -18,7 +18,7 @@ from xsp_model import Attribution, Level
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.pages.report.span_paths import SpanPaths
     from xsp_model import Trace
     from xsp_model.arrays import Ints
@@ -49,7 +49,7 @@ HOST_COLUMNS = (
 )
 
 
-def device_parts(view: View) -> pl.DataFrame:
+def device_parts(view: StepFrames) -> pl.DataFrame:
     """One row a layer, operator path, library call and kernel: LAYER_KEY and WORK_COLUMNS, longest first in a layer.
 
     Numbers are those of A08: of a mean step, or of the whole trace.
@@ -121,14 +121,14 @@ def _ends(names: Sequence[str], *, both_ends: bool) -> str | None:
     return names[-1] if names else None
 
 
-def host_parts(view: View) -> pl.DataFrame:
+def host_parts(view: StepFrames) -> pl.DataFrame:
     """One row a layer and operator: LAYER_KEY and HOST_COLUMNS, longest of itself first in a layer.
 
     Times are per step where the view is averaged (plain means), in the runs that layers are taken from.
     """
     spans = view.trace.scan("spans").filter(
         pl.col("level").cast(pl.String) == str(Level.OPERATOR),
-        pl.col("run_id").is_in(list(view.roles.layers)),
+        pl.col("run_id").is_in(list(view.of_trace.roles.layers)),
         pl.col("duration_ns").is_not_null(),
     )
     known = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
@@ -138,7 +138,7 @@ def host_parts(view: View) -> pl.DataFrame:
     )
     chosen = view.chosen(own) if view.averaged else own
     layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
-    steps = _steps(view, view.roles.layers)
+    steps = _steps(view, view.of_trace.roles.layers)
     return (
         chosen.join(layers, on="layer_id", how="inner", maintain_order="left")
         .with_columns(
@@ -155,7 +155,7 @@ def host_parts(view: View) -> pl.DataFrame:
     )
 
 
-def _steps(view: View, runs: Sequence[int]) -> int:
+def _steps(view: StepFrames, runs: Sequence[int]) -> int:
     """Steps of one run that sums are divided by: runs are summed, as device time is."""
     if not view.averaged:
         return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import count, quantity, share
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["figure_of", "rooflines", "verdict"]
 

@@ -15,7 +15,7 @@ from xsp_analyze.render.units import share
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["MOST_ROWS", "cut", "cut_executions"]
 
@@ -37,7 +37,7 @@ def cut(result: Result, by: str | None = None, most: int = MOST_ROWS) -> tuple[R
     return _kept(result, table), _said(_kept(result, table), rank, result.table[rank.name], most)
 
 
-def cut_executions(view: View, most: int = MOST_ROWS) -> tuple[Result, str]:
+def cut_executions(view: StepFrames, most: int = MOST_ROWS) -> tuple[Result, str]:
     """As `cut` of A08, where there are more rows than that: the others, which may be millions, are not described."""
     order = listed_order(view)
     duration = view.executions["duration_ns"].gather(order)

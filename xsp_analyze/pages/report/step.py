@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.frames.roles import Roles
-from xsp_analyze.pages.report import blocks
+from xsp_analyze.pages import blocks
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
 from xsp_model import Kind, Level
@@ -16,9 +16,9 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.view import View
+    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.blocks import Block, Section
 
 __all__ = ["Step", "one_step", "step_spans"]
 
@@ -83,9 +83,9 @@ def _means(answers: Answers, step: Step) -> str:
     )
 
 
-def step_spans(view: View) -> Step | None:
+def step_spans(view: StepFrames) -> Step | None:
     """The spans of the median step in the runs that kernels are taken from; None where nothing has a time."""
-    runs = list(view.roles.kernels)
+    runs = list(view.of_trace.roles.kernels)
     spans = view.trace.scan("spans").filter(pl.col("run_id").is_in(runs), pl.col("duration_ns").is_not_null())
     number = _median(view, runs)
     if number is not None:
@@ -111,14 +111,14 @@ def step_spans(view: View) -> Step | None:
     return Step(number, start, end, drawn[1], drawn[0], host.height, device.height)
 
 
-def _described(view: View, chosen: pl.DataFrame) -> pl.DataFrame:
+def _described(view: StepFrames, chosen: pl.DataFrame) -> pl.DataFrame:
     """All columns that are drawn of these spans, in their order."""
     spans = view.trace.scan("spans").filter(pl.col("span_id").is_in(chosen["span_id"].implode()))
     found = spans.select(_DRAWN).with_columns(pl.col(pl.Categorical).cast(pl.String))
     return chosen.lazy().select("span_id").join(found, on="span_id", how="left", maintain_order="left").collect()
 
 
-def _median(view: View, runs: Sequence[int]) -> int | None:
+def _median(view: StepFrames, runs: Sequence[int]) -> int | None:
     """The number of the step nearest to the median length, of those that the view averages."""
     steps = Roles.of(view.steps, runs) if view.averaged else view.steps.head(0)
     if steps.is_empty():

@@ -21,7 +21,7 @@ IS_DUMP = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,4096}?"format"\s*:\s*"xs
 _VERSION = 1
 
 
-_Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+_Integer = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -29,18 +29,18 @@ class Header(msgspec.Struct, frozen=True):
 
     format: str
     version: int
-    pid: _Whole | None = None
+    pid: _Integer | None = None
     clock: str | None = None
-    epoch_ns: _Whole | None = None
+    epoch_ns: _Integer | None = None
     tool: str | None = None
     cupti_version: str | int | None = None
     driver_version: str | int | None = None
     framework: str | None = None
     model: str | None = None
-    batch_size: _Whole | None = None
-    rank: _Whole | None = None
-    world_size: _Whole | None = None
-    dropped: _Whole | None = None
+    batch_size: _Integer | None = None
+    rank: _Integer | None = None
+    world_size: _Integer | None = None
+    dropped: _Integer | None = None
 
 
 def parse_header(text: bytes, path: Path) -> Header:
@@ -62,7 +62,7 @@ def parse_header(text: bytes, path: Path) -> Header:
 
 def facts_of(header: Header) -> RunFacts:
     """What the run is."""
-    profiler = " ".join(str(word) for word in (header.tool or "CUPTI", header.cupti_version) if word is not None)
+    profiler = " ".join(str(part) for part in (header.tool or "CUPTI", header.cupti_version) if part is not None)
     return RunFacts(
         profiler=profiler,
         framework=header.framework,

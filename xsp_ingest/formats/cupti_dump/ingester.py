@@ -9,15 +9,17 @@ import polars as pl
 
 from xsp_ingest.formats.cupti_dump.header import IS_DUMP, facts_of
 from xsp_ingest.formats.cupti_dump.parquet import is_parquet_dump
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.formats.cupti_dump.records import Dump
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.cupti.records import Records
 
 __all__ = ["CUPTI_DUMP"]
 
@@ -25,47 +27,53 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
-class _CuptiDump:
+class _CuptiDump(Ingester):
     name: str = "cupti_dump"
     title: str = "CUPTI activity records as JSON lines (plain or gzip) or Parquet; our own format, version 1"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A first line, or a Parquet file's metadata, that names the format."""
         if probe.head.startswith(_PARQUET_MAGIC):
-            return is_parquet_dump(probe.path)
-        return bool(IS_DUMP.match(probe.text))
+            return Match.exact_if(is_parquet_dump(probe.path))
+        return Match.exact_if(IS_DUMP.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""
-        from xsp_ingest.formats.cupti_dump import external, host, work
-        from xsp_ingest.formats.cupti_dump.devices import devices
+        from xsp_ingest.formats.cupti_dump import external
         from xsp_ingest.formats.cupti_dump.records import read_dump
+        from xsp_ingest.staging.cupti import activities, host
+        from xsp_ingest.staging.cupti.devices import devices
 
-        dump = read_dump(path)
-        operators, doubts = external.placed(dump)
-        parts = [work.work(dump), work.waits(dump), host.calls(dump), host.operators(dump, operators)]
-        marked, ranges, found = host.markers(dump, options)
-        spans = [external.issued(dump, parts[0][0]), *(part for part, _ in parts[1:]), marked]
+        header, records = read_dump(path)
+        operators, doubts = external.placed(records)
+        parts = [
+            activities.activities(records),
+            activities.waits(records),
+            host.calls(records),
+            host.operators(records, operators),
+        ]
+        marked, ranges, found = host.markers(records, options)
+        spans = [external.issued(records, parts[0][0]), *(part for part, _ in parts[1:]), marked]
         tables = {name: frame_of(name) for name in RAW_TABLES} | {
             "spans": pl.concat(spans),
-            "kernels": work.kernels(dump),
-            "copies": work.copies(dump),
+            "kernels": activities.kernels(records),
+            "copies": activities.copies(records),
             "operators": host.operator_facts(operators),
             "ranges": ranges,
-            "devices": devices(dump),
+            "devices": devices(records),
         }
         if tables["spans"].is_empty():
             raise XspError("the CUPTI dump holds no record with a start", path=path)
-        findings = [*dump.findings, *doubts, *(f for _, part in parts for f in part), *found, _overhead(dump)]
-        return RawTrace(tables, facts_of(dump.header), tuple(f for f in findings if f.count))
+        findings = [*records.findings, *doubts, *(f for _, part in parts for f in part), *found, _overhead(records)]
+        return RawTrace(tables, facts_of(header), tuple(f for f in findings if f.count))
 
 
-def _overhead(dump: Dump) -> Finding:
+def _overhead(records: Records) -> Finding:
     """CUPTI's own work, which took host time inside the spans around it."""
-    rows, _ = timed(dump.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
+    rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     total = rows["duration_ns"].cast(pl.Int128).sum()
     detail = f"stretches in which CUPTI itself worked, {total} ns in sum; host times around them are longer for it"
-    return Finding("profiler_overhead", detail, rows.height, Severity.INFO)
+    return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)
 
 
 CUPTI_DUMP = _CuptiDump()

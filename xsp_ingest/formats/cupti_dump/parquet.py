@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.formats.cupti_dump.fields import TYPES
 from xsp_ingest.formats.cupti_dump.header import PARQUET_KEY, parse_header
+from xsp_ingest.staging.cupti.fields import TYPES
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def read_parquet_header(path: Path) -> Header:
 def read_row_groups(path: Path) -> Iterator[pl.DataFrame]:
     """The records in batches, with every field that is read; those the file lacks are null."""
     file = _open(path)
-    known = [name for name in file.schema_arrow.names if name in TYPES]
-    if "kind" not in known:
+    names = [name for name in file.schema_arrow.names if name in TYPES]
+    if "kind" not in names:
         raise XspError("the Parquet file has no column `kind`", path=path)
     try:
-        for batch in file.iter_batches(_BATCH_ROWS, columns=known):
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names):
             batch.validate(full=True)  # text that is not UTF-8 would be taken on trust from here on
             yield _typed(pl.DataFrame(batch))
     except _DAMAGED as error:
@@ -67,9 +67,9 @@ def _open(path: Path) -> pq.ParquetFile:
 def _typed(batch: pl.DataFrame) -> pl.DataFrame:
     columns = []
     for name, kind in TYPES.items():
-        given = batch[name] if name in batch.columns else None
-        fits = given is not None and (given.dtype.is_integer() if kind.is_integer() else _is_text(given.dtype))
-        column = given if given is not None and fits else pl.Series(name, [None] * batch.height, dtype=kind)
+        stored = batch[name] if name in batch.columns else None
+        fits = stored is not None and (stored.dtype.is_integer() if kind.is_integer() else _is_text(stored.dtype))
+        column = stored if stored is not None and fits else pl.Series(name, [None] * batch.height, dtype=kind)
         columns.append(column.cast(kind, strict=False))
     return pl.DataFrame(columns)
 

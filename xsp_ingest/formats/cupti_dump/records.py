@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.cupti_dump.fields import END, KINDS, KNOWN_UNUSED, TYPES
 from xsp_ingest.formats.cupti_dump.header import parse_header
 from xsp_ingest.formats.cupti_dump.parquet import read_parquet_header, read_row_groups
-from xsp_model import Finding, Severity, XspError
+from xsp_ingest.staging.cupti.fields import END, KINDS, KNOWN_UNUSED, TYPES
+from xsp_ingest.staging.cupti.records import Records
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,50 +21,31 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.cupti_dump.header import Header
 
-__all__ = ["Dump", "read_dump"]
+__all__ = ["read_dump"]
 
 _PARQUET_MAGIC = b"PAR1"
-_MOST_BAD_LINES = 1_000
+_MAX_BAD_LINES = 1_000
 _SCHEMA = dict(TYPES)
 
 
-@dataclass
-class Dump:
-    """A dump's records by kind, each with its place in the file as `row`; and what was odd."""
-
-    header: Header
-    kinds: dict[str, pl.DataFrame] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def process(self) -> pl.Expr:
-        """The process a record is of: its own, else the dump's; as `processId`."""
-        return pl.col("processId").fill_null(pl.lit(self.header.pid, pl.Int64))
-
-    def of(self, *kinds: str) -> pl.DataFrame:
-        """The records of these kinds (which have the same fields), in the order of the file."""
-        found = [self.kinds[kind] for kind in kinds if kind in self.kinds]
-        if not found:
-            return pl.DataFrame(schema={"row": pl.Int64, **{name: TYPES[name] for name in KINDS[kinds[0]]}})
-        return pl.concat(found).sort("row") if len(found) > 1 else found[0]
-
-
-def read_dump(path: Path) -> Dump:
-    """The file's records; XspError where it is cut off, or no dump."""
+def read_dump(path: Path) -> tuple[Header, Records]:
+    """The file's header and records; XspError where it is cut off, or no dump."""
     with path.open("rb") as file:
         is_parquet = file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
     if is_parquet:
-        dump = Dump(read_parquet_header(path))
-        _gather(dump, read_row_groups(path), path)
-        _note_dropped(dump, dump.header.dropped or 0)
-        return dump
+        header = read_parquet_header(path)
+        records = Records(header.pid)
+        _gather(records, read_row_groups(path), path)
+        _note_dropped(records, header.dropped or 0)
+        return header, records
     blocks = lines(path)
     head, _, rest = next(blocks, b"").lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
-    dump = Dump(parse_header(head, path))
+    header = parse_header(head, path)
+    records = Records(header.pid)
     bad: list[int] = []
-    _gather(dump, _parsed([rest], blocks, bad, path), path)
-    _check_end(dump, bad)
-    return dump
+    _gather(records, _parsed([rest], blocks, bad, path), path)
+    _check_end(records, bad)
+    return header, records
 
 
 def _parsed(first: Iterable[bytes], blocks: Iterator[bytes], bad: list[int], path: Path) -> Iterator[pl.DataFrame]:
@@ -91,11 +72,11 @@ def _frames(block: bytes, bad: list[int], path: Path) -> Iterator[pl.DataFrame]:
         if not block.endswith(b"\n"):
             raise cut_off(path, "its last line is no whole record") from None
         bad.append(1)
-        if len(bad) > _MOST_BAD_LINES:
-            raise XspError(f"more than {_MOST_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
+        if len(bad) > _MAX_BAD_LINES:
+            raise XspError(f"more than {_MAX_BAD_LINES} lines of the CUPTI dump are no records", path=path) from None
 
 
-def _gather(dump: Dump, frames: Iterable[pl.DataFrame], path: Path) -> None:
+def _gather(records: Records, frames: Iterable[pl.DataFrame], path: Path) -> None:
     parts: dict[str, list[pl.DataFrame]] = {}
     others: dict[str, int] = {}
     first = nameless = 0
@@ -111,25 +92,25 @@ def _gather(dump: Dump, frames: Iterable[pl.DataFrame], path: Path) -> None:
                 others[str(kind)] = others.get(str(kind), 0) + rows.height
     if not parts:
         raise XspError("the CUPTI dump holds no records", path=path)
-    dump.kinds = {kind: pl.concat(rows) for kind, rows in parts.items()}
-    dump.findings += [
-        Finding("unknown_record", "records of kinds that XSP does not know", sum(others.values()), Severity.INFO),
-        Finding("record_without_kind", "records that do not say their kind", nameless),
+    records.kinds = {kind: pl.concat(rows) for kind, rows in parts.items()}
+    records.findings += [
+        Finding(LedgerKind.UNKNOWN_RECORD, count=sum(others.values())),
+        Finding(LedgerKind.RECORD_WITHOUT_KIND, count=nameless),
     ]
 
 
-def _check_end(dump: Dump, bad: Sequence[int]) -> None:
+def _check_end(records: Records, bad: Sequence[int]) -> None:
     """What the closing record says against what was found."""
-    end = dump.of(END)
-    dump.findings.append(Finding("bad_line", "lines that are no records", len(bad)))
+    end = records.of(END)
+    records.findings.append(Finding(LedgerKind.BAD_LINE, "lines that are no records", len(bad)))
     if end.is_empty():
         detail = "the dump has no closing record: what wrote it was stopped, and records may be missing"
-        dump.findings.append(Finding("no_end", detail))
+        records.findings.append(Finding(LedgerKind.NO_END, detail))
         return
-    _note_dropped(dump, end["dropped"].fill_null(0).max())
+    _note_dropped(records, end["dropped"].fill_null(0).max())
 
 
-def _note_dropped(dump: Dump, count: object) -> None:
+def _note_dropped(records: Records, count: object) -> None:
     detail = "records that CUPTI dropped: its buffers were full"
-    known = count if isinstance(count, int) and count > 0 else 0
-    dump.findings.append(Finding("dropped_records", detail, known, advice="Give the profiler larger or more buffers"))
+    dropped = count if isinstance(count, int) and count > 0 else 0
+    records.findings.append(Finding(LedgerKind.DROPPED_RECORDS, detail, dropped))

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.execution_trace.nodes import read_nodes
-from xsp_model import Finding, Severity, XspError
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.execution_trace.nodes import Nodes
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["EXECUTION_TRACE"]
@@ -26,15 +28,16 @@ _ENOUGH = 0.5  # of the numbered operators of a run must be in its execution tra
 
 
 @dataclass(frozen=True, slots=True)
-class _ExecutionTrace:
+class _ExecutionTrace(Ingester):
     name: str = "execution_trace"
     title: str = (
         "PyTorch execution trace (ExecutionTraceObserver), together with its torch.profiler trace: shapes and callers"
     )
+    is_supplement: bool = True
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A JSON object that starts with the schema and the process of an execution trace."""
-        return bool(_HEAD.match(probe.text))
+        return Match.exact_if(_HEAD.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Never: the file has no times."""
@@ -95,9 +98,9 @@ def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
         pl.coalesce(name, f"{name}_traced") for name in ("called_by_row", "input_shapes", "input_dtypes")
     )
     detail = "operators whose shapes, types and callers the execution trace tells"
-    found = Finding("execution_trace_joined", detail, known.height, Severity.INFO)
+    found = Finding(LedgerKind.EXECUTION_TRACE_JOINED, detail, known.height)
     left = operators.height - operators["record_function_id"].null_count() - known.height
-    missing = Finding("execution_trace_lacks", "numbered operators that the execution trace does not have", left)
+    missing = Finding(LedgerKind.EXECUTION_TRACE_LACKS, count=left)
     tables = {**run.tables, "operators": better.select(operators.columns)}
     return replace(run, tables=tables, findings=(*run.findings, found, missing))
 

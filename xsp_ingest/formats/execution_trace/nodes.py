@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_values import whole
-from xsp_ingest.files.json_walk import Wanted, walk
+from xsp_ingest.files.json_values import integer
+from xsp_ingest.files.json_walk import Targets, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Nodes(msgspec.Struct, frozen=True):
     process_id: int | None
 
 
-_WANTED = Wanted(
+_TARGETS = Targets(
     "the execution trace",
     lists={("nodes",): _Node},
     values={("schema",): str, ("pid",): Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] | None},
@@ -72,14 +72,14 @@ _CALLS = {
 def read_nodes(path: Path) -> Nodes:
     """The calls of the file, which is read some nodes at a time; XspError where it is cut off or no execution trace."""
     frames, process_id = [pl.DataFrame(schema=_CALLS)], None
-    for part in walk(path, _WANTED):
-        if part.place == ("pid",):
-            process_id = part.found
-        elif part.place == ("nodes",):
-            frames.append(pl.DataFrame([_row(node) for node in part.found], schema=_CALLS, orient="row"))
+    for part in walk(path, _TARGETS):
+        if part.location == ("pid",):
+            process_id = part.content
+        elif part.location == ("nodes",):
+            frames.append(pl.DataFrame([_row(node) for node in part.content], schema=_CALLS, orient="row"))
     calls = pl.concat(frames)
-    known = calls.drop_nulls("node").unique("node", keep="last", maintain_order=True)
-    callers = known.select(parent="node", caller="record_function_id")
+    numbered = calls.drop_nulls("node").unique("node", keep="last", maintain_order=True)
+    callers = numbered.select(parent="node", caller="record_function_id")
     joined = calls.drop_nulls("record_function_id").join(callers, on="parent", how="left", maintain_order="left")
     table = joined.select("record_function_id", "name", "caller", "input_shapes", "input_dtypes")
     return Nodes(table.unique("record_function_id", keep="none", maintain_order=True), process_id)
@@ -87,15 +87,15 @@ def read_nodes(path: Path) -> Nodes:
 
 def _row(node: _Node) -> tuple[object, ...]:
     called = _record_function(node)
-    parent = whole(node.ctrl_deps if node.parent is None else node.parent)
+    parent = integer(node.ctrl_deps if node.parent is None else node.parent)
     if called is None:
-        return whole(node.id), parent, None, None, None, None
+        return integer(node.id), parent, None, None, None, None
     shapes, types = node.input_shapes, node.input_types
     if isinstance(node.inputs, dict):
         nested = _nested(node.inputs)
         shapes, types = nested.shapes, nested.types
-    words = [_plain_type(each) for each in types]
-    return whole(node.id), parent, called, node.name, _plain_shapes(shapes, words), json.dumps(words)
+    plain_types = [_plain_type(each) for each in types]
+    return integer(node.id), parent, called, node.name, _plain_shapes(shapes, plain_types), json.dumps(plain_types)
 
 
 def _nested(inputs: dict[str, Any]) -> _Values:
@@ -108,9 +108,9 @@ def _record_function(node: _Node) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
 
 
-def _plain_type(said: object) -> str:
-    """In the words of torch.profiler: `float` for `Tensor(float)`, TensorList, ScalarList, Scalar, or nothing."""
-    text = said if isinstance(said, str) else ""
+def _plain_type(written: object) -> str:
+    """In the terms of torch.profiler: `float` for `Tensor(float)`, TensorList, ScalarList, Scalar, or nothing."""
+    text = written if isinstance(written, str) else ""
     if match := _TENSOR.fullmatch(text):
         return match[1]
     if text.startswith("GenericList["):
@@ -118,7 +118,7 @@ def _plain_type(said: object) -> str:
     return "Scalar" if text in _SCALARS else ""
 
 
-def _plain_shapes(shapes: Sequence[Any], words: Sequence[str]) -> str:
+def _plain_shapes(shapes: Sequence[Any], types: Sequence[str]) -> str:
     """Of tensors and lists of tensors; of anything else an empty one, as torch.profiler has it."""
     none = {"Scalar", "ScalarList", ""}
-    return json.dumps([[] if word in none else shape for shape, word in zip(shapes, words, strict=False)])
+    return json.dumps([[] if type_ in none else shape for shape, type_ in zip(shapes, types, strict=False)])

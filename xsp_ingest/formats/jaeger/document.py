@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Targets, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JaegerSpan", "JaegerTrace", "Log", "Process", "Reference", "Tag", "load", "tags_of"]
 
-_MOST_SHARED = 1 << 17
+_MAX_SHARED = 1 << 17
 
 
 class Tag(msgspec.Struct):
@@ -70,18 +70,18 @@ def tags_of(tags: list[Tag] | dict[str, Any] | None) -> dict[str, Any]:
     """The tags by key; of a key that stands twice the first counts."""
     if isinstance(tags, dict):
         return tags
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for tag in tags or ():
-        found.setdefault(tag.key, tag.value)
-    return found
+        values.setdefault(tag.key, tag.value)
+    return values
 
 
 _PARTS: Mapping[str, Any] = {"traceID": str, "processes": dict[str, Process] | None}
-_PLACES = (("data", EACH), ())  # of a trace: in Jaeger's envelope, or alone
-_WANTED = Wanted(
+_LOCATIONS = (("data", EACH), ())  # of a trace: in Jaeger's envelope, or alone
+_TARGETS = Targets(
     "the file holds no Jaeger traces: it",
-    lists={(*place, "spans"): JaegerSpan for place in _PLACES},
-    values={(*place, key): kind for place in _PLACES for key, kind in _PARTS.items()},
+    lists={(*location, "spans"): JaegerSpan for location in _LOCATIONS},
+    values={(*location, key): kind for location in _LOCATIONS for key, kind in _PARTS.items()},
 )
 
 
@@ -92,18 +92,18 @@ def load(path: Path) -> list[JaegerTrace]:
     a byte of JSON.
     """
     traces: dict[tuple[int, ...], JaegerTrace] = {}
-    known = _Known()
-    for part in walk(path, _WANTED):
+    shared = _Shared()
+    for part in walk(path, _TARGETS):
         trace = traces.setdefault(part.numbers, JaegerTrace([]))
-        key = part.place[-1]
+        key = part.location[-1]
         if key == "spans":
-            trace.spans += [known.slimmed(span) for span in part.found]
+            trace.spans += [shared.slimmed(span) for span in part.content]
         else:
-            setattr(trace, key, part.found)
+            setattr(trace, key, part.content)
     return list(traces.values())
 
 
-class _Known:
+class _Shared:
     """Texts, references and sets of tags that were met before."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class _Known:
         self._references: dict[tuple[tuple[str, str], ...], list[Reference]] = {}
 
     def slimmed(self, span: JaegerSpan) -> JaegerSpan:
-        """The same span, its tags by key, what is known already shared."""
+        """The same span, its tags by key, what was met before shared."""
         span.operationName = self._text(span.operationName)
         span.processID = self._text(span.processID)
         if isinstance(span.tags, list):
@@ -129,4 +129,4 @@ class _Known:
         return self._text(value) if isinstance(value, str) else value
 
     def _room(self) -> bool:
-        return len(self._texts) < _MOST_SHARED and len(self._references) < _MOST_SHARED
+        return len(self._texts) < _MAX_SHARED and len(self._references) < _MAX_SHARED

@@ -8,9 +8,9 @@ import msgspec
 
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.rows import Rows
-from xsp_ingest.formats.jaeger.values import decimal, text, whole
+from xsp_ingest.formats.jaeger.values import decimal, integer, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
+from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError
 from xsp_model.vocabulary import LEVELS
 
@@ -29,7 +29,7 @@ _TEXT_COLUMNS = frozenset(
     | {"copy_kind", "source_kind", "destination_kind"}
 )
 _NUMBERS = ("process_id", "thread_id", "device_id", "context_id", "stream_id", "correlation_id")
-_WORDS = {"level": frozenset(map(str, LEVELS)), "kind": frozenset(map(str, Kind))}
+_CATEGORIES = {"level": frozenset(map(str, LEVELS)), "kind": frozenset(map(str, Kind))}
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -45,9 +45,9 @@ def facts_of_export(trace: JaegerTrace) -> Mapping[str, Any] | None:
 def read_exported(trace: JaegerTrace, run: Mapping[str, Any], path: Path) -> RawTrace:
     """The rows of one exported run; XspError where a span lacks what the export writes."""
     rows = Rows()
-    origin = whole(run.get("clock_origin_ns")) or 0
+    origin = integer(run.get("clock_origin_ns")) or 0
     parent, findings = parents(trace.spans)
-    places = {span.spanID: i for i, span in enumerate(trace.spans)}
+    index_of = {span.spanID: i for i, span in enumerate(trace.spans)}
     tags = [tags_of(span.tags) for span in trace.spans]
     for i in _outer_first(parent):
         row = {**_span_row(trace.spans[i], tags[i], path), "row": i}
@@ -55,9 +55,9 @@ def read_exported(trace: JaegerTrace, run: Mapping[str, Any], path: Path) -> Raw
         if row["level"] == Level.KERNEL and parent[i] >= 0:
             row["issued_by_row"] = parent[i]  # the launch, where that is in the file, is found by its correlation id
         rows.add("spans", **row)
-        _add_details(rows, i, tags[i], places)
+        _add_details(rows, i, tags[i], index_of)
     for span in trace.spans:
-        _add_metrics(rows, span, places)
+        _add_metrics(rows, span, index_of)
     _add_devices(rows, text(run.get("devices")))
     return RawTrace(rows.frames(), _facts(run, origin), tuple(findings))
 
@@ -76,9 +76,9 @@ def _outer_first(parent: Sequence[int]) -> list[int]:
 
 
 def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    start = whole(tags.get("start_ns"))
-    words = {key: text(tags.get(key)) for key in _WORDS}
-    if start is None or any(word not in _WORDS[key] for key, word in words.items()):
+    start = integer(tags.get("start_ns"))
+    categories = {key: text(tags.get(key)) for key in _CATEGORIES}
+    if start is None or any(category not in _CATEGORIES[key] for key, category in categories.items()):
         raise XspError(
             f"span {span.spanID} lacks the tags level, kind and start_ns that `xsp export` writes",
             path=path,
@@ -87,38 +87,38 @@ def _span_row(span: JaegerSpan, tags: Mapping[str, Any], path: Path) -> dict[str
     return {
         "name": span.operationName,
         "start_ns": start,
-        "duration_ns": whole(tags.get("duration_ns")),
-        **words,
-        **{key: whole(tags.get(key)) for key in _NUMBERS},
+        "duration_ns": integer(tags.get("duration_ns")),
+        **categories,
+        **{key: integer(tags.get(key)) for key in _NUMBERS},
     }
 
 
-def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], places: Mapping[str, int]) -> None:
+def _add_details(rows: Rows, i: int, tags: Mapping[str, Any], index_of: Mapping[str, int]) -> None:
     for table in (text(tags.get("xsp.details")) or "").split():
         if table not in _DETAILS:
             continue
         row = {column: _value(column, tags.get(column)) for column in RAW_TABLES[table]}
         row["row"] = i
         if table == "layers":
-            row["sequence_index"] = whole(tags.get("layer_index"))
+            row["sequence_index"] = integer(tags.get("layer_index"))
         elif table == "operators":
-            row["forward_row"] = places.get(str(tags.get("forward_span")))
+            row["forward_row"] = index_of.get(str(tags.get("forward_span")))
             row["forward_thread_id"] = 1 if tags.get("backward") is True else None
         elif table == "kernels":
-            row["captured_in_row"] = places.get(str(tags.get("captured_in_span")))
+            row["captured_in_row"] = index_of.get(str(tags.get("captured_in_span")))
         rows.add(table, **row)
 
 
 def _value(column: str, value: Any) -> object:  # noqa: ANN401 (a tag's value)
     if column in _TEXT_COLUMNS:
         return value if isinstance(value, str) else None
-    return whole(value)
+    return integer(value)
 
 
-def _add_metrics(rows: Rows, span: JaegerSpan, places: Mapping[str, int]) -> None:
+def _add_metrics(rows: Rows, span: JaegerSpan, index_of: Mapping[str, int]) -> None:
     for log in span.logs or ():
         fields = tags_of(log.fields)
-        owner = places.get(str(fields.pop("span", "")))
+        owner = index_of.get(str(fields.pop("span", "")))
         unit, source = str(fields.pop("unit", "")), str(fields.pop("source", ""))
         for metric, written in fields.items():
             value = _NOT_FINITE.get(written) if isinstance(written, str) else decimal(written)
@@ -136,15 +136,15 @@ def _flag(written: object) -> bool | None:
 
 
 def _facts(run: Mapping[str, Any], origin: int) -> RunFacts:
-    epoch = whole(run.get("epoch_ns"))
+    epoch = integer(run.get("epoch_ns"))
     return RunFacts(
         profiler=text(run.get("profiler")) or "",
         framework=text(run.get("framework")),
         model=text(run.get("model")),
-        batch_size=whole(run.get("batch_size")),
+        batch_size=integer(run.get("batch_size")),
         role=text(run.get("role")),
         serialised=_flag(run.get("serialised")),
-        rank=whole(run.get("rank")),
-        world_size=whole(run.get("world_size")),
+        rank=integer(run.get("rank")),
+        world_size=integer(run.get("world_size")),
         epoch_ns=None if epoch is None else epoch - origin,
     )

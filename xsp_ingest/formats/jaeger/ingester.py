@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.jaeger.document import load, tags_of
 from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
-from xsp_model import Finding, XspError
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.jaeger.document import JaegerTrace
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["Jaeger"]
@@ -34,25 +36,26 @@ _HEAD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Jaeger:
+class Jaeger(Ingester):
     """The ingester of Jaeger JSON; each trace in a file is a run."""
 
     name: str = "jaeger"
     title: str = "Jaeger JSON, plain or gzip, as MLModelScope (the first XSP) wrote it and as `xsp export` does"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A JSON object that starts with a list `data` of traces, or as one trace."""
-        return bool(_HEAD.match(probe.text))
+        return Match.exact_if(_HEAD.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's only run; XspError where it holds several."""
-        runs = self.read_runs(path, options)
+        runs = self.read_runs([path], options)
         if len(runs) > 1:
             raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
         return runs[0]
 
-    def read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each trace that holds spans; XspError where none does."""
+        (path,) = paths
         traces = [trace for trace in load(path) if trace.spans]
         if not traces:
             raise XspError("the file holds no spans", path=path, advice="Export the trace again")
@@ -71,12 +74,7 @@ def _levels_mixed(traces: Sequence[JaegerTrace]) -> Finding:
         for span in trace.spans
         if "evaluation_trace_level" in (tags := tags_of(span.tags))
     }
-    return Finding(
-        "levels_mixed",
-        "the file holds runs at several trace levels; tables over all of them add what was measured several times",
-        len(traces) if len(levels) > 1 else 0,
-        advice="Write each trace into a file of its own and join them with `xsp merge`",
-    )
+    return Finding(LedgerKind.LEVELS_MIXED, count=len(traces) if len(levels) > 1 else 0)
 
 
 def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:

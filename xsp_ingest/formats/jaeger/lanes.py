@@ -38,7 +38,7 @@ def lanes(spans: Sequence[HostSpan]) -> tuple[list[int], int]:
     A span goes where the innermost span of the deepest outer level holds it. O(n log n + n * lanes).
     """
     order = sorted(range(len(spans)), key=lambda i: (spans[i].start_ns, _RANK[spans[i].level], -spans[i].end_ns, i))
-    found = [0] * len(spans)
+    lane_of = [0] * len(spans)
     stacks: list[list[int]] = []
     ambiguous = 0
     for i in order:
@@ -46,9 +46,9 @@ def lanes(spans: Sequence[HostSpan]) -> tuple[list[int], int]:
         if lane == len(stacks):
             stacks.append([])
         stacks[lane].append(i)
-        found[i] = lane
+        lane_of[i] = lane
         ambiguous += doubtful
-    return found, ambiguous
+    return lane_of, ambiguous
 
 
 def _choose(i: int, spans: Sequence[HostSpan], stacks: list[list[int]]) -> tuple[int, bool]:
@@ -63,10 +63,10 @@ def _choose(i: int, spans: Sequence[HostSpan], stacks: list[list[int]]) -> tuple
         else:
             free = lane
     holders = [(lane, top) for lane, top in tops if _holds(spans[top], spans[i])]
-    whole = [(lane, top) for lane, top in holders if spans[i].end_ns <= spans[top].end_ns + SLACK_NS]
-    if not whole and spans[i].level not in _MUST_FIT:
-        whole = holders
-    return _best(i, whole, spans) if whole else (free, False)
+    complete = [(lane, top) for lane, top in holders if spans[i].end_ns <= spans[top].end_ns + SLACK_NS]
+    if not complete and spans[i].level not in _MUST_FIT:
+        complete = holders
+    return _best(i, complete, spans) if complete else (free, False)
 
 
 def _holds(top: HostSpan, span: HostSpan) -> bool:
@@ -77,6 +77,6 @@ def _holds(top: HostSpan, span: HostSpan) -> bool:
 def _best(i: int, holders: Sequence[tuple[int, int]], spans: Sequence[HostSpan]) -> tuple[int, bool]:
     deepest = max(_RANK[spans[top].level] for _, top in holders)
     equal = [(lane, top) for lane, top in holders if _RANK[spans[top].level] == deepest]
-    stated = [(lane, top) for lane, top in equal if top == spans[i].parent]
-    lane, _ = max(stated or equal, key=lambda pair: (spans[pair[1]].start_ns, -pair[0]))
-    return lane, len(equal) > 1 and not stated
+    recorded = [(lane, top) for lane, top in equal if top == spans[i].parent]
+    lane, _ = max(recorded or equal, key=lambda pair: (spans[pair[1]].start_ns, -pair[0]))
+    return lane, len(equal) > 1 and not recorded

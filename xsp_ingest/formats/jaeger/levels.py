@@ -50,28 +50,28 @@ class Meaning:
     level: Level
     kind: Kind
     name: str
-    known: bool | None
+    has_known_level: bool | None
 
 
-def is_level(word: object) -> bool:
+def is_level(value: object) -> bool:
     """Whether it is one of the tracer's levels."""
-    return word in _LEVELS
+    return value in _LEVELS
 
 
 def meaning(operation: str, tags: Mapping[str, Any], options: Options) -> Meaning:
     """What a span is; a span of no known level stays, as a range of the application."""
-    stated = text(tags.get("trace_level"))
-    known = None if stated is None else is_level(stated)
+    trace_level = text(tags.get("trace_level"))
+    has_known_level = None if trace_level is None else is_level(trace_level)
     if operation in DEVICE_WORK:
-        return Meaning(Level.KERNEL, DEVICE_WORK[operation], operation, known)
-    level = _LEVELS.get(stated or "", Level.APPLICATION)
+        return Meaning(Level.KERNEL, DEVICE_WORK[operation], operation, has_known_level)
+    level = _LEVELS.get(trace_level or "", Level.APPLICATION)
     if level is Level.MODEL and re.search(one_of(options.model_ranges or _STEPS), operation):
-        return Meaning(level, Kind.STEP, operation, known)
+        return Meaning(level, Kind.STEP, operation, has_known_level)
     if level is Level.LAYER and not _is_layer(operation, tags, options):
-        return Meaning(Level.OPERATOR, Kind.OPERATOR, operation, known)
+        return Meaning(Level.OPERATOR, Kind.OPERATOR, operation, has_known_level)
     if level is Level.RUNTIME:
         operation = text(tags.get("function_name")) or operation
-    return Meaning(level, _KIND.get(level, Kind.RANGE), operation or "(no name)", known)
+    return Meaning(level, _KIND.get(level, Kind.RANGE), operation or "(no name)", has_known_level)
 
 
 def _is_layer(operation: str, tags: Mapping[str, Any], options: Options) -> bool:

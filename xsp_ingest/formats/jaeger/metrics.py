@@ -44,7 +44,7 @@ def logged(logs: Sequence[Log] | None) -> list[tuple[str, float, str]]:
             value = decimal(field.value)
             if value is not None and field.key not in _NOT_METRICS:
                 values.setdefault(field.key, []).append(value)
-    return [_at_rest(name, sum(found) / len(found)) for name, found in values.items()]
+    return [_at_rest(name, sum(samples) / len(samples)) for name, samples in values.items()]
 
 
 def _at_rest(name: str, value: float) -> tuple[str, float, str]:

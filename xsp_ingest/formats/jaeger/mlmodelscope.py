@@ -12,11 +12,11 @@ from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
 from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meaning
 from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
 from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.rows import Rows
 from xsp_ingest.formats.jaeger.sound import sound_spans
-from xsp_ingest.formats.jaeger.values import text, whole
+from xsp_ingest.formats.jaeger.values import integer, text
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_ingest.staging.rows import Rows
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ _CUT_LENGTHS = frozenset({256, 1024})  # where Jaeger's clients cut texts
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known while a trace is read; every list has one entry a span."""
+    """The state while a trace is read; every list has one entry a span."""
 
     spans: Sequence[JaegerSpan]
     tags: list[dict[str, Any]]
@@ -63,18 +63,18 @@ def _interval(span: JaegerSpan) -> tuple[int, int]:
 
 def _add_host(reading: _Reading, parent: Sequence[int]) -> None:
     host = [i for i, m in enumerate(reading.meanings) if m.level is not Level.KERNEL]
-    place = {i: n for n, i in enumerate(host)}
-    found, ambiguous = lanes([_host_span(reading, i, place.get(parent[i], -1)) for i in host])
-    for i, lane in zip(host, found, strict=True):
-        known, tags = reading.meanings[i], reading.tags[i]
+    index_of = {i: n for n, i in enumerate(host)}
+    lane_of, ambiguous = lanes([_host_span(reading, i, index_of.get(parent[i], -1)) for i in host])
+    for i, lane in zip(host, lane_of, strict=True):
+        span_meaning, tags = reading.meanings[i], reading.tags[i]
         start_ns, duration_ns = _interval(reading.spans[i])
-        correlation = whole(tags.get("correlation_id")) if known.level is Level.RUNTIME else None
-        _add_span(reading.rows, i, known, (start_ns, duration_ns), thread_id=lane, correlation_id=correlation)
-        if known.level is Level.LAYER:
+        correlation = integer(tags.get("correlation_id")) if span_meaning.level is Level.RUNTIME else None
+        _add_span(reading.rows, i, span_meaning, (start_ns, duration_ns), thread_id=lane, correlation_id=correlation)
+        if span_meaning.level is Level.LAYER:
             reading.counts["unreadable_memory"] += not add_layer(reading.rows, i, reading.spans[i], tags)
-        elif known.level is Level.OPERATOR:
+        elif span_meaning.level is Level.OPERATOR:
             reading.rows.add("operators", row=i)
-        if known.kind is Kind.RANGE:
+        if span_meaning.kind is Kind.RANGE:
             text_of = reading.spans[i].operationName
             reading.rows.add("ranges", row=i, range_id=i, text=text_of, style="Annotation")
     reading.counts["ambiguous_lane"] = ambiguous
@@ -85,13 +85,13 @@ def _host_span(reading: _Reading, i: int, parent: int) -> HostSpan:
     return HostSpan(reading.meanings[i].level, start_ns, start_ns + duration_ns, parent)
 
 
-def _add_span(rows: Rows, row: int, known: Meaning, times: tuple[int, int | None], **more: object) -> None:
+def _add_span(rows: Rows, row: int, meaning: Meaning, times: tuple[int, int | None], **more: object) -> None:
     rows.add(
         "spans",
         row=row,
-        level=str(known.level),
-        kind=str(known.kind),
-        name=known.name,
+        level=str(meaning.level),
+        kind=str(meaning.kind),
+        name=meaning.name,
         start_ns=times[0],
         duration_ns=times[1],
         process_id=_PROCESS,
@@ -102,48 +102,52 @@ def _add_span(rows: Rows, row: int, known: Meaning, times: tuple[int, int | None
 def _add_device(reading: _Reading) -> None:
     launches = _launches(reading)
     ran: dict[int, list[int]] = {}
-    for i, known in enumerate(reading.meanings):
-        if known.level is not Level.KERNEL:
+    for i, span_meaning in enumerate(reading.meanings):
+        if span_meaning.level is not Level.KERNEL:
             continue
         tags = reading.tags[i]
-        correlation = whole(tags.get("correlation_id"))
+        correlation = integer(tags.get("correlation_id"))
         launch = launches.get(-1 if correlation is None else correlation, {})
-        name = device_name(known.kind, tags, launch)
+        name = device_name(span_meaning.kind, tags, launch)
         reading.counts["cut_name"] += len(name) in _CUT_LENGTHS
-        where = {key: whole(tags.get(key)) for key in ("device_id", "context_id", "stream_id")}
-        done = Meaning(known.level, known.kind, name, known.known)
+        where = {key: integer(tags.get(key)) for key in ("device_id", "context_id", "stream_id")}
+        done = Meaning(span_meaning.level, span_meaning.kind, name, span_meaning.has_known_level)
         _add_span(reading.rows, i, done, _interval(reading.spans[i]), correlation_id=correlation, **where)
-        (add_kernel if known.kind is Kind.KERNEL else add_copy)(reading.rows, i, tags, launch)
+        (add_kernel if span_meaning.kind is Kind.KERNEL else add_copy)(reading.rows, i, tags, launch)
         _add_metrics(reading, i, i)
-        if correlation is not None and known.kind is Kind.KERNEL:
+        if correlation is not None and span_meaning.kind is Kind.KERNEL:
             ran.setdefault(correlation, []).append(i)
     _add_launch_metrics(reading, ran)
 
 
 def _launches(reading: _Reading) -> dict[int, Mapping[str, Any]]:
     """The tags of the runtime call of each correlation id; one that names a kernel goes before one that does not."""
-    found: dict[int, Mapping[str, Any]] = {}
-    for known, tags in zip(reading.meanings, reading.tags, strict=True):
-        correlation = whole(tags.get("correlation_id"))
-        if known.level is Level.RUNTIME and correlation is not None and "kernel" not in found.get(correlation, {}):
-            found[correlation] = tags
-    return found
+    tags_by_id: dict[int, Mapping[str, Any]] = {}
+    for span_meaning, tags in zip(reading.meanings, reading.tags, strict=True):
+        correlation = integer(tags.get("correlation_id"))
+        if (
+            span_meaning.level is Level.RUNTIME
+            and correlation is not None
+            and "kernel" not in tags_by_id.get(correlation, {})
+        ):
+            tags_by_id[correlation] = tags
+    return tags_by_id
 
 
 def _add_launch_metrics(reading: _Reading, ran: Mapping[int, Sequence[int]]) -> None:
     """Counters stand at the launch and belong to the kernel; one whose execution was not recorded has no duration."""
     extra = len(reading.spans)
-    for i, known in enumerate(reading.meanings):
+    for i, span_meaning in enumerate(reading.meanings):
         span, tags = reading.spans[i], reading.tags[i]
-        if known.level is not Level.RUNTIME or not logged(span.logs):
+        if span_meaning.level is not Level.RUNTIME or not logged(span.logs):
             continue
-        correlation = whole(tags.get("correlation_id"))
+        correlation = integer(tags.get("correlation_id"))
         kernels = [] if correlation is None else list(ran.get(correlation, ()))
         if not kernels:
             kernels = [extra]
             extra += 1
             name = device_name(Kind.KERNEL, tags, {})
-            unseen = Meaning(Level.KERNEL, Kind.KERNEL, name, known=True)
+            unseen = Meaning(Level.KERNEL, Kind.KERNEL, name, has_known_level=True)
             _add_span(reading.rows, kernels[0], unseen, (_interval(span)[0], None), correlation_id=correlation)
             add_kernel(reading.rows, kernels[0], tags, {})
             reading.counts["kernel_without_execution"] += 1
@@ -158,9 +162,9 @@ def _add_metrics(reading: _Reading, i: int, owner: int) -> None:
 
 def _facts(tags: Sequence[Mapping[str, Any]]) -> RunFacts:
     def first(*keys: str) -> str | None:
-        return next((found for t in tags for key in keys if (found := text(t.get(key))) is not None), None)
+        return next((value for t in tags for key in keys if (value := text(t.get(key))) is not None), None)
 
-    sizes = (whole(t.get("batch_size")) for t in tags)
+    sizes = (integer(t.get("batch_size")) for t in tags)
     return RunFacts(
         profiler="MLModelScope",
         framework=first("framework_name"),
@@ -172,35 +176,23 @@ def _facts(tags: Sequence[Mapping[str, Any]]) -> RunFacts:
 
 def _left_out(count: int) -> Finding:
     detail = f"`gpu_overhead` spans were not read: {LEFT_OUT['gpu_overhead']}"
-    return Finding("events_left_out", detail, count, Severity.INFO)
+    return Finding(LedgerKind.EVENTS_LEFT_OUT, detail, count)
 
 
 def _complaints(reading: _Reading) -> list[Finding]:
-    levels = Counter(known.known for known in reading.meanings)
+    levels = Counter(meaning.has_known_level for meaning in reading.meanings)
     evaluated = [t["evaluation_trace_level"] for t in reading.tags if "evaluation_trace_level" in t]
-    unknown = levels[False] + sum(not is_level(word) for word in evaluated)
+    unknown = levels[False] + sum(not is_level(level) for level in evaluated)
     counts = reading.counts
     return [
         Finding(
-            "unknown_level", "trace levels that MLModelScope does not have; the spans count as application", unknown
+            LedgerKind.UNKNOWN_LEVEL,
+            "trace levels that MLModelScope does not have; the spans count as application",
+            unknown,
         ),
-        Finding("no_level", "spans without a trace level count as application", levels[None], Severity.INFO),
-        Finding(
-            "ambiguous_lane",
-            "calls ran while several layers did, and the file does not say in which; the later layer was taken",
-            counts["ambiguous_lane"],
-            advice="A run with the device synchronised after each layer tells which one is right",
-        ),
-        Finding(
-            "kernel_without_execution",
-            "launches have counters but no execution on the device; their kernels have no duration",
-            counts["kernel_without_execution"],
-            advice="Take durations from a run without counters",
-        ),
-        Finding(
-            "unreadable_memory",
-            "layers' tag `output` was cut off when it was written; what they allocated is unknown",
-            counts["unreadable_memory"],
-        ),
-        Finding("cut_name", "kernel names of exactly 256 or 1024 characters were probably cut off", counts["cut_name"]),
+        Finding(LedgerKind.NO_LEVEL, count=levels[None]),
+        Finding(LedgerKind.AMBIGUOUS_LANE, count=counts["ambiguous_lane"]),
+        Finding(LedgerKind.KERNEL_WITHOUT_EXECUTION, count=counts["kernel_without_execution"]),
+        Finding(LedgerKind.UNREADABLE_MEMORY, count=counts["unreadable_memory"]),
+        Finding(LedgerKind.CUT_NAME, count=counts["cut_name"]),
     ]

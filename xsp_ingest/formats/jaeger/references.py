@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_model import Finding
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,25 +16,23 @@ __all__ = ["parents"]
 
 def parents(spans: Sequence[JaegerSpan]) -> tuple[list[int], list[Finding]]:
     """For each span the position of its parent or -1; a reference that closes a circle counts as none."""
-    places = {span.spanID: i for i, span in enumerate(spans)}
-    found, missing = [-1] * len(spans), 0
+    index_of = {span.spanID: i for i, span in enumerate(spans)}
+    parent, missing = [-1] * len(spans), 0
     for i, span in enumerate(spans):
-        wanted = _wanted(span)
-        if wanted:
-            found[i] = places.get(wanted, -1)
-            missing += found[i] < 0
-    cut = _in_circles(found)
+        parent_id = _parent_id(span)
+        if parent_id:
+            parent[i] = index_of.get(parent_id, -1)
+            missing += parent[i] < 0
+    cut = _in_circles(parent)
     for i in cut:
-        found[i] = -1
-    return found, [
-        Finding("missing_reference", "spans refer to a parent that is not in the file", missing),
-        Finding(
-            "reference_cycle", "spans are, by their references, their own ancestors; they were left roots", len(cut)
-        ),
+        parent[i] = -1
+    return parent, [
+        Finding(LedgerKind.MISSING_REFERENCE, count=missing),
+        Finding(LedgerKind.REFERENCE_CYCLE, count=len(cut)),
     ]
 
 
-def _wanted(span: JaegerSpan) -> str:
+def _parent_id(span: JaegerSpan) -> str:
     for reference in span.references or ():
         if reference.refType == "CHILD_OF":
             return reference.spanID

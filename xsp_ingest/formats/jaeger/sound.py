@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.jaeger.levels import DEVICE_WORK
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,29 +36,35 @@ def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Fin
         span.duration = 0
     detail = "spans that stand in the file more than once, with the same times, were read once"
     return timed, [
-        Finding("duplicate_event", detail, len(spans) - len(once)),
+        Finding(LedgerKind.DUPLICATE_EVENT, detail, len(spans) - len(once)),
         *_missing("start", [span for span in once.values() if span.startTime is None]),
         *_missing("duration", [span for span in started if span.duration is None]),
         Finding(
-            "negative_duration",
+            LedgerKind.NEGATIVE_DURATION,
             "spans with a negative duration were taken as 0 ns long",
             len(negative),
             Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
         Finding(
-            "absurd_duration",
+            LedgerKind.ABSURD_DURATION,
             "spans longer than a day were taken as 0 ns long",
             len(absurd),
-            Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
     ]
 
 
-def _missing(word: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
+def _missing(field: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
     work = sum(span.operationName in DEVICE_WORK for span in lost)
     return [
-        Finding(f"missing_{word}", f"device activities without a {word} were left out", work, Severity.ERROR),
-        Finding(f"missing_{word}", f"host spans without a {word} were left out", len(lost) - work),
+        Finding(
+            LedgerKind(f"missing_{field}"), f"device activities without a {field} were left out", work, Severity.ERROR
+        ),
+        Finding(
+            LedgerKind(f"missing_{field}"),
+            f"host spans without a {field} were left out",
+            len(lost) - work,
+            severity=Severity.WARNING,
+        ),
     ]

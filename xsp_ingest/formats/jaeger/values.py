@@ -6,26 +6,26 @@ import math
 import re
 from typing import Any
 
-__all__ = ["decimal", "lists_as_json", "sizes", "text", "whole"]
+__all__ = ["decimal", "integer", "lists_as_json", "sizes", "text"]
 
 _INT64 = range(-(1 << 63), 1 << 63)
-_WHOLE = re.compile(r"-?\d{1,19}\Z")
+_INTEGER = re.compile(r"-?\d{1,19}\Z")
 _NUMBER = re.compile(r"\d+")
 _LISTS = re.compile(r"[\[\]\d\s,-]+\Z")
 _BETWEEN = re.compile(r"(?<=[\d\]])\s*[\s,]\s*(?=[\d\[-])")
 _AXES = 3
-_MOST_DIGITS = 18  # of a number that surely fits into 64 bits
+_MAX_DIGITS = 18  # of a number that surely fits into 64 bits
 
 
-def whole(value: Any) -> int | None:  # noqa: ANN401 (a tag's value)
-    """A 64-bit whole number, given as a number or as its digits."""
-    if isinstance(value, str) and _WHOLE.match(value):
+def integer(value: Any) -> int | None:  # noqa: ANN401 (a tag's value)
+    """A 64-bit integer, from a number or from its digits."""
+    if isinstance(value, str) and _INTEGER.match(value):
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None
 
 
 def decimal(value: Any) -> float | None:  # noqa: ANN401
-    """A finite number, given as a number or as text."""
+    """A finite number, from a number or from text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -43,11 +43,11 @@ def text(value: Any) -> str | None:  # noqa: ANN401
 def sizes(value: Any) -> tuple[int, int, int] | None:  # noqa: ANN401
     """Three sizes, as `[729 1 1]`, `[729,1,1]` or a list."""
     digits = _NUMBER.findall(str(value)) if isinstance(value, str | list) else []
-    found = [int(n) for n in digits if len(n) <= _MOST_DIGITS]
-    return (found[0], found[1], found[2]) if len(found) == _AXES else None
+    axes = [int(n) for n in digits if len(n) <= _MAX_DIGITS]
+    return (axes[0], axes[1], axes[2]) if len(axes) == _AXES else None
 
 
 def lists_as_json(value: Any) -> str | None:  # noqa: ANN401
-    """Nested lists of whole numbers as JSON, from Go's `[[1 2] [3]]` or from JSON; null for anything else."""
+    """Nested lists of integers as JSON, from Go's `[[1 2] [3]]` or from JSON; null for anything else."""
     shown = str(value) if isinstance(value, str | list) else ""
     return _BETWEEN.sub(", ", shown.strip()) if "[" in shown and _LISTS.match(shown) else None

@@ -19,7 +19,7 @@ __all__ = ["IS_DETAIL", "read_detail"]
 
 IS_DETAIL = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*:::MLLOG \{\"key\"")
 _PREFIX = b":::MLLOG "
-_MOST_SAMPLES = 1 << 31
+_MAX_SAMPLES = 1 << 31
 _FIGURES = {
     "result_min_latency_ns": "latency_min_ns",
     "result_max_latency_ns": "latency_max_ns",
@@ -41,7 +41,7 @@ _RULES = {
     "result_min_queries_met": "min queries",
     "early_stopping_met": "early stopping",
 }
-_WANTED = {
+_KEYS = {
     *_FIGURES,
     *_RULES,
     *_OF_QUERIES,
@@ -62,7 +62,7 @@ class _Entry(msgspec.Struct):
 
 
 def read_detail(path: Path) -> Outcome:
-    """The file's word; XspError where its last line is cut off."""
+    """What the file says; XspError where its last line is cut off."""
     values: dict[str, Any] = {}
     warnings = errors = 0
     decode = msgspec.json.Decoder(_Entry, strict=False).decode
@@ -74,7 +74,7 @@ def read_detail(path: Path) -> Outcome:
                 entry = decode(line[len(_PREFIX) :].decode("utf-8", errors="replace"))
             except msgspec.DecodeError as error:
                 raise cut_off(path, "a line of the log is no whole entry") from error
-            if entry.key in _WANTED or _PERCENTILE.fullmatch(entry.key):
+            if entry.key in _KEYS or _PERCENTILE.fullmatch(entry.key):
                 values.setdefault(entry.key, entry.value)
             if entry.metadata is not None:
                 warnings += entry.metadata.is_warning
@@ -92,7 +92,7 @@ def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> Outcome:
         valid={"VALID": True, "INVALID": False}.get(str(values.get("result_validity"))),
         rules={name: values[key] for key, name in _RULES.items() if isinstance(values.get(key), bool)},
         figures=_figures(values, of_queries=values.get("effective_scenario") == "MultiStream"),
-        samples_per_query=_whole(values.get("effective_samples_per_query")),
+        samples_per_query=_count(values.get("effective_samples_per_query")),
         reason=_text(values.get("result_invalid_reason")) or "",
         warnings=warnings,
         errors=errors,
@@ -129,5 +129,5 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_SAMPLES else None
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MAX_SAMPLES else None

@@ -8,12 +8,13 @@ from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.loadgen.detail import IS_DETAIL, read_detail
 from xsp_ingest.formats.loadgen.outcome import Outcome, combined
 from xsp_ingest.formats.loadgen.queries import IS_TRACE, read_queries
 from xsp_ingest.formats.loadgen.run import run_of
 from xsp_ingest.formats.loadgen.summary import IS_SUMMARY, read_summary
-from xsp_ingest.ingester import Probe
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ class _Log(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _LoadGen:
+class _LoadGen(Ingester):
     name: str = "loadgen"
     title: str = "MLPerf LoadGen logs: summary, detail and trace of a test, any of them; seen: LoadGen 4.0 and 4.1"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A summary's heading, a log of MLLOG lines, or a Chrome trace of LoadGen's own events."""
-        return _kind_of(probe) is not None
+        return Match.exact_if(_kind_of(probe) is not None)
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
         """The logs of each test: those of a folder. XspError where a folder holds two of a kind."""
@@ -61,10 +62,13 @@ class _LoadGen:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The run as far as this log tells it."""
-        return self.read_together([path], options)
+        return self._read_together([path], options)
 
-    def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The run that these logs tell of; XspError where one of them cannot be used."""
+        return [self._read_together(paths, options)]
+
+    def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
         del options  # nothing to choose
         logs = {_kind_of(Probe(path)): path for path in paths}
         readers = {_Log.DETAIL: read_detail, _Log.SUMMARY: read_summary}  # the detail log rounds less

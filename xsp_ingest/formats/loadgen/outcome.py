@@ -13,7 +13,7 @@ __all__ = ["Outcome", "combined"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One log's word; None and empty: it does not say.
+    """What one log says; None and empty: it does not say.
 
     `figures` are keyed by metric: `latency_min_ns`, `latency_p99_90_ns`, `completed_sample_per_s`, ...
     `rules` says of each rule whether it was kept; a rule that was not judged is not in it.
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def combined(first: Outcome, second: Outcome) -> Outcome:
-    """What both logs say together; where they differ the first one's word stands."""
+    """What both logs say together; where they differ the first one counts."""
     return Outcome(
         version=first.version or second.version,
         scenario=first.scenario or second.scenario,

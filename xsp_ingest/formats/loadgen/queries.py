@@ -65,12 +65,12 @@ def read_queries(path: Path) -> Queries:
     for block in lines(path):
         first = _first(block) if first is None else first
         tail = (tail + block)[-_TAIL_BYTES:]
-        found = 0
+        taken = 0
         for match in _SAMPLE.finditer(block):
             if _take(match, columns):
                 process = process or int(match[1])
-                found += 1
-        unreadable += len(_ANY_SAMPLE.findall(block)) - found
+                taken += 1
+        unreadable += len(_ANY_SAMPLE.findall(block)) - taken
     if not _END.search(tail):
         raise cut_off(path, "a LoadGen trace ends its list of events")
     if not columns["query"]:

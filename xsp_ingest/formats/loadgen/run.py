@@ -21,7 +21,7 @@ __all__ = ["percentiles", "run_of"]
 
 _SHARES = {"50_00": 0.50, "90_00": 0.90, "95_00": 0.95, "97_00": 0.97, "99_00": 0.99, "99_90": 0.999}
 _QUERY_NAME = "query"
-_STATED, _WORKED_OUT = "measured by LoadGen", "derived from the trace"
+_MEASURED, _WORKED_OUT = "measured by LoadGen", "derived from the trace"
 
 
 def run_of(outcome: Outcome, queries: Queries | None) -> RawTrace:
@@ -37,19 +37,19 @@ def run_of(outcome: Outcome, queries: Queries | None) -> RawTrace:
 
 
 def percentiles(queries: Queries, outcome: Outcome) -> dict[str, float]:
-    """Latencies by LoadGen's rule (results.cc): the one at place count * share, rounded down, of the sorted ones.
+    """Latencies by LoadGen's rule (results.cc): the one at index count * share, rounded down, of the sorted ones.
 
     Of queries in the scenario MultiStream, of samples in all others.
     """
     of_queries = outcome.scenario == "MultiStream"
     values = queries.table["duration_ns"].sort().to_numpy() if of_queries else queries.sample_latencies_ns
     count = len(values)
-    found = {f"latency_p{name}_ns": float(values[int(count * share)]) for name, share in _SHARES.items()}
+    by_share = {f"latency_p{name}_ns": float(values[int(count * share)]) for name, share in _SHARES.items()}
     return {
         "latency_min_ns": float(values[0]),
         "latency_max_ns": float(values[-1]),
-        "latency_mean_ns": float(sum(values.tolist()) // count),  # whole ns, as LoadGen's
-        **found,
+        "latency_mean_ns": float(sum(values.tolist()) // count),  # integer ns, as LoadGen's
+        **by_share,
     }
 
 
@@ -60,14 +60,14 @@ def _batch_size(outcome: Outcome) -> int | None:
 
 def _spans(outcome: Outcome, queries: Queries | None) -> pl.DataFrame:
     """The test first; its duration is null without a trace, since no log tells it to the nanosecond."""
-    name = " ".join(word for word in ("LoadGen", outcome.scenario, outcome.mode) if word)
+    name = " ".join(part for part in ("LoadGen", outcome.scenario, outcome.mode) if part)
     test = {"row": [0], "level": [str(Level.APPLICATION)], "kind": [str(Kind.RANGE)], "name": [name]}
     if queries is None:
         return frame_of("spans", {**test, "start_ns": [0], "process_id": [0], "thread_id": [0]})
     table = queries.table
     end = max((table["start_ns"] + table["duration_ns"]).to_list())
-    place = {"process_id": [queries.process_id], "thread_id": [0]}
-    whole = {"start_ns": [queries.first_event_ns], "duration_ns": [end - queries.first_event_ns]}
+    lane = {"process_id": [queries.process_id], "thread_id": [0]}
+    extent = {"start_ns": [queries.first_event_ns], "duration_ns": [end - queries.first_event_ns]}
     steps = table.select(
         (pl.col("query").rank("ordinal").cast(pl.Int64)).alias("row"),
         pl.lit(str(Level.MODEL)).alias("level"),
@@ -77,30 +77,30 @@ def _spans(outcome: Outcome, queries: Queries | None) -> pl.DataFrame:
         "duration_ns",
         pl.lit(queries.process_id, pl.Int64).alias("process_id"),
     ).with_columns(pl.Series("thread_id", _lanes(table.select("start_ns", "duration_ns").iter_rows())))
-    return pl.concat([frame_of("spans", {**test, **place, **whole}), frame_of("spans", steps)])
+    return pl.concat([frame_of("spans", {**test, **lane, **extent}), frame_of("spans", steps)])
 
 
 def _lanes(intervals: Iterable[tuple[int, int]]) -> list[int]:
     """A lane from 1 for each query, in which no other one runs meanwhile: queries side by side hold none of another."""
-    given = list(intervals)
-    lanes = [0] * len(given)
+    ordered = list(intervals)
+    lanes = [0] * len(ordered)
     busy: list[tuple[int, int]] = []  # end and lane
-    for place in sorted(range(len(given)), key=lambda n: given[n]):
-        start, duration = given[place]
+    for index in sorted(range(len(ordered)), key=lambda n: ordered[n]):
+        start, duration = ordered[index]
         lane = heappop(busy)[1] if busy and busy[0][0] < start else len(busy) + 1
         heappush(busy, (start + duration, lane))
-        lanes[place] = lane
+        lanes[index] = lane
     return lanes
 
 
 def _metrics(outcome: Outcome, worked_out: Mapping[str, float]) -> pl.DataFrame:
     """What LoadGen states, and what it does not state or states otherwise than its trace."""
-    stated = dict(outcome.figures)
+    measured = dict(outcome.figures)
     if outcome.valid is not None:
-        stated["valid"] = float(outcome.valid)
-    stated |= {f"{rule.replace(' ', '_')}_satisfied": float(kept) for rule, kept in outcome.rules.items()}
-    other = {name: value for name, value in worked_out.items() if stated.get(name) != value}
-    rows = [(name, value, _STATED) for name, value in stated.items()]
+        measured["valid"] = float(outcome.valid)
+    measured |= {f"{rule.replace(' ', '_')}_satisfied": float(kept) for rule, kept in outcome.rules.items()}
+    other = {name: value for name, value in worked_out.items() if measured.get(name) != value}
+    rows = [(name, value, _MEASURED) for name, value in measured.items()]
     rows += [(name, value, _WORKED_OUT) for name, value in other.items()]
     rows.sort()
     columns = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import cut_off, whole
+from xsp_ingest.files.content import cut_off, read_all
 from xsp_ingest.formats.loadgen.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["IS_SUMMARY", "read_summary"]
 
 IS_SUMMARY = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*={8,}\r?\nMLPerf Results Summary\r?\n")
-_MOST_BYTES = 1 << 24
+_MAX_BYTES = 1 << 24
 _LINE = re.compile(r"^[ *]*([^:\n]+?)[ \t]*:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 _FIGURES = {
     "min latency (ns)": "latency_min_ns",
@@ -37,8 +37,8 @@ _END = "samples_per_query"  # among the last section, which every version writes
 
 
 def read_summary(path: Path) -> Outcome:
-    """The file's word; XspError where the file ends before its parameters and counts do."""
-    text = whole(path, _MOST_BYTES).decode("utf-8", errors="replace")
+    """What the file says; XspError where the file ends before its parameters and counts do."""
+    text = read_all(path, _MAX_BYTES).decode("utf-8", errors="replace")
     values = {key.lower(): value for key, value in reversed(_LINE.findall(text))}
     counts = {what.lower(): int(number or 0) for number, _, what in _COUNT.findall(text)}
     if _END not in values or "error" not in counts:
@@ -49,15 +49,15 @@ def read_summary(path: Path) -> Outcome:
         valid={"VALID": True, "INVALID": False}.get(values.get("result is", "")),
         rules=_rules(values),
         figures=_figures(values),
-        samples_per_query=_whole(values[_END]),
+        samples_per_query=_integer(values[_END]),
         warnings=counts.get("warning", 0),
         errors=counts["error"],
     )
 
 
 def _rules(values: Mapping[str, str]) -> dict[str, bool]:
-    found = ((_RULE.fullmatch(key), value.lower()) for key, value in values.items())
-    return {match[1]: value == "yes" for match, value in found if match and value in {"yes", "no"}}
+    matches = ((_RULE.fullmatch(key), value.lower()) for key, value in values.items())
+    return {match[1]: value == "yes" for match, value in matches if match and value in {"yes", "no"}}
 
 
 def _figures(values: Mapping[str, str]) -> dict[str, float]:
@@ -75,5 +75,5 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?", text) else None
 
 
-def _whole(text: str) -> int | None:
+def _integer(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,9}", text) else None

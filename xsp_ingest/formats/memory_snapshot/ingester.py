@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
 from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
-from xsp_ingest.ingester import Probe
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
 
@@ -28,16 +29,16 @@ _SIZES = re.compile(rb"\A\s*\[\s*\[\s*-?\d{1,17}\s*(?:,\s*\d{15,17}\s*){1,}")
 
 
 @dataclass(frozen=True, slots=True)
-class _MemorySnapshot:
+class _MemorySnapshot(Ingester):
     name: str = "memory_snapshot"
     title: str = (
         "PyTorch memory snapshot as JSON, and export_memory_timeline's files (.json, .raw.json.gz): memory in use"
     )
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A pickled or JSON snapshot, or a list of a timeline's events or times."""
         text = probe.text
-        return any(head.match(text) for head in (_PICKLE, _SNAPSHOT, _EVENTS, _SIZES))
+        return Match.exact_if(any(head.match(text) for head in (_PICKLE, _SNAPSHOT, _EVENTS, _SIZES)))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Memory in use over time; XspError for a pickle, which is never opened."""

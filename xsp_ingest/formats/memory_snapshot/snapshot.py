@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ __all__ = ["read_snapshot"]
 
 _ALLOCATED: Mapping[str, int] = {"alloc": 1, "free_completed": -1}
 _RESERVED: Mapping[str, int] = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-_MOST_BYTES = 1 << 50  # of a device's memory; beyond, a size is none
+_MAX_BYTES = 1 << 50  # of a device's memory; beyond, a size is none
 
 
 class _Segment(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 _TRACES = ("device_traces", EACH)
-_WANTED = Wanted(WHAT, lists={("segments",): _Segment, _TRACES: _Entry})
+_TARGETS = Targets(WHAT, lists={("segments",): _Segment, _TRACES: _Entry})
 _CHANGES = {"time_ns": pl.Int64, "allocated": pl.Int64, "reserved": pl.Int64}
 
 
@@ -45,15 +45,15 @@ def read_snapshot(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     segments: list[_Segment] = []
     changes: dict[int, list[pl.DataFrame]] = {}
     unusable = failed = 0
-    for part in walk(path, _WANTED):
-        if part.place != _TRACES:
-            segments += part.found
+    for part in walk(path, _TARGETS):
+        if part.location != _TRACES:
+            segments += part.content
             continue
-        known = [entry for entry in part.found if _whole(entry.time_us) and _sized(entry.size)]
-        unusable += len(part.found) - len(known)
-        failed += sum(entry.action == "oom" for entry in known)
-        changes.setdefault(part.numbers[0], []).append(_changes(known))
-    parts = [_moments(device, pl.concat(found), segments) for device, found in sorted(changes.items())]
+        usable = [entry for entry in part.content if _is_integer(entry.time_us) and _sized(entry.size)]
+        unusable += len(part.content) - len(usable)
+        failed += sum(entry.action == "oom" for entry in usable)
+        changes.setdefault(part.numbers[0], []).append(_changes(usable))
+    parts = [_moments(device, pl.concat(frames), segments) for device, frames in sorted(changes.items())]
     moments = pl.concat(parts or [pl.DataFrame(schema=dict(MOMENTS))])
     if moments.is_empty():
         raise XspError(
@@ -62,8 +62,8 @@ def read_snapshot(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
             advice="Call torch.cuda.memory._record_memory_history() before the work, and use torch 2.2 or newer",
         )
     return moments, [
-        Finding("unusable_memory_event", "events of the allocator without a time or a size", unusable),
-        Finding("out_of_memory", "allocations that failed: the device had no memory left", failed),
+        Finding(LedgerKind.UNUSABLE_MEMORY_EVENT, "events of the allocator without a time or a size", unusable),
+        Finding(LedgerKind.OUT_OF_MEMORY, count=failed),
     ]
 
 
@@ -102,9 +102,9 @@ def _counted_back(change: np.ndarray[Any, np.dtype[np.int64]], last: int) -> np.
     return in_use
 
 
-def _whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 52
 
 
 def _sized(value: object) -> bool:
-    return _whole(value) and isinstance(value, int) and 0 <= value < _MOST_BYTES
+    return _is_integer(value) and isinstance(value, int) and 0 <= value < _MAX_BYTES

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT, column
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read_events", "read_sizes"]
 
-_MOST = 1 << 52  # us and bytes; beyond, a number is none
-_EVENTS = Wanted(WHAT, lists={(): list[int]})
-_SIZES = Wanted(WHAT, lists={(EACH,): int | list[int]})
+_MAX = 1 << 52  # us and bytes; beyond, a number is none
+_EVENTS = Targets(WHAT, lists={(): list[int]})
+_SIZES = Targets(WHAT, lists={(EACH,): int | list[int]})
 
 
 def read_events(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
@@ -26,15 +26,15 @@ def read_events(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     before = unusable = 0
     frames = [pl.DataFrame(schema={"time_ns": pl.Int64, "bytes": pl.Int64})]
     for part in walk(path, _EVENTS):
-        sound = [e for e in part.found if len(e) == 4 and abs(e[0]) < _MOST * 1_000 and abs(e[2]) < _MOST]  # noqa: PLR2004
-        unusable += len(part.found) - len(sound)
+        sound = [e for e in part.content if len(e) == 4 and abs(e[0]) < _MAX * 1_000 and abs(e[2]) < _MAX]  # noqa: PLR2004
+        unusable += len(part.content) - len(sound)
         before += sum(e[2] for e in sound if e[0] < 0)
         timed = [e for e in sound if e[0] >= 0]
         frames.append(pl.DataFrame({"time_ns": column([e[0] for e in timed]), "bytes": column([e[2] for e in timed])}))
     # A new version of a tensor leaves one category and enters another in one moment: no change in sum.
     moments = _summed(frames).filter(pl.col("bytes") != 0)
     moments = moments.with_columns((pl.col("bytes").cum_sum() + before).alias("allocated_bytes"))
-    return _known(moments, path), _doubts(unusable)
+    return _not_empty(moments, path), _doubts(unusable)
 
 
 def _summed(frames: list[pl.DataFrame]) -> pl.DataFrame:
@@ -56,25 +56,25 @@ def read_sizes(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     times, sizes = [column([])], [column([])]
     for part in walk(path, _SIZES):
         if part.numbers == (0,):
-            times.append(column([_inside(entry) for entry in part.found]))
+            times.append(column([_inside(entry) for entry in part.content]))
         elif part.numbers == (1,):
-            sizes.append(column([_sum(entry) for entry in part.found]))
+            sizes.append(column([_sum(entry) for entry in part.content]))
     all_times, all_sizes = pl.concat(times), pl.concat(sizes)
     count = min(len(all_times), len(all_sizes))
     pairs = pl.DataFrame({"time_ns": all_times[:count] * 1_000, "allocated_bytes": all_sizes[:count]}).drop_nulls()
     moments = pairs.with_columns(pl.col("allocated_bytes").diff().alias("bytes"))
-    return _known(moments, path), _doubts(max(len(all_times), len(all_sizes)) - pairs.height)
+    return _not_empty(moments, path), _doubts(max(len(all_times), len(all_sizes)) - pairs.height)
 
 
 def _inside(entry: int | list[int]) -> int | None:
-    return entry if isinstance(entry, int) and abs(entry) < _MOST else None
+    return entry if isinstance(entry, int) and abs(entry) < _MAX else None
 
 
 def _sum(entry: int | list[int]) -> int | None:
-    return sum(entry) if isinstance(entry, list) and all(abs(size) < _MOST for size in entry) else None
+    return sum(entry) if isinstance(entry, list) and all(abs(size) < _MAX for size in entry) else None
 
 
-def _known(moments: pl.DataFrame, path: Path) -> pl.DataFrame:
+def _not_empty(moments: pl.DataFrame, path: Path) -> pl.DataFrame:
     if moments.is_empty():
         raise XspError(
             "the memory timeline holds no events",
@@ -86,4 +86,4 @@ def _known(moments: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def _doubts(count: int) -> list[Finding]:
-    return [Finding("unusable_memory_event", "events of the timeline that are no times and sizes", count)]
+    return [Finding(LedgerKind.UNUSABLE_MEMORY_EVENT, "events of the timeline that are no times and sizes", count)]

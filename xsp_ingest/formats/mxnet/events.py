@@ -23,7 +23,7 @@ _ENDS = {"B": "E", "b": "e", "(": ")"}
 _BEGINS = {end: begin for begin, end in _ENDS.items()}
 _UINT64 = range(1 << 64)
 _HALF = 1 << 63
-_MOST_OPEN = 1 << 20
+_MAX_OPEN = 1 << 20
 _SPANS: Mapping[str, pl.DataType] = {
     "cat": pl.String(),
     "name": pl.String(),
@@ -78,7 +78,7 @@ def load(path: Path) -> Profile:
         profile.spans.extend(pl.DataFrame(reading.spans, schema=_SPANS, orient="row"))
         profile.samples.extend(pl.DataFrame(reading.samples, schema=_SAMPLES, orient="row"))
         reading.spans, reading.samples = [], []
-        if reading.open > _MOST_OPEN:
+        if reading.open > _MAX_OPEN:
             raise XspError("more than a million events of the profile begin and do not end", path=path)
     profile.unpaired += reading.open
     profile.foreign += seen.foreign

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.mxnet.shape import shape
+from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["MxNet"]
@@ -23,15 +25,15 @@ _FIRST = re.compile(  # the lane of the first processor comes first in every pro
 
 
 @dataclass(frozen=True, slots=True)
-class MxNet:
+class MxNet(Ingester):
     """The ingester of `mxnet.profiler.dump()`, and of `mx.profiler.dump_profile()` before MXNet 1.2."""
 
     name: str = "mxnet"
     title: str = "MXNet profiler JSON (Chrome events), plain or gzip; MXNet 0.9 to 1.x by its source, none seen"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A JSON object whose first event names the lane `cpu/0`."""
-        return bool(_FIRST.match(probe.text))
+        return Match.exact_if(_FIRST.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, no JSON, or holds no operator."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.mxnet.events import load
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,16 +62,14 @@ def _sound(profile: Profile) -> tuple[pl.DataFrame, list[Finding]]:
     unsound = (length < 0) | (length > _LONGEST_NS)
     findings = [
         Finding(
-            "events_left_out",
+            LedgerKind.EVENTS_LEFT_OUT,
             "tasks that repeat an operator, which the profile holds as an event as well, were left out",
             profile.spans.height - once.height,
-            Severity.INFO,
         ),
         Finding(
-            "absurd_duration",
+            LedgerKind.ABSURD_DURATION,
             "events that end before they start or last longer than a day were taken as 0 ns long",
             once.filter(unsound).height,
-            Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
     ]
@@ -85,7 +83,7 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         {"lane": list(profile.lanes), "device": list(profile.lanes.values())},
         schema={"lane": pl.Int64, "device": pl.String},
     )
-    found = spans.with_row_index("row").with_columns(
+    classified = spans.with_row_index("row").with_columns(
         pl.col("row").cast(pl.Int64),
         category.is_in(_OPERATORS).alias("is_operator"),
         category.is_in(_CALLS).alias("is_call"),
@@ -94,8 +92,10 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         pl.lit(None, pl.String).alias("domain"),
         pl.lit(value=False).alias("numbered"),
     )
-    found = found.hstack(nvtx_range_rules.classify(found, options))
-    found = found.join(names, on="lane", how="left", maintain_order="left")
+    classified = classified.hstack(
+        classify(classified, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    )
+    classified = classified.join(names, on="lane", how="left", maintain_order="left")
     gpu = pl.col("device").str.extract(r"^gpu/(\d{1,9})$").cast(pl.Int64)
     level = (
         pl.when("is_operator")
@@ -111,7 +111,7 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         .then(pl.lit(str(Kind.CALL)))
         .otherwise(pl.col("kind").cast(pl.String))
     )
-    return found.with_columns(
+    return classified.with_columns(
         level.alias("level"),
         kind.alias("kind"),
         pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed]")).alias("name"),
@@ -132,9 +132,9 @@ def _operator_facts(operators: pl.DataFrame) -> pl.DataFrame:
     return frame_of("operators", facts)
 
 
-def _range_facts(found: pl.DataFrame) -> pl.DataFrame:
+def _range_facts(ranges: pl.DataFrame) -> pl.DataFrame:
     """Tasks, events and frames of the user's."""
-    facts = found.select("row", pl.col("row").alias("range_id"), "text", pl.col("cat").alias("domain"))
+    facts = ranges.select("row", pl.col("row").alias("range_id"), "text", pl.col("cat").alias("domain"))
     return frame_of("ranges", facts.with_columns(pl.lit("Annotation").alias("style")))
 
 
@@ -162,9 +162,11 @@ def _counters(samples: pl.DataFrame) -> pl.DataFrame:
 
 def _notes(profile: Profile) -> list[Finding]:
     return [
-        Finding("unpaired_events", "events that begin without an end, or end without a begin", profile.unpaired),
-        Finding("missing_start", "events without a time, a duration or a value were left out", profile.untimed),
-        Finding("nvtx_marks_skipped", "marks, which have no duration, are not spans", profile.marks, Severity.INFO),
-        Finding("not_an_event", "entries that are no events of a known phase", profile.foreign),
-        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8", profile.not_utf8, Severity.INFO),
+        Finding(LedgerKind.UNPAIRED_EVENTS, count=profile.unpaired),
+        Finding(
+            LedgerKind.MISSING_START, "events without a time, a duration or a value were left out", profile.untimed
+        ),
+        Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=profile.marks),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no events of a known phase", profile.foreign),
+        Finding(LedgerKind.NOT_UTF8, "stretches of the file with bytes that are not UTF-8", profile.not_utf8),
     ]

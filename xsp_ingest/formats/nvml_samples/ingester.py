@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nvml_samples.samples import read_samples
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
 
 __all__ = ["NVML_SAMPLES"]
 
@@ -24,15 +26,16 @@ _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,256}?"format"\s*:\s*"xsp n
 
 
 @dataclass(frozen=True, slots=True)
-class _NvmlSamples:
+class _NvmlSamples(Ingester):
     name: str = "nvml_samples"
     title: str = (
         "samples of power, clocks, temperature, memory, utilisation by the runner nvml (JSON lines), beside other files"
     )
+    is_supplement: bool = True
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """JSON lines whose first one says the format."""
-        return bool(_HEAD.match(probe.text))
+        return Match.exact_if(_HEAD.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The samples alone, as a run without spans."""
@@ -58,9 +61,7 @@ class _NvmlSamples:
             joined[place] = _joined(runs[place], found.rows.filter(pl.col("device_id").is_in(list(own))), window)
         first = next(iter(windows))
         others = found.rows.filter(~pl.col("device_id").is_in(list(taken)))["device_id"].n_unique()
-        unused = Finding(
-            "gpu_not_used", "GPUs that were sampled but not used by the run, left out", others, Severity.INFO
-        )
+        unused = Finding(LedgerKind.GPU_NOT_USED, count=others)
         joined[first] = replace(joined[first], findings=(*joined[first].findings, *found.findings, unused))
         return joined
 
@@ -105,7 +106,7 @@ def _joined(run: RawTrace, rows: pl.DataFrame, window: tuple[int, int]) -> RawTr
     )
     own = kept.with_columns(pl.col("time_ns") - (run.facts.epoch_ns or 0))
     moments = rows.filter(pl.col("time_ns").is_between(start, end))["time_ns"].n_unique()
-    finding = Finding("nvml_joined", "moments of the run at which GPUs were sampled", moments, Severity.INFO)
+    finding = Finding(LedgerKind.NVML_JOINED, count=moments)
     tables = {**run.tables, "counters": pl.concat([run.tables["counters"], own])}
     return replace(run, tables=tables, findings=(*run.findings, finding))
 

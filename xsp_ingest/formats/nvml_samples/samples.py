@@ -11,7 +11,7 @@ import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ _UNITS: Mapping[str, str] = {
 _THROTTLE = "throttle_"
 _IDLE = "gpu_idle"  # no reason to worry
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last where it nests too deep
-_MOST = 1e18  # beyond, a number is none
+_MAX = 1e18  # beyond, a number is none
 
 
 class _Device(msgspec.Struct, frozen=True):
@@ -88,8 +88,8 @@ def read_samples(path: Path) -> Samples:
     series = [*(_series(samples, name, unit) for name, unit in _UNITS.items()), _throttled(samples)]
     rows = pl.concat(series).sort("counter", "device_id", "time_ns", maintain_order=True)
     findings = (
-        Finding("bad_line", "lines that are no samples", bad),
-        Finding("no_end", "the samples have no closing line: what took them was stopped", 0 if ended else 1),
+        Finding(LedgerKind.BAD_LINE, "lines that are no samples", bad),
+        Finding(LedgerKind.NO_END, "the samples have no closing line: what took them was stopped", 0 if ended else 1),
     )
     names = {"device_id": [d.device for d in header.devices], "name": [d.name for d in header.devices]}
     devices = frame_of("devices", pl.DataFrame(names, schema={"device_id": pl.Int64, "name": pl.String}))
@@ -114,12 +114,12 @@ def _header(line: bytes, path: Path) -> _Header:
     return header
 
 
-def _decoded(found: Iterable[bytes], path: Path) -> tuple[list[_Sample], int, bool]:
+def _decoded(records: Iterable[bytes], path: Path) -> tuple[list[_Sample], int, bool]:
     """Samples, how many lines are none, and whether the closing line is there."""
     sample, end = msgspec.json.Decoder(_Sample), msgspec.json.Decoder(_End)
     samples: list[_Sample] = []
     bad, ended = 0, False
-    for line in found:
+    for line in records:
         try:
             samples.append(sample.decode(line))
         except _NO_JSON:
@@ -140,8 +140,8 @@ def _rows(times: list[tuple[int, int, float]], counter: str, unit: str) -> pl.Da
 
 def _series(samples: list[_Sample], name: str, unit: str) -> pl.DataFrame:
     """One counter; energy counts from each device's first sample, as what was before is not the run's."""
-    known = [(s.time_ns, s.device, v) for s in samples if (v := getattr(s, name)) is not None and _sound(v)]
-    rows = _rows(known, name, unit)
+    values = [(s.time_ns, s.device, v) for s in samples if (v := getattr(s, name)) is not None and _sound(v)]
+    rows = _rows(values, name, unit)
     if name != "energy_j":
         return rows
     return rows.sort("time_ns", maintain_order=True).with_columns(
@@ -150,15 +150,19 @@ def _series(samples: list[_Sample], name: str, unit: str) -> pl.DataFrame:
 
 
 def _sound(value: float) -> bool:
-    return math.isfinite(value) and abs(value) < _MOST
+    return math.isfinite(value) and abs(value) < _MAX
 
 
 def _throttled(samples: list[_Sample]) -> pl.DataFrame:
     """0 or 1 over time for each reason that held at some time."""
-    reasons = sorted({word for s in samples for word in s.throttle or () if word != _IDLE})
-    known = [s for s in samples if s.throttle is not None]
+    reasons = sorted({reason for s in samples for reason in s.throttle or () if reason != _IDLE})
+    reported = [s for s in samples if s.throttle is not None]
     frames = [
-        _rows([(s.time_ns, s.device, float(word in (s.throttle or ()))) for s in known], f"{_THROTTLE}{word}", "share")
-        for word in reasons
+        _rows(
+            [(s.time_ns, s.device, float(reason in (s.throttle or ()))) for s in reported],
+            f"{_THROTTLE}{reason}",
+            "share",
+        )
+        for reason in reasons
     ]
     return pl.concat(frames) if frames else frame_of("counters")

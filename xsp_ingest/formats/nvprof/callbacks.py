@@ -11,16 +11,16 @@ __all__ = ["DRIVER_CALLS", "RUNTIME_CALLS"]
 
 
 def _numbered(text: str) -> Mapping[int, str]:
-    """From words in which a number says what the next name has, and each further name has one more."""
-    found: dict[int, str] = {}
+    """From tokens of which a number says what the next name has, and each further name has one more."""
+    names: dict[int, str] = {}
     number = 0
-    for word in text.split():
-        if word.isdecimal():
-            number = int(word)
+    for token in text.split():
+        if token.isdecimal():
+            number = int(token)
         else:
-            found[number] = word
+            names[number] = token
             number += 1
-    return found
+    return names
 
 
 RUNTIME_CALLS = _numbered(

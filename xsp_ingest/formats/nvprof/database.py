@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.cupti_dump.fields import KINDS
-from xsp_ingest.formats.cupti_dump.header import FORMAT, Header
-from xsp_ingest.formats.cupti_dump.records import Dump
-from xsp_ingest.formats.nsys_sqlite.database import Database, check_header, table_names
-from xsp_ingest.formats.nsys_sqlite.tables import interned
+from xsp_ingest.files.sqlite.database import Database, check_header, table_names
+from xsp_ingest.files.stored_columns import interned
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
-from xsp_model import Finding, Severity, XspError
+from xsp_ingest.staging.cupti.fields import KINDS
+from xsp_ingest.staging.cupti.records import Records
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,11 +45,9 @@ class _NvprofDatabase(Database):
         if table not in self.tables:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
         listed = ", ".join(f'IIF(typeof("{c}") = \'integer\', "{c}", NULL) AS "{c}"' for c in present)
-        found = self._bulk(
-            f'SELECT {", ".join(filter(None, ("rowid AS rowid", listed)))} FROM "{table}" ORDER BY rowid'
-        )
+        rows = self._bulk(f'SELECT {", ".join(filter(None, ("rowid AS rowid", listed)))} FROM "{table}" ORDER BY rowid')
         absent = (pl.lit(None, pl.Int64).alias(c) for c in columns if c not in present)
-        return found.with_columns(*absent).select(pl.col(c).cast(pl.Int64) for c in ("rowid", *columns))
+        return rows.with_columns(*absent).select(pl.col(c).cast(pl.Int64) for c in ("rowid", *columns))
 
     def hexes(self, table: str, column: str) -> pl.Series:
         """The bytes of a column as hexadecimal digits, in order of rowid; null where missing."""
@@ -64,7 +61,7 @@ def is_nvprof(tables: frozenset[str]) -> bool:
     return STRINGS in tables and any(name.startswith(PREFIX) for name in tables)
 
 
-def read_records(path: Path) -> Dump:
+def read_records(path: Path) -> Records:
     """The database's records; XspError where it is damaged, or not nvprof's."""
     try:
         check_header(path)
@@ -80,7 +77,7 @@ def _nvprof_tables(path: Path) -> frozenset[str]:
     return tables
 
 
-def _records(database: _NvprofDatabase) -> Dump:
+def _records(database: _NvprofDatabase) -> Records:
     ids = database.integers(STRINGS, ("_id_",))["_id_"]
     strings = interned(ids, database.texts(STRINGS, "value"))
     kinds: dict[str, pl.DataFrame] = {}
@@ -96,16 +93,15 @@ def _records(database: _NvprofDatabase) -> Dump:
             kinds[kind] = _with_call_names(kinds[kind], names)
     process = _only_process(kinds)
     kinds |= {kind: _with_process(kinds[kind], kinds, process) for kind in _ON_DEVICE if kind in kinds}
-    header = Header(FORMAT, 1, pid=process, tool="nvprof")
     counted = sum(database.count(PREFIX + kind) for kind in _COUNTED)
-    return Dump(header, kinds, [*_unread(database, counted), *_unclear(kinds)])
+    return Records(process, kinds, [*_unread(database, counted), *_unclear(kinds)])
 
 
 def _table(database: _NvprofDatabase, kind: str) -> pl.DataFrame:
     """A table with the fields of its kind; texts are still numbers."""
     fields = KINDS[kind]
-    found = database.integers(PREFIX + kind, fields)
-    frame = found.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"), *fields)
+    rows = database.integers(PREFIX + kind, fields)
+    frame = rows.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"), *fields)
     if kind == "MARKER":
         return _with_thread(frame, database.hexes(PREFIX + kind, "objectId"), database)
     if "threadId" in fields:
@@ -132,14 +128,14 @@ def _little_endian(digits: pl.Series) -> pl.Series:
 
 
 def _with_call_names(calls: pl.DataFrame, names: Mapping[int, str]) -> pl.DataFrame:
-    found = pl.col("cbid").replace_strict(dict(names), default=None, return_dtype=pl.String)
-    return calls.with_columns(found.alias("name"))
+    name = pl.col("cbid").replace_strict(dict(names), default=None, return_dtype=pl.String)
+    return calls.with_columns(name.alias("name"))
 
 
 def _only_process(kinds: Mapping[str, pl.DataFrame]) -> int | None:
     """The process that all calls were made in; None where there are several, or none."""
-    found = [kinds[kind]["processId"] for kind in (*_CALLS, "MARKER") if kind in kinds]
-    processes = pl.concat(found).drop_nulls().unique() if found else pl.Series(dtype=pl.Int64)
+    columns = [kinds[kind]["processId"] for kind in (*_CALLS, "MARKER") if kind in kinds]
+    processes = pl.concat(columns).drop_nulls().unique() if columns else pl.Series(dtype=pl.Int64)
     return int(processes[0]) if len(processes) == 1 else None
 
 
@@ -152,20 +148,15 @@ def _with_process(rows: pl.DataFrame, kinds: Mapping[str, pl.DataFrame], process
     single = owners.filter(pl.col("processId").list.len() == 1).select(
         "correlationId", pl.col("processId").list.first().alias("owner")
     )
-    found = rows.join(single, on="correlationId", how="left", maintain_order="left")
-    return found.with_columns(pl.coalesce("processId", "owner").alias("processId")).drop("owner")
+    joined = rows.join(single, on="correlationId", how="left", maintain_order="left")
+    return joined.with_columns(pl.coalesce("processId", "owner").alias("processId")).drop("owner")
 
 
 def _unread(database: _NvprofDatabase, counted: int) -> list[Finding]:
     detail = "records of counters, of unified memory and of kernels launched by kernels, which are not read"
     return [
-        Finding("records_not_read", detail, counted, Severity.INFO),
-        Finding(
-            "not_utf8",
-            "texts that are not UTF-8; their foreign bytes show as U+FFFD",
-            database.unreadable_texts,
-            Severity.INFO,
-        ),
+        Finding(LedgerKind.RECORDS_NOT_READ, detail, counted),
+        Finding(LedgerKind.NOT_UTF8, count=database.unreadable_texts),
     ]
 
 
@@ -173,4 +164,4 @@ def _unclear(kinds: Mapping[str, pl.DataFrame]) -> list[Finding]:
     calls = [kinds[kind] for kind in _CALLS if kind in kinds]
     several = bool(calls) and pl.concat([rows.select("processId") for rows in calls])["processId"].n_unique() > 1
     unclear = sum(kinds[kind]["processId"].null_count() for kind in _ON_DEVICE if kind in kinds) if several else 0
-    return [Finding("unclear_process", "device activities whose launch may be of several processes", unclear)]
+    return [Finding(LedgerKind.UNCLEAR_PROCESS, count=unclear)]

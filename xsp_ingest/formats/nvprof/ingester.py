@@ -6,16 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu_csv.records import decoded
-from xsp_ingest.formats.nsys_sqlite.database import MAGIC, table_names
+from xsp_ingest.files.sqlite.database import MAGIC, table_names
+from xsp_ingest.files.text import decoded
 from xsp_ingest.formats.nvprof.database import PREFIX, STRINGS, is_nvprof
 from xsp_ingest.formats.nvprof.table import header_of
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["Nvprof"]
@@ -27,7 +29,7 @@ _JSON = (b"{", b"[", b"<")
 
 
 @dataclass(frozen=True, slots=True)
-class Nvprof:
+class Nvprof(Ingester):
     """The ingester of nvprof's databases and printed tables of times."""
 
     name: str = "nvprof"
@@ -36,21 +38,21 @@ class Nvprof:
         "seen: CSV of CUDA 8"
     )
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A database with CUPTI's tables and a StringTable, a printed table of times, or an XML session."""
         if probe.head.startswith(MAGIC):
             try:
-                return is_nvprof(table_names(probe.path))
+                return Match.exact_if(is_nvprof(table_names(probe.path)))
             except XspError:
                 # Damaged: nvprof's if the names of its tables stand in what can be read.
-                return STRINGS.encode() in probe.head and PREFIX.encode() in probe.head
+                return Match.exact_if(STRINGS.encode() in probe.head and PREFIX.encode() in probe.head)
         if _is_session(probe.text):
-            return True
+            return Match.EXACT
         if probe.text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(_JSON):
-            return False
+            return Match.NONE
         text = decoded(probe.text)
         by_nvprof = bool(_LOG.search(text))
-        return any(_is_nvprofs(line, by_nvprof=by_nvprof) for line in text.split("\n"))
+        return Match.exact_if(any(_is_nvprofs(line, by_nvprof=by_nvprof) for line in text.split("\n")))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off or damaged, or is a session, which holds no trace."""

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.jaeger.rows import Rows
-from xsp_ingest.formats.nvprof.quantity import byte_count, time_ns, whole
+from xsp_ingest.formats.nvprof.quantity import byte_count, integer, time_ns
 from xsp_ingest.link.demangle import demangle
+from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def _kind(name: str) -> Kind | None:
 
 
 def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, int], work: Work) -> None:
-    name, correlation = row["Name"], whole(row.get("Correlation_ID", ""))
-    if found := _CALL.match(name):  # the kernel that a launch is of stands behind its name
-        name = found[1]
-        correlation = correlation if correlation is not None or found[2] is None else int(found[2])
+    name, correlation = row["Name"], integer(row.get("Correlation_ID", ""))
+    if match := _CALL.match(name):  # the kernel that a launch is of stands behind its name
+        name = match[1]
+        correlation = correlation if correlation is not None or match[2] is None else int(match[2])
     work.add(
         level=str(Level.RUNTIME),
         kind=str(Kind.CALL),
@@ -111,45 +111,47 @@ def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, i
 def _add_device_work(
     row: Mapping[str, str], process: int | None, times: Mapping[str, int], kind: Kind, work: Work
 ) -> None:
-    name, correlation = row["Name"], whole(row.get("Correlation_ID", ""))
-    if found := _CORRELATION.search(name):
-        name = name[: found.start()]
-        correlation = int(found[1]) if correlation is None else correlation
+    name, correlation = row["Name"], integer(row.get("Correlation_ID", ""))
+    if match := _CORRELATION.search(name):
+        name = name[: match.start()]
+        correlation = int(match[1]) if correlation is None else correlation
     device = _DEVICE.match(row["Device"])
     device_id = int(device[2]) if device else None
     if device and device_id is not None and device_id not in work.devices:
         work.devices.add(device_id)
         work.rows.add("devices", device_id=device_id, name=device[1])
-    place = work.add(
+    row_id = work.add(
         level=str(Level.KERNEL),
         kind=str(kind),
         name=demangle(name) or "[unnamed kernel]",
         process_id=process,
         device_id=device_id,
-        context_id=whole(row.get("Context", "")),
-        stream_id=whole(row.get("Stream", "")),
+        context_id=integer(row.get("Context", "")),
+        stream_id=integer(row.get("Stream", "")),
         correlation_id=correlation or None,
         **times,
     )
     if kind is Kind.KERNEL:
-        work.rows.add("kernels", row=place, **_launch(row))
+        work.rows.add("kernels", row=row_id, **_launch(row))
     else:
-        work.rows.add("copies", row=place, **_copied(row, kind))
+        work.rows.add("copies", row=row_id, **_copied(row, kind))
 
 
 def _launch(row: Mapping[str, str]) -> dict[str, int | None]:
     """Grid, block, registers and shared memory."""
-    found: dict[str, int | None] = {}
+    columns: dict[str, int | None] = {}
     for what, heading in (("grid", "Grid"), ("block", "Block")):
         sizes = _SIZES.match(row.get(f"{heading} Size", ""))
         for n, axis in enumerate("xyz"):
-            found[f"{what}_{axis}"] = int(sizes[n + 1]) if sizes else whole(row.get(f"{heading} {axis.upper()}", ""))
+            columns[f"{what}_{axis}"] = (
+                int(sizes[n + 1]) if sizes else integer(row.get(f"{heading} {axis.upper()}", ""))
+            )
     for column, headings in _LAUNCH.items():
         text = next((row[heading] for heading in headings if heading in row), "")
-        found[column] = whole(text) if column == "registers_per_thread" else byte_count(text)
-    static, dynamic = found["static_shared_bytes"], found["dynamic_shared_bytes"]
-    found["shared_bytes"] = None if static is None or dynamic is None else static + dynamic
-    return found
+        columns[column] = integer(text) if column == "registers_per_thread" else byte_count(text)
+    static, dynamic = columns["static_shared_bytes"], columns["dynamic_shared_bytes"]
+    columns["shared_bytes"] = None if static is None or dynamic is None else static + dynamic
+    return columns
 
 
 def _copied(row: Mapping[str, str], kind: Kind) -> dict[str, object]:
@@ -182,7 +184,7 @@ def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None
         return
     work.negative += total < 0
     work.ends_ns[process, is_call] = start + max(total, 0)
-    place = work.add(
+    row_id = work.add(
         level=str(Level.RUNTIME if is_call else Level.KERNEL),
         kind=str(Kind.CALL if is_call else kind),
         name=(row["Name"] if is_call else demangle(row["Name"])) or "[unnamed]",
@@ -192,15 +194,15 @@ def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None
         thread_id=0 if is_call else None,
     )
     if not is_call and kind is Kind.KERNEL:
-        work.rows.add("kernels", row=place)
+        work.rows.add("kernels", row=row_id)
     elif not is_call:
-        work.rows.add("copies", row=place, **_copied(row, kind))
-    _add_statistics(row, place, work)
+        work.rows.add("copies", row=row_id, **_copied(row, kind))
+    _add_statistics(row, row_id, work)
 
 
-def _add_statistics(row: Mapping[str, str], place: int, work: Work) -> None:
+def _add_statistics(row: Mapping[str, str], row_id: int, work: Work) -> None:
     """Over how many calls the row is, and the shortest and the longest of them."""
-    calls = whole(row["Calls"])
+    calls = integer(row["Calls"])
     values = {
         "invocations": (calls, "1"),
         "min_duration_ns": (time_ns(row["Min"]), "ns"),
@@ -208,4 +210,4 @@ def _add_statistics(row: Mapping[str, str], place: int, work: Work) -> None:
     }
     for metric, (value, unit) in values.items():
         if value is not None:
-            work.rows.add("metrics", row=place, metric=metric, value=float(value), unit=unit, source=_SOURCE)
+            work.rows.add("metrics", row=row_id, metric=metric, value=float(value), unit=unit, source=_SOURCE)

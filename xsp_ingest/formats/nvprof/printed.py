@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu_csv.records import open_text
+from xsp_ingest.files.text import open_text
 from xsp_ingest.formats.nvprof.lines import Work, add_summary, add_trace
 from xsp_ingest.formats.nvprof.table import Printed, rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read_printed"]
 
-_MOST_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 20
 _AGAIN = "Copy or print it again: nvprof --print-gpu-trace --csv --log-file FILE PROGRAM"
 
 
@@ -29,7 +29,7 @@ def read_printed(path: Path) -> RawTrace:
     rounded = 0
     try:
         with open_text(path) as file:
-            pieces = iter(partial(file.readline, _MOST_CHARACTERS), "")  # no line, however long, is held whole
+            pieces = iter(partial(file.readline, _MAX_CHARACTERS), "")  # no line, however long, is held whole
             for header, row, process in rows(pieces, seen):
                 if header.is_trace:
                     rounded += not header.is_csv
@@ -49,23 +49,16 @@ def read_printed(path: Path) -> RawTrace:
 
 def _findings(work: Work, seen: Printed, rounded: int) -> list[Finding]:
     return [
-        Finding("bad_line", "rows of the tables with too few or too many values", seen.broken),
-        Finding("missing_time", "rows without a start or a duration were left out", work.untimed),
-        Finding("negative_duration", "rows with a negative duration were taken as 0 ns long", work.negative),
+        Finding(LedgerKind.BAD_LINE, "rows of the tables with too few or too many values", seen.bad_rows),
+        Finding(LedgerKind.MISSING_TIME, "rows without a start or a duration were left out", work.untimed),
+        Finding(LedgerKind.NEGATIVE_DURATION, "rows with a negative duration were taken as 0 ns long", work.negative),
         Finding(
-            "records_not_read",
+            LedgerKind.RECORDS_NOT_READ,
             "rows of page faults, ranges and marks, which are not read from printed tables",
             work.skipped,
-            Severity.INFO,
             advice="A database (`nvprof -o FILE`) holds ranges as well",
         ),
-        Finding(
-            "rounded_times",
-            "rows whose times were printed with four or five digits; starts and durations are rounded to these",
-            rounded,
-            Severity.INFO,
-            advice="Print with --csv, or record with `nvprof -o FILE`",
-        ),
+        Finding(LedgerKind.ROUNDED_TIMES, count=rounded),
     ]
 
 
@@ -73,12 +66,16 @@ def _summary_notes(traced: Work, summed: Work) -> list[Finding]:
     left_out = summed.count if traced.has_rows else 0
     shown = 0 if traced.has_rows else summed.count
     return [
-        Finding("summary_left_out", "rows of summaries, which tell of the work in the traces", left_out, Severity.INFO),
         Finding(
-            "no_timestamps",
+            LedgerKind.SUMMARY_LEFT_OUT,
+            "rows of summaries, which tell of the work in the traces",
+            left_out,
+            Severity.INFO,
+        ),
+        Finding(
+            LedgerKind.NO_TIMESTAMPS,
             "rows of a summary have no starts: each stands for all calls of a name, end to end in the table's order",
             shown,
-            Severity.INFO,
             advice="Print a trace with --print-gpu-trace, or record with `nvprof -o FILE`",
         ),
     ]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["byte_count", "time_ns", "whole"]
+__all__ = ["byte_count", "integer", "time_ns"]
 
 _QUANTITY = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s?([a-zA-Z]{0,3})\Z", re.ASCII)
 _TIMES: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BYTES: Mapping[str, int] = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_WHOLE = re.compile(r"\d{1,18}\Z", re.ASCII)
+_INTEGER = re.compile(r"\d{1,18}\Z", re.ASCII)
 _LAST = 1 << 61
 
 
@@ -28,14 +28,14 @@ def byte_count(text: str) -> int | None:
     return _scaled(text, _BYTES)
 
 
-def whole(text: str) -> int | None:
+def integer(text: str) -> int | None:
     """A number of things; None where the text is none."""
-    return int(text) if _WHOLE.match(text) else None
+    return int(text) if _INTEGER.match(text) else None
 
 
 def _scaled(text: str, units: Mapping[str, int]) -> int | None:
-    found = _QUANTITY.match(text)
-    if found is None or found[2] not in units:
+    match = _QUANTITY.match(text)
+    if match is None or match[2] not in units:
         return None
-    value = round(Decimal(found[1]) * units[found[2]])
+    value = round(Decimal(match[1]) * units[match[2]])
     return value if -_LAST < value < _LAST else None

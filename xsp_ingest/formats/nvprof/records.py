@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.cupti_dump import host, work
-from xsp_ingest.formats.cupti_dump.devices import devices
 from xsp_ingest.formats.nvprof.database import read_records
+from xsp_ingest.staging.cupti import activities, host
+from xsp_ingest.staging.cupti.devices import devices
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.formats.cupti_dump.records import Dump
     from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.cupti.records import Records
 
 __all__ = ["read_database"]
 
@@ -26,9 +26,9 @@ _SINCE_1970_NS = 10**18
 
 def read_database(path: Path, options: Options) -> RawTrace:
     """The database's rows; XspError where it is damaged, or holds no record with a start."""
-    dump = read_records(path)
-    parts = [work.work(dump), work.waits(dump), host.calls(dump)]
-    marked, ranges, found = host.markers(dump, options)
+    records = read_records(path)
+    parts = [activities.activities(records), activities.waits(records), host.calls(records)]
+    marked, ranges, marker_findings = host.markers(records, options)
     spans = pl.concat([*(spans for spans, _ in parts), marked])
     if spans.is_empty():
         raise XspError(
@@ -38,19 +38,19 @@ def read_database(path: Path, options: Options) -> RawTrace:
         )
     tables = {name: frame_of(name) for name in RAW_TABLES} | {
         "spans": spans,
-        "kernels": work.kernels(dump),
-        "copies": work.copies(dump),
+        "kernels": activities.kernels(records),
+        "copies": activities.copies(records),
         "ranges": ranges,
-        "devices": devices(dump),
+        "devices": devices(records),
     }
-    findings = (*dump.findings, *(f for _, part in parts for f in part), *found, _overhead(dump))
+    findings = (*records.findings, *(f for _, part in parts for f in part), *marker_findings, _overhead(records))
     first = spans["start_ns"].min()
     since_1970 = isinstance(first, int) and first > _SINCE_1970_NS
     facts = RunFacts(profiler="nvprof", epoch_ns=0 if since_1970 else None)
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 
 
-def _overhead(dump: Dump) -> Finding:
-    rows, _ = timed(dump.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
+def _overhead(records: Records) -> Finding:
+    rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     detail = "stretches in which the profiler itself worked; host times around them are longer for it"
-    return Finding("profiler_overhead", detail, rows.height, Severity.INFO)
+    return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)

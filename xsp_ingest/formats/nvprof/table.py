@@ -20,7 +20,7 @@ _PERCENT = re.compile(r"\s*[\d.]+%\s")
 _START = re.compile(r"\s*(?:[\d.]+(?:[num]?s)|-)\s")
 _PARTIAL = re.compile(r"[ \t]+|\s*[\d.]+(?:%|[num]?s)?[ \t]*")  # how a row begins, and no line end
 _TIME_UNITS = ("s", "ms", "us", "ns")
-_MOST_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Header:
 class Printed:
     """What was odd about a file, counted while its rows are read."""
 
-    broken: int = 0  # rows with too few or too many values
+    bad_rows: int = 0  # rows with too few or too many values
     is_cut_off: bool = False  # the last row is such, and no line end follows it
 
 
 def header_of(line: str) -> Header | None:
     """The header that stands in this line, or None."""
-    if len(line) > _MOST_CHARACTERS or "Name" not in line:
+    if len(line) > _MAX_CHARACTERS or "Name" not in line:
         return None
     is_csv = '"Name"' in line
-    cells = tuple(_cells(line)) if is_csv else tuple(cell.removesuffix("*") for cell in _words(line))
+    cells = tuple(_cells(line)) if is_csv else tuple(cell.removesuffix("*") for cell in _split(line))
     names = set(cells)
     if len(names) < len(cells) or (not is_csv and cells[-1:] != ("Name",)):
         return None
@@ -70,8 +70,8 @@ def rows(lines: Iterable[str], seen: Printed) -> Iterator[tuple[Header, Mapping[
     group = ""
     for line in lines:
         seen.is_cut_off = False
-        if found := _LOG.match(line):
-            process = int(found[1])
+        if match := _LOG.match(line):
+            process = int(match[1])
             if "result:" in line or "API calls:" in line:
                 group = "API calls" if "API calls" in line else ""
             continue
@@ -87,9 +87,9 @@ def rows(lines: Iterable[str], seen: Printed) -> Iterator[tuple[Header, Mapping[
             if units.get(header.time_column) in _TIME_UNITS:
                 continue
             units = {}
-        complete = line.endswith("\n") or _is_whole(line)
+        complete = line.endswith("\n") or _is_complete(line)
         if len(values) != len(header.columns) or not complete:
-            seen.broken += 1
+            seen.bad_rows += 1
             seen.is_cut_off = not line.endswith("\n")
             continue
         row = dict(zip(header.columns, values, strict=True))
@@ -111,15 +111,15 @@ def _values(line: str, header: Header) -> Sequence[str]:
     if header.is_csv:
         return _cells(line)
     if header.is_trace or "Type" not in header.columns:
-        return _words(line, len(header.columns) - 1)
+        return _split(line, len(header.columns) - 1)
     group = _GROUP.match(line)
     rest = line[group.end() :] if group else line
-    return [group[1] if group else "", *_words(rest, len(header.columns) - 2)]
+    return [group[1] if group else "", *_split(rest, len(header.columns) - 2)]
 
 
-def _words(line: str, most: int = 0) -> list[str]:
-    """What stands between gaps of two blanks or more; the last of them, with `most`, to the end of the line."""
-    return _GAP.split(line.strip(), maxsplit=most) if line.strip() else []
+def _split(line: str, max_splits: int = 0) -> list[str]:
+    """What stands between gaps of two blanks or more; the last of them, with `max_splits`, to the end of the line."""
+    return _GAP.split(line.strip(), maxsplit=max_splits) if line.strip() else []
 
 
 def _cells(line: str) -> list[str]:
@@ -129,7 +129,7 @@ def _cells(line: str) -> list[str]:
         return []
 
 
-def _is_whole(line: str) -> bool:
+def _is_complete(line: str) -> bool:
     """Whether a last line without a line end may be complete: what it opens, it closes."""
     return line.count('"') % 2 == 0 and all(line.count(a) <= line.count(b) for a, b in ("()", "[]"))
 

@@ -9,16 +9,18 @@ import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.nvprof_names import NVPROF
-from xsp_ingest.formats.ncu_csv.records import decoded, open_text
+from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
+from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Severity, XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.nvprof_metrics.rows import Rows
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.ingester import Options
 
 __all__ = ["NvprofMetrics"]
 
@@ -26,17 +28,17 @@ _AGAIN = "Copy or print it again: nvprof --metrics all --csv --log-file FILE PRO
 
 
 @dataclass(frozen=True, slots=True)
-class NvprofMetrics:
+class NvprofMetrics(Ingester):
     """The ingester of nvprof's metrics as CSV."""
 
     name: str = "nvprof_metrics"
     title: str = "nvprof `--metrics --csv`: averages per kernel name, or single launches (--print-gpu-trace)"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """Whether the header of a table of metrics stands in the head."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
-            return False
-        return any('"Kernel"' in line and is_header(line) for line in decoded(probe.text).split("\n"))
+            return Match.NONE
+        return Match.exact_if(any('"Kernel"' in line and is_header(line) for line in decoded(probe.text).split("\n")))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
         """The file's kernels and metrics; XspError where it holds none or is cut off."""
@@ -85,17 +87,11 @@ def _findings(rows: Rows) -> tuple[Finding, ...]:
     averaged = sum(1 for kernel in rows.kernels if kernel.invocations is not None)
     return (
         Finding(
-            "no_timestamps",
+            LedgerKind.NO_TIMESTAMPS,
             "kernels have neither time stamps nor durations; all were put at time 0",
             len(rows.kernels),
-            Severity.INFO,
             advice="Join it to a timeline with `xsp merge`",
         ),
-        Finding(
-            "averaged_invocations",
-            "rows stand for all launches of a kernel name; their counters are averages over these",
-            averaged,
-            Severity.INFO,
-        ),
-        Finding("text_counter_left_out", "values that are no numbers", rows.unreadable, Severity.INFO),
+        Finding(LedgerKind.AVERAGED_INVOCATIONS, count=averaged),
+        Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, count=rows.unreadable),
     )

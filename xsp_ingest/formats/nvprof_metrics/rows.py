@@ -20,12 +20,12 @@ _LOG = re.compile(r"==(\d+)== ")
 _DEVICE = re.compile(r"(.*) \((\d+)\)\Z")
 _VALUE = re.compile(r"([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?)\s*(%|[A-Za-z/]*)\Z")
 _LEVEL = re.compile(r"(?:Idle|Low|Mid|High|Max) \((\d{1,18})\)\Z")
-_LEVELS = 10  # utilization is given in tenths of the peak
+_LEVELS = 10  # utilization is in tenths of the peak
 _SUMMARY = ("Kernel", "Invocations", "Avg")
 _LAUNCHES = ("Device", "Context", "Stream", "Kernel")
 _NAMES = ("Metric Name", "Event Name")
 _NOT_METRICS = {*_LAUNCHES, "Correlation_ID", "Correlation ID"}
-_MOST_DIGITS = 18  # of a number that surely fits into 64 bits
+_MAX_DIGITS = 18  # of a number that surely fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ def collect(lines: Iterable[str]) -> Rows:
     out = Rows()
     header: list[str] = []
     process: int | None = None
-    known: dict[tuple[object, ...], int] = {}
+    row_of: dict[tuple[object, ...], int] = {}
     for line in lines:
-        if found := _LOG.match(line):
-            process = _whole(found[1])
+        if match := _LOG.match(line):
+            process = _integer(match[1])
             continue
         cells = _cells(line)
         if _is_summary(cells) or _is_launches(cells):
@@ -85,7 +85,7 @@ def collect(lines: Iterable[str]) -> Rows:
             units = dict(zip(header, cells, strict=True))
         elif header and cells:
             out.is_cut_off = not line.endswith("\n") and line.count('"') % 2 == 1
-            _read(dict(zip(header, cells, strict=True)), units, process, known, out)
+            _read(dict(zip(header, cells, strict=True)), units, process, row_of, out)
     return out
 
 
@@ -98,19 +98,19 @@ def _read(
     row: Mapping[str, str],
     units: Mapping[str, str],
     process: int | None,
-    known: dict[tuple[object, ...], int],
+    row_of: dict[tuple[object, ...], int],
     out: Rows,
 ) -> None:
     device = _DEVICE.match(row.get("Device", ""))
-    device_id = _whole(device[2]) if device else None
+    device_id = _integer(device[2]) if device else None
     if device and device_id is not None:
         out.devices[device_id] = device[1]
     if "Invocations" in row:
-        kernel = Kernel(row["Kernel"], process, device_id, invocations=_whole(row["Invocations"]))
-        at = known.setdefault((process, device_id, row["Kernel"]), len(out.kernels))
+        kernel = Kernel(row["Kernel"], process, device_id, invocations=_integer(row["Invocations"]))
+        at = row_of.setdefault((process, device_id, row["Kernel"]), len(out.kernels))
         metrics = {row.get("Metric Name") or row.get("Event Name", ""): (row["Avg"], "")}
     else:
-        kernel = Kernel(row["Kernel"], process, device_id, _whole(row["Context"]), _whole(row["Stream"]))
+        kernel = Kernel(row["Kernel"], process, device_id, _integer(row["Context"]), _integer(row["Stream"]))
         at = len(out.kernels)
         metrics = {
             DESCRIPTIONS.get(name, name): (text, units[name]) for name, text in row.items() if name not in _NOT_METRICS
@@ -129,16 +129,16 @@ def value_of(text: str, unit: str = "") -> tuple[float, str] | None:
     """A value in its base unit: `78.46%`, `4.75GB/s` (powers of 1024), `Low (1)` (tenths); None: no number."""
     if level := _LEVEL.match(text):
         return int(level[1]) / _LEVELS, "1"
-    found = _VALUE.match(text)
-    if found is None:
+    match = _VALUE.match(text)
+    if match is None:
         return None
-    base = base_unit(found[2] or unit, binary=True)
-    value = float(found[1]) * base.multiply / base.divide
+    base = base_unit(match[2] or unit, binary=True)
+    value = float(match[1]) * base.multiply / base.divide
     return (value, base.name) if math.isfinite(value) else None
 
 
-def _whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+def _integer(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def _cells(line: str) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
 
 if TYPE_CHECKING:
@@ -100,19 +100,19 @@ def _row(event: TraceEvent, row: int, nodes: _Nodes) -> tuple[object, ...]:
         name,
         nanoseconds(event.ts, _NS_PER_US),
         nanoseconds(event.dur, _NS_PER_US),
-        whole(event.pid),
-        whole(event.tid),
+        integer(event.pid),
+        integer(event.tid),
         _issuer(args, nodes) if category == "Kernel" else None,
         operator,
         text(args.get("provider")),
-        whole(args.get("node_index")),
+        integer(args.get("node_index")),
         shapes,
         dtypes,
-        whole(args.get("mem_arena_held")),
-        whole(args.get("mem_bytes_in_use")),
-        whole(args.get("mem_in_use_delta")),
+        integer(args.get("mem_arena_held")),
+        integer(args.get("mem_bytes_in_use")),
+        integer(args.get("mem_in_use_delta")),
         _stream(args.get("stream")),
-        whole(args.get("correlation_id")),
+        integer(args.get("correlation_id")),
         *(_NO_SIZES if category != "Kernel" else (_size(args.get(size)) for size in _SIZES)),
     )
 
@@ -143,13 +143,13 @@ def _stream(value: object) -> int | None:
     """CUDA's number of the stream; ROCm gives an address."""
     if isinstance(value, str) and value.startswith("0x"):
         try:
-            return whole(int(value, 16))
+            return integer(int(value, 16))
         except ValueError:
             return None
-    return whole(value)
+    return integer(value)
 
 
 def _size(value: object) -> int | None:
     """Copies have -1 in place of a grid and a block."""
-    found = whole(value)
-    return found if found is not None and found >= 0 else None
+    size = integer(value)
+    return size if size is not None and size >= 0 else None

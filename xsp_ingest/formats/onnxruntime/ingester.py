@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.onnxruntime.shape import shape
+from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["OnnxRuntime"]
@@ -20,15 +22,15 @@ _FIRST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|N
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxRuntime:
+class OnnxRuntime(Ingester):
     """The ingester of what `InferenceSession.end_profiling()` names."""
 
     name: str = "onnxruntime"
     title: str = "ONNX Runtime profile JSON, plain or gzip; seen: 1.31 on a CPU"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A JSON list whose first event is one of a session or of a node."""
-        return bool(_FIRST.match(probe.text))
+        return Match.exact_if(_FIRST.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a profile has no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds neither a run nor a node."""

@@ -10,7 +10,7 @@ from xsp_ingest.formats.onnxruntime.events import load, node_of
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,25 +59,28 @@ def shape(path: Path) -> RawTrace:
 
 def _sound(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     """The events of known categories with a start and a plausible duration."""
-    known = events.filter(pl.col("cat").is_in(_CATEGORIES))
-    timed = known.drop_nulls(["start_ns", "duration_ns"])
+    usable = events.filter(pl.col("cat").is_in(_CATEGORIES))
+    timed = usable.drop_nulls(["start_ns", "duration_ns"])
     is_work = pl.col("cat") == "Kernel"
-    missing = known.height - timed.height
-    missing_work = known.filter(is_work).height - timed.filter(is_work).height
+    missing = usable.height - timed.height
+    missing_work = usable.filter(is_work).height - timed.filter(is_work).height
     absurd = ~pl.col("duration_ns").is_between(0, _LONGEST_NS)
-    found = [
-        Finding("unknown_event", "events of categories that XSP does not know", events.height - known.height),
-        Finding("missing_start", "device activities without a start or duration", missing_work, Severity.ERROR),
-        Finding("missing_start", "host events without a start or a duration were left out", missing - missing_work),
+    findings = [
+        Finding(LedgerKind.UNKNOWN_EVENT, count=events.height - usable.height),
         Finding(
-            "absurd_duration",
+            LedgerKind.MISSING_START, "device activities without a start or duration", missing_work, Severity.ERROR
+        ),
+        Finding(
+            LedgerKind.MISSING_START, "host events without a start or a duration were left out", missing - missing_work
+        ),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
             "events with a negative duration or longer than a day were taken as 0 ns long",
             timed.filter(absurd).height,
-            Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
     ]
-    return timed.with_columns(pl.when(absurd).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")), found
+    return timed.with_columns(pl.when(absurd).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")), findings
 
 
 def _named(events: pl.DataFrame) -> pl.DataFrame:
@@ -88,10 +91,10 @@ def _named(events: pl.DataFrame) -> pl.DataFrame:
         pl.Series("node", [node for node, _ in pairs], dtype=pl.String),
         pl.Series("part", [part for _, part in pairs], dtype=pl.String),
     )
-    found = events.join(parts, on="name", how="left", maintain_order="left")
+    joined = events.join(parts, on="name", how="left", maintain_order="left")
     is_node = pl.col("cat") == "Node"
     fence = pl.col("part").str.starts_with("_fence").fill_null(value=False)
-    return found.with_columns(
+    return joined.with_columns(
         pl.when(is_node & ~fence).then(pl.col("node")).otherwise(demangle_column(events["name"])).alias("title"),
         fence.alias("is_fence"),
     )
@@ -132,20 +135,18 @@ def _classified(events: pl.DataFrame) -> pl.DataFrame:
 
 def _without_inner_executors(events: pl.DataFrame) -> tuple[pl.DataFrame, Finding]:
     """The events less those of executors that ran a graph inside a node, which stand between it and its nodes."""
-    place = ["process_id", "thread_id"]
+    thread = ["process_id", "thread_id"]
     end = pl.col("start_ns") + pl.col("duration_ns")
     holders = (
         events.filter(pl.col("level") == str(Level.LAYER), pl.col("op_name").is_in(_WITH_SUBGRAPHS))
         .sort("start_ns", "row")
-        .select(*place, "start_ns", end.cum_max().over(place).alias("until_ns"))
+        .select(*thread, "start_ns", end.cum_max().over(thread).alias("until_ns"))
     )
     executors = events.filter(pl.col("level") == str(Level.MODEL), pl.col("kind") == str(Kind.RANGE)).sort("start_ns")
-    held = executors.join_asof(holders, on="start_ns", by=place, check_sortedness=False)
+    held = executors.join_asof(holders, on="start_ns", by=thread, check_sortedness=False)
     inner = held.filter(pl.col("start_ns") < pl.col("until_ns"))["row"]
     detail = "executors of graphs inside nodes, whose time is that of the nodes around and inside them"
-    return events.filter(~pl.col("row").is_in(inner.implode())), Finding(
-        "events_left_out", detail, len(inner), Severity.INFO
-    )
+    return events.filter(~pl.col("row").is_in(inner.implode())), Finding(LedgerKind.EVENTS_LEFT_OUT, detail, len(inner))
 
 
 def _spans(events: pl.DataFrame) -> pl.DataFrame:
@@ -191,12 +192,12 @@ def _layers(nodes: pl.DataFrame) -> pl.DataFrame:
 
 def _copies(work: pl.DataFrame) -> pl.DataFrame:
     direction = pl.col("title").str.extract(r"(?i)mem(?:cpy)?[ _]?(\w+to\w+)", 1)
-    known = direction.replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
+    copy_kind = direction.replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
     is_copy = pl.col("kind") == str(Kind.MEMCPY)
     return frame_of(
         "copies",
         work.filter(pl.col("kind") != str(Kind.KERNEL)).select(
-            "row", pl.when(is_copy).then(known.fill_null("Unknown")).alias("copy_kind")
+            "row", pl.when(is_copy).then(copy_kind.fill_null("Unknown")).alias("copy_kind")
         ),
     )
 
@@ -220,11 +221,7 @@ def _memory(nodes: pl.DataFrame) -> pl.DataFrame:
 
 def _notes(profile: Profile, work: pl.DataFrame) -> list[Finding]:
     return [
-        Finding("not_an_event", "entries that are no complete events", profile.foreign),
-        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8", profile.not_utf8, Severity.INFO),
-        Finding(
-            "kernel_without_node",
-            "device activities that the profile ties to no node",
-            work.filter(pl.col("node_row").is_null()).height,
-        ),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no complete events", profile.foreign),
+        Finding(LedgerKind.NOT_UTF8, "stretches of the file with bytes that are not UTF-8", profile.not_utf8),
+        Finding(LedgerKind.KERNEL_WITHOUT_NODE, count=work.filter(pl.col("node_row").is_null()).height),
     ]

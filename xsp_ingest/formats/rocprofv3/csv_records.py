@@ -50,15 +50,15 @@ def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
     calls = _shaped(parts.get(Table.CALLS, []), API, _API)
     process = calls["process"].unique().to_list()
     own = process[0] if len(process) == 1 else None if process else 0
-    found = Records(
+    records = Records(
         _shaped(parts.get(Table.KERNELS, []), KERNEL, _KERNEL),
         _shaped(parts.get(Table.COPIES, []), COPY, _COPY),
         calls,
         pl.DataFrame(schema=dict(DEVICE)) if agents is None else _devices(agents),
     )
-    found.kernels = _placed(found.kernels, numbers, own)
-    found.copies = _placed(found.copies, numbers, own)
-    return found
+    records.kernels = _placed(records.kernels, numbers, own)
+    records.copies = _placed(records.copies, numbers, own)
+    return records
 
 
 _TIMES = {
@@ -91,12 +91,12 @@ _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Dest
 def _read(path: Path, table: Table) -> pl.DataFrame:
     try:
         frames = [frame.rename(_plain) for frame in _blocks(path)]
-        whole = pl.concat(frames) if frames else pl.DataFrame()
+        rows = pl.concat(frames) if frames else pl.DataFrame()
     except pl.exceptions.PolarsError as error:
         raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
-    if not table.value <= set(whole.columns):
+    if not table.value <= set(rows.columns):
         raise XspError("the header of the rocprofv3 CSV is damaged", path=path)
-    return whole
+    return rows
 
 
 def _plain(column: str) -> str:
@@ -120,17 +120,17 @@ def _shaped(parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names
 
 
 def _one(part: pl.DataFrame, columns: Mapping[str, pl.DataType], names: Mapping[str, str]) -> pl.DataFrame:
-    found = []
+    expressions = []
     for ours, kind in columns.items():
         theirs = names[ours]
         theirs = theirs if theirs in part.columns else _OLDER.get(theirs, theirs)
         if theirs not in part.columns:
-            found.append(pl.lit(None, dtype=kind).alias(ours))
+            expressions.append(pl.lit(None, dtype=kind).alias(ours))
         elif kind == pl.Int64:
-            found.append(_number(pl.col(theirs)).alias(ours))
+            expressions.append(_number(pl.col(theirs)).alias(ours))
         else:
-            found.append(pl.col(theirs).alias(ours))
-    shaped = part.select(found)
+            expressions.append(pl.col(theirs).alias(ours))
+    shaped = part.select(expressions)
     if "bytes" in columns or "name" not in columns or "agent" not in columns:
         return shaped
     kernels = {name: plain_kernel_name(name) for name in shaped["name"].drop_nulls().unique().to_list()}
@@ -147,7 +147,7 @@ def _numbers(agents: pl.DataFrame | None) -> dict[int, int]:
     if agents is None:
         return {}
     gpus = agents.filter(pl.col("Agent_Type") == "GPU").select(_number(pl.col("Logical_Node_Id"))).to_series()
-    return {node: place for place, node in enumerate(gpus.drop_nulls().unique().sort().to_list())}
+    return {node: index for index, node in enumerate(gpus.drop_nulls().unique().sort().to_list())}
 
 
 def _placed(rows: pl.DataFrame, numbers: Mapping[int, int], process: int | None) -> pl.DataFrame:

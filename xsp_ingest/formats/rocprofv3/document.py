@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_walk import EACH, Wanted, walk
+from xsp_ingest.files.json_walk import EACH, Targets, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ _ROOT = ("rocprofiler-sdk-tool", EACH)
 _BUFFER = (*_ROOT, "buffer_records")
 _PID, _AGENTS, _SYMBOLS = (*_ROOT, "metadata", "pid"), (*_ROOT, "agents"), (*_ROOT, "kernel_symbols")
 _KINDS, _MARKERS = (*_ROOT, "strings", "buffer_records"), (*_ROOT, "strings", "marker_api")
-_WANTED = Wanted(
+_TARGETS = Targets(
     "the rocprofv3 JSON",
     lists={
         _AGENTS: Agent,
@@ -129,24 +129,24 @@ def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, 
     What names a record's kernel, operation and agent may stand behind it. XspError where the file is cut off or not
     such JSON.
     """
-    for part in walk(path, _WANTED):
+    for part in walk(path, _TARGETS):
         number = part.numbers[0]
         process = processes.setdefault(number, Process())
-        if part.place[:-1] == _BUFFER:
-            yield number, part.place[-1], part.found
-        elif part.place == _PID:
-            process.pid = part.found
-        elif part.place == _AGENTS:
-            process.agents += part.found
-        elif part.place == _KINDS:
-            process.kinds += part.found
-        elif part.place == _SYMBOLS:
-            process.symbols.update((symbol.kernel_id, symbol) for symbol in part.found)
+        if part.location[:-1] == _BUFFER:
+            yield number, part.location[-1], part.content
+        elif part.location == _PID:
+            process.pid = part.content
+        elif part.location == _AGENTS:
+            process.agents += part.content
+        elif part.location == _KINDS:
+            process.kinds += part.content
+        elif part.location == _SYMBOLS:
+            process.symbols.update((symbol.kernel_id, symbol) for symbol in part.content)
         else:
-            process.markers = _texts(part.found)
+            process.markers = _texts(part.content)
 
 
-def _texts(said: list[_Text] | dict[str, Any]) -> dict[str, str]:
-    if isinstance(said, list):
-        return {str(text.key): text.value for text in said}
-    return {key: str(value) for key, value in said.items()}
+def _texts(texts: list[_Text] | dict[str, Any]) -> dict[str, str]:
+    if isinstance(texts, list):
+        return {str(text.key): text.value for text in texts}
+    return {key: str(value) for key, value in texts.items()}

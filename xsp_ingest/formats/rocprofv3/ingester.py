@@ -7,8 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.rocprofv3.csv_records import Table, from_tables, table_of
-from xsp_ingest.ingester import Probe
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ _PREFIX = re.compile(r"(.*?)_?(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)_api)
 
 
 @dataclass(frozen=True, slots=True)
-class _RocprofV3:
+class _RocprofV3(Ingester):
     name: str = "rocprofv3"
     title: str = "rocprofv3 (ROCprofiler-SDK) JSON, and its CSV traces of kernels, copies, calls, markers and agents"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """The tool's key at the start of JSON, or a header with the columns of one of its CSV files."""
-        return bool(_JSON.match(probe.text)) or table_of(probe.text) is not None
+        return Match.exact_if(_JSON.match(probe.text) or table_of(probe.text) is not None)
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
         """The CSV files of a folder with one prefix are one process; a JSON file is a run of its own."""
@@ -46,10 +47,13 @@ class _RocprofV3:
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The run as far as this file tells it."""
-        return self.read_together([path], options)
+        return self._read_together([path], options)
 
-    def read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The run of these files; XspError where one is damaged or they hold no record."""
+        return [self._read_together(paths, options)]
+
+    def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
         from xsp_ingest.formats.rocprofv3.json_records import from_json
         from xsp_ingest.formats.rocprofv3.shape import shape
 

@@ -92,8 +92,8 @@ _CALL: Mapping[str, Callable[[Record], int | None]] = {**_TIMES, **_OPERATION}
 
 def _numbers(table: str, records: Sequence[Record]) -> pl.DataFrame:
     """What is in the records themselves; ids stay ids until the whole file is read."""
-    wanted = _DISPATCH if table == DISPATCHES else _COPY if table == COPIES else _CALL
-    return pl.DataFrame({name: column(name, [of(record) for record in records]) for name, of in wanted.items()})
+    fields = _DISPATCH if table == DISPATCHES else _COPY if table == COPIES else _CALL
+    return pl.DataFrame({name: column(name, [of(record) for record in records]) for name, of in fields.items()})
 
 
 def _gpus(process: Process) -> dict[int, tuple[int, Agent]]:
@@ -106,9 +106,11 @@ def _joined(
     rows: pl.DataFrame, own: str, name: str, pairs: Iterable[tuple[object, object]], kind: pl.DataType
 ) -> pl.DataFrame:
     """Adds column `name`: what the pairs have for the number in column `own`, null where they have nothing."""
-    known = {key: value for key, value in pairs if isinstance(key, int) and _fits(key)}
-    found = pl.DataFrame({own: column(own, list(known)), name: pl.Series(name, list(known.values()), dtype=kind)})
-    return rows.join(found, on=own, how="left", maintain_order="left")
+    value_of = {key: value for key, value in pairs if isinstance(key, int) and _fits(key)}
+    values = pl.DataFrame(
+        {own: column(own, list(value_of)), name: pl.Series(name, list(value_of.values()), dtype=kind)}
+    )
+    return rows.join(values, on=own, how="left", maintain_order="left")
 
 
 def _agents(process: Process, rows: pl.DataFrame, own: str, name: str) -> pl.DataFrame:
@@ -135,27 +137,31 @@ def _copies(process: Process, rows: pl.DataFrame) -> pl.DataFrame:
 def _calls(process: Process, rows: pl.DataFrame, api: str) -> pl.DataFrame:
     named = _operations(process, rows, "operation_name")
     if api == _MARKERS:
-        said = pl.DataFrame(
-            {"said_for": list(process.markers), "said": list(process.markers.values())},
-            schema={"said_for": _S, "said": _S},
+        marker_texts = pl.DataFrame(
+            {"correlation_text": list(process.markers), "marker_text": list(process.markers.values())},
+            schema={"correlation_text": _S, "marker_text": _S},
         )
-        keyed = named.with_columns(pl.col("correlation").fill_null(0).cast(_S).alias("said_for"))
-        named = keyed.join(said, on="said_for", how="left", maintain_order="left")
-        named = named.with_columns(pl.when(pl.col("said") != "").then("said"))
+        keyed = named.with_columns(pl.col("correlation").fill_null(0).cast(_S).alias("correlation_text"))
+        named = keyed.join(marker_texts, on="correlation_text", how="left", maintain_order="left")
+        named = named.with_columns(pl.when(pl.col("marker_text") != "").then("marker_text"))
     else:
-        named = named.with_columns(pl.lit(None, _S).alias("said"))
+        named = named.with_columns(pl.lit(None, _S).alias("marker_text"))
     domain = pl.lit(api.upper()).alias("domain")
     return named.select(
-        *(c for c in API if c not in {"domain", "name"}), domain, pl.coalesce("said", "operation_name").alias("name")
+        *(c for c in API if c not in {"domain", "name"}),
+        domain,
+        pl.coalesce("marker_text", "operation_name").alias("name"),
     )
 
 
 def _operations(process: Process, rows: pl.DataFrame, name: str) -> pl.DataFrame:
     """Adds column `name`: the operation's name, by its kind's list."""
-    listed = [(kind, n, word) for kind, one in enumerate(process.kinds) for n, word in enumerate(one.operations)]
+    listed = [
+        (kind, n, operation) for kind, one in enumerate(process.kinds) for n, operation in enumerate(one.operations)
+    ]
     columns = {"kind": _I, "operation": _I, name: _S}
-    known = pl.DataFrame(listed, schema=columns, orient="row")
-    return rows.join(known, on=["kind", "operation"], how="left", maintain_order="left")
+    names = pl.DataFrame(listed, schema=columns, orient="row")
+    return rows.join(names, on=["kind", "operation"], how="left", maintain_order="left")
 
 
 def _devices(process: Process) -> pl.DataFrame:

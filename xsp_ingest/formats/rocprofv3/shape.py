@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link import nvtx_range_rules
+from xsp_ingest.link.operator_text import plain_name
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, Level
@@ -32,10 +33,10 @@ def shape(records: Records, options: Options) -> RawTrace:
         (records.copies, "copies", True),
         (records.calls, "calls and markers", False),
     ):
-        sound, found = timed(rows, what, device=device)
+        sound, odd = timed(rows, what, device=device)
         parts.append(sound.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64) + first))
         first += sound.height
-        findings += found
+        findings += odd
     kernels, copies, calls = parts
     marks = pl.col("domain").str.contains(_MARKER_RANGE)
     named = calls.with_columns(pl.col("name").fill_null("[unnamed call]"))
@@ -83,8 +84,8 @@ def _launches(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _direction() -> pl.Expr:
     """`MEMORY_COPY_HOST_TO_DEVICE`, `HOST_TO_DEVICE`: as `Host-to-Device`."""
-    words = pl.col("direction").str.extract_groups(r"(?i)(HOST|DEVICE)_TO_(HOST|DEVICE)$")
-    first, second = (words.struct[n].str.to_titlecase() for n in range(2))
+    ends = pl.col("direction").str.extract_groups(r"(?i)(HOST|DEVICE)_TO_(HOST|DEVICE)$")
+    first, second = (ends.struct[n].str.to_titlecase() for n in range(2))
     return pl.format("{}-to-{}", first, second).fill_null("Unknown")
 
 
@@ -107,11 +108,16 @@ def _calls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _markers(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    plain = nvtx_range_rules.plain_name(pl.col("name")).alias("plain")
+    plain = plain_name(pl.col("name")).alias("plain")
     named = rows.with_columns(plain, pl.lit(None, pl.String).alias("domain"))
     named = named.with_columns((pl.col("plain") != pl.col("name")).alias("numbered"))
-    places = nvtx_range_rules.classify(named.select(pl.col("plain").alias("name"), "domain", "numbered"), options)
-    spans = named.hstack(places).select(
+    levels = classify(
+        named.select(pl.col("plain").alias("name"), "domain", "numbered"),
+        NVTX,
+        model_ranges=options.model_ranges,
+        layer_ranges=options.layer_ranges,
+    )
+    spans = named.hstack(levels).select(
         *_COMMON,
         pl.col("plain").alias("name"),
         "level",

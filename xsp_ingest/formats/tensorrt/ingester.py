@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.tensorrt.profile import read_profile
 from xsp_ingest.formats.tensorrt.times import read_times
-from xsp_ingest.ingester import Probe
+from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,15 +24,15 @@ _TIMES = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"(?:start(?:Enq|In|H2d|Co
 
 
 @dataclass(frozen=True, slots=True)
-class TensorRt:
+class TensorRt(Ingester):
     """The ingester of trtexec's exports."""
 
     name: str = "tensorrt"
     title: str = "TensorRT `trtexec --exportProfile` (layers of a mean inference) and `--exportTimes` (each inference)"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A JSON list whose first object is a profile's count, or an inference's times."""
-        return bool(_PROFILE.match(probe.text) or _TIMES.match(probe.text))
+        return Match.exact_if(_PROFILE.match(probe.text) or _TIMES.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (the files have no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds no time that can be used."""

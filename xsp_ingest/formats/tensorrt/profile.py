@@ -10,10 +10,10 @@ import msgspec
 import polars as pl
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,26 +46,26 @@ def read_profile(path: Path) -> RawTrace:
     """
     seen = Entries()
     listed = [entry for batch in entries(path, _Layer, seen) for entry in batch]
-    count = next((found for entry in listed if (found := whole(value_of(entry.count))) is not None), None)
+    count = next((number for entry in listed if (number := integer(value_of(entry.count))) is not None), None)
     layers = [entry for entry in listed if text(value_of(entry.name)) is not None]
     averages = [_average(layer, count) for layer in layers]
-    known = [(layer, ns) for layer, ns in zip(layers, averages, strict=True) if ns is not None]
-    if not known:
+    averaged = [(layer, ns) for layer, ns in zip(layers, averages, strict=True) if ns is not None]
+    if not averaged:
         raise XspError("no layer of the profile has an average time", path=path, advice="Export the profile again")
     strangers = sum(1 for e in listed if text(value_of(e.name)) is None and value_of(e.count) is None)
-    negative = sum(1 for _, ns in known if ns < 0)
+    negative = sum(1 for _, ns in averaged if ns < 0)
     findings = (
+        Finding(LedgerKind.AVERAGED_TIMES, count=len(averaged)),
+        Finding(LedgerKind.MISSING_DURATION, count=len(layers) - len(averaged)),
         Finding(
-            "averaged_times",
-            "layers have the average of their times over all inferences; their starts are made up, end to end",
-            len(known),
-            Severity.INFO,
+            LedgerKind.NEGATIVE_DURATION,
+            "layers with a negative time were taken as 0 ns long",
+            negative,
+            Severity.ERROR,
         ),
-        Finding("missing_duration", "layers without a time that can be used were left out", len(layers) - len(known)),
-        Finding("negative_duration", "layers with a negative time were taken as 0 ns long", negative, Severity.ERROR),
-        Finding("not_an_event", "entries that are no layers", seen.foreign + strangers),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no layers", seen.foreign + strangers),
     )
-    tables = _tables([(layer, max(ns, 0)) for layer, ns in known], count)
+    tables = _tables([(layer, max(ns, 0)) for layer, ns in averaged], count)
     facts = RunFacts(profiler="TensorRT trtexec --exportProfile", framework="tensorrt")
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 
@@ -117,5 +117,5 @@ def _metrics(layers: Sequence[tuple[_Layer, int]], count: int | None) -> pl.Data
         if median is not None:
             rows.append((row, "median_duration_ns", float(median), "ns"))
     schema = {"row": pl.Int64, "metric": pl.String, "value": pl.Float64, "unit": pl.String}
-    found = pl.DataFrame(rows, schema=schema, orient="row")
-    return frame_of("metrics", found.with_columns(pl.lit(_SOURCE).alias("source")))
+    medians = pl.DataFrame(rows, schema=schema, orient="row")
+    return frame_of("metrics", medians.with_columns(pl.lit(_SOURCE).alias("source")))

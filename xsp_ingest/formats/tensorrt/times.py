@@ -13,7 +13,7 @@ from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import nanoseconds
 from xsp_ingest.formats.tensorrt.digits import NS_PER_MS, NULL, value_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,22 +67,29 @@ def read_times(path: Path) -> RawTrace:
     that is free; the host's call that enqueued it stands on the odd number behind.
     """
     seen = Entries()
-    found: list[_Inference] = []
+    inferences: list[_Inference] = []
     counts = {"missing": 0, "negative": 0, "absurd": 0}
     for batch in entries(path, _Times, seen):
-        found += [inference for entry in batch if (inference := _inference(entry, counts)) is not None]
-    if not found:
+        inferences += [inference for entry in batch if (inference := _inference(entry, counts)) is not None]
+    if not inferences:
         raise XspError("no inference of the file has times", path=path, advice="Export the times again")
     findings = (
-        Finding("missing_start", "inferences without times on the GPU were left out", counts["missing"]),
+        Finding(LedgerKind.MISSING_START, "inferences without times on the GPU were left out", counts["missing"]),
         Finding(
-            "negative_duration", "parts of inferences that end before they start were left out", counts["negative"]
+            LedgerKind.NEGATIVE_DURATION,
+            "parts of inferences that end before they start were left out",
+            counts["negative"],
         ),
-        Finding("absurd_duration", "inferences that are longer than a day were left out", counts["absurd"]),
-        Finding("not_an_event", "entries that are no inferences", seen.foreign, Severity.INFO),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            "inferences that are longer than a day were left out",
+            counts["absurd"],
+            severity=Severity.WARNING,
+        ),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries that are no inferences", seen.foreign, Severity.INFO),
     )
     facts = RunFacts(profiler="TensorRT trtexec --exportTimes", framework="tensorrt")
-    spans = _spans(sorted(found, key=lambda inference: (inference.start_ns, inference.end_ns)))
+    spans = _spans(sorted(inferences, key=lambda inference: (inference.start_ns, inference.end_ns)))
     tables = {name: frame_of(name) for name in RAW_TABLES} | {"spans": spans}
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text, whole
+from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
 
 if TYPE_CHECKING:
@@ -57,20 +57,20 @@ def _row(event: TraceEvent) -> tuple[object, ...]:
     name = text(event.name) or ""
     snapshot = args.get("snapshot")
     described = snapshot.get("tensor_description") if isinstance(snapshot, dict) else None
-    inputs = [found for n in range(len(args)) if (found := text(args.get(f"input{n}"))) is not None]
+    inputs = [tensor for n in range(len(args)) if (tensor := text(args.get(f"input{n}"))) is not None]
     return (
         text(event.ph),
         text(event.cat),
         name,
-        whole(event.pid),
-        whole(event.tid),
-        whole(event.id),
+        integer(event.pid),
+        integer(event.tid),
+        integer(event.id),
         nanoseconds(event.ts, _NS_PER_US),
         nanoseconds(event.dur, _NS_PER_US),
         text(args.get("name")),
         text(args.get("op")),
         text(args.get("kernel")),
         inputs,
-        whole(args.get(name)),
+        integer(args.get(name)),
         text(described),
     )

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.tf_timeline.shape import shape
+from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["TfTimeline"]
@@ -21,15 +23,15 @@ _ALLOCATORS = re.compile(rb'"name"\s*:\s*"Allocators"')  # the first process of 
 
 
 @dataclass(frozen=True, slots=True)
-class TfTimeline:
+class TfTimeline(Ingester):
     """The ingester of `timeline.Timeline(step_stats).generate_chrome_trace_format()`."""
 
     name: str = "tf_timeline"
     title: str = "TensorFlow 1 timeline (RunMetadata as Chrome JSON), plain or gzip; seen: TensorFlow 1.1 and 2.21"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A JSON object of trace events one of whose processes is called `Allocators`."""
-        return bool(_OBJECT.match(probe.text) and _ALLOCATORS.search(probe.text))
+        return Match.exact_if(_OBJECT.match(probe.text) and _ALLOCATORS.search(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a timeline has no ranges to choose from)
         """The file's rows; XspError where it is no timeline or holds no operator."""

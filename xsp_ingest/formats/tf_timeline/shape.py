@@ -10,7 +10,7 @@ from xsp_ingest.formats.tf_timeline import lanes as lane
 from xsp_ingest.formats.tf_timeline.document import events_of, load
 from xsp_ingest.formats.tf_timeline.tensors import input_shapes, memory, thread
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,13 +57,14 @@ def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     count = timed.filter(unsound).height
     return timed.with_columns(pl.when(unsound).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")), [
         Finding(
-            "missing_start", "events without a start, a duration or a lane were left out", events.height - timed.height
+            LedgerKind.MISSING_START,
+            "events without a start, a duration or a lane were left out",
+            events.height - timed.height,
         ),
         Finding(
-            "absurd_duration",
+            LedgerKind.ABSURD_DURATION,
             "events with a negative duration or longer than a day were taken as 0 ns long",
             count,
-            Severity.ERROR,
             advice="Their time is missing from every sum",
         ),
     ]
@@ -75,8 +76,8 @@ def _device_work(placed: pl.DataFrame) -> pl.DataFrame:
     copies = placed.filter(pl.col("role") == lane.COPIES)
     streams = placed.filter(pl.col("role") == lane.STREAM)
     numbered = streams["device_id"].drop_nulls().unique().implode()
-    whole = placed.filter(pl.col("role") == lane.STREAMS, ~pl.col("device_id").is_in(numbered))
-    ran = pl.concat([streams, whole])
+    unnumbered = placed.filter(pl.col("role") == lane.STREAMS, ~pl.col("device_id").is_in(numbered))
+    ran = pl.concat([streams, unnumbered])
     beside = copies.join(ran, on=same, how="anti", maintain_order="left", nulls_equal=True)
     is_copy = pl.concat([ran, beside]).join(copies.select(same).unique(), on=same, how="semi", nulls_equal=True)["row"]
     label = pl.concat_str("name", "node", separator=" ", ignore_nulls=True)
@@ -153,20 +154,20 @@ def _left_out(placed: pl.DataFrame, work: pl.DataFrame, operators: pl.DataFrame)
     unknown = placed.height - on_device.height - operators.height
     repeated = "events of the lanes `stream:all` and `memcpy` repeat those of the streams and were read once"
     return [
-        Finding("events_left_out", repeated, on_device.height - work.height, Severity.INFO),
-        Finding("unknown_lane", "events of lanes that are neither an executor's nor a stream's were not read", unknown),
+        Finding(LedgerKind.EVENTS_LEFT_OUT, repeated, on_device.height - work.height),
+        Finding(LedgerKind.UNKNOWN_LANE, count=unknown),
     ]
 
 
 def _notes(seen: Entries, work: pl.DataFrame) -> list[Finding]:
     unnamed = work.filter(pl.col("kernel").is_null()).height
     return [
-        Finding("not_an_event", "entries of traceEvents are no objects", seen.foreign),
-        Finding("not_utf8", "stretches of the file with bytes that are not UTF-8; those show as U+FFFD", seen.not_utf8),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries of traceEvents are no objects", seen.foreign),
         Finding(
-            "kernel_without_name",
-            "timelines do not name kernels; device work is named after the operator that issued it",
-            unnamed,
-            Severity.INFO,
+            LedgerKind.NOT_UTF8,
+            "stretches of the file with bytes that are not UTF-8; those show as U+FFFD",
+            seen.not_utf8,
+            severity=Severity.WARNING,
         ),
+        Finding(LedgerKind.KERNEL_WITHOUT_NAME, count=unnamed),
     ]

@@ -21,11 +21,11 @@ _DEVICE = r"(?i)^GPU_(\d{1,6})_"
 
 def input_shapes(operators: pl.DataFrame, snapshots: pl.DataFrame) -> pl.DataFrame:
     """One row an operator (`row`) whose inputs' tensors are all described: their shapes and types as JSON."""
-    known = {name: _described(text) for name, text in snapshots.select("name", "snapshot").drop_nulls().iter_rows()}
+    described = {name: _described(text) for name, text in snapshots.select("name", "snapshot").drop_nulls().iter_rows()}
     rows = [
-        (row, json.dumps([known[i][0] for i in inputs]), json.dumps([known[i][1] for i in inputs]))
+        (row, json.dumps([described[i][0] for i in inputs]), json.dumps([described[i][1] for i in inputs]))
         for row, inputs in operators.select("row", "inputs").iter_rows()
-        if inputs and all(i in known for i in inputs)
+        if inputs and all(i in described for i in inputs)
     ]
     schema = {"row": pl.Int64, "input_shapes": pl.String, "input_dtypes": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")

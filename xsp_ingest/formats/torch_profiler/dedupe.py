@@ -1,4 +1,4 @@
-"""What can be said of events only when all are read: which stand there twice, and which process device work is of."""
+"""What is clear of events only when all are read: which stand there twice, and which process device work is of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model import Finding, Kind, Level, scratch
+from xsp_model import Finding, Kind, LedgerKind, Level, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,41 +29,41 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
     repeats = _repeats(spans, np.concatenate(list(_at(marks, twice))), marks, facts) if len(twice) else None
     count = 0 if repeats is None else len(repeats)
     detail = "events that stand in the file more than once, alike in every column, were read once"
-    found = [Finding("duplicate_event", detail, count)]
+    findings = [Finding(LedgerKind.DUPLICATE_EVENT, detail, count)]
     if repeats is None or not count:
-        return spans, found
+        return spans, findings
     keep = np.ones(spans.height, dtype=np.bool_)
     keep[repeats] = False
-    return scratch.gathered(spans, np.flatnonzero(keep)), found
+    return scratch.gathered(spans, np.flatnonzero(keep)), findings
 
 
 def _duplicated(marks: Ints) -> Ints:
     """The marks that come more than once, sorted; sorts a share of them at a time."""
     shares = 1 + len(marks) // _SORTED
-    found = []
+    duplicates = []
     for share in range(shares):
         pieces = (marks[first : first + _PIECE] for first in range(0, len(marks), _PIECE))
         some = marks if shares == 1 else np.concatenate([p[p % shares == share] for p in pieces])
         some = np.sort(some)
-        found.append(np.unique(some[1:][some[1:] == some[:-1]]))
-    return np.sort(np.concatenate(found))
+        duplicates.append(np.unique(some[1:][some[1:] == some[:-1]]))
+    return np.sort(np.concatenate(duplicates))
 
 
-def _at(marks: Ints, wanted: Ints) -> Iterator[Ints]:
-    """Where the wanted marks (sorted, at least one) are."""
+def _at(marks: Ints, sought: Ints) -> Iterator[Ints]:
+    """Where the marks sought (sorted, at least one) are."""
     for first in range(0, len(marks), _PIECE):
         piece = marks[first : first + _PIECE]
-        place = np.minimum(np.searchsorted(wanted, piece), len(wanted) - 1)
-        yield first + np.flatnonzero(wanted[place] == piece)
+        index = np.minimum(np.searchsorted(sought, piece), len(sought) - 1)
+        yield first + np.flatnonzero(sought[index] == piece)
 
 
 def _repeats(spans: pl.DataFrame, at: Ints, marks: Ints, facts: Mapping[str, pl.DataFrame]) -> Ints:
-    """Of the suspects at these places those that are like an earlier one."""
+    """Of the suspects at these positions those that are like an earlier one."""
     suspects = spans[at].with_columns(pl.Series("mark", marks[at]), pl.Series("at", at))
     suspects = suspects.filter(pl.col("kind") != str(Kind.MODULE))
     for name, table in facts.items():
-        known = table.filter(pl.col("row").is_in(suspects["row"].implode()))
-        suspects = suspects.join(known, on="row", how="left", maintain_order="left", suffix=f"_{name}")
+        described = table.filter(pl.col("row").is_in(suspects["row"].implode()))
+        suspects = suspects.join(described, on="row", how="left", maintain_order="left", suffix=f"_{name}")
     first = suspects.unique(pl.exclude("row", "at"), keep="first", maintain_order=True)["at"]
     return suspects.filter(~pl.col("at").is_in(first.implode()))["at"].to_numpy()
 
@@ -79,7 +79,7 @@ def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     else:
         column, unclear = _by_launch(spans, on_device)
     detail = "device activities whose launch may be of several processes"
-    return spans.with_columns(column), [Finding("unclear_process", detail, unclear)]
+    return spans.with_columns(column), [Finding(LedgerKind.UNCLEAR_PROCESS, detail, unclear)]
 
 
 def _filled(process: pl.Series, on_device: Bools, only: int | None) -> pl.Series:

@@ -23,9 +23,9 @@ def facts(head: Mapping[str, object]) -> RunFacts:
     return RunFacts(
         profiler="PyTorch profiler (Kineto)",
         framework="pytorch",
-        rank=_whole(job.get("rank")),
-        world_size=_whole(job.get("world_size")),
-        epoch_ns=_whole(head.get("baseTimeNanoseconds")) or 0,
+        rank=_integer(job.get("rank")),
+        world_size=_integer(job.get("world_size")),
+        epoch_ns=_integer(head.get("baseTimeNanoseconds")) or 0,
     )
 
 
@@ -34,20 +34,20 @@ def devices(head: Mapping[str, object]) -> pl.DataFrame:
     listed = head.get("deviceProperties")
     rows = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
     columns: dict[str, object] = {
-        "device_id": [_whole(d.get("id")) for d in rows],
+        "device_id": [_integer(d.get("id")) for d in rows],
         "name": [str(d.get("name", "")) or None for d in rows],
-        "multiprocessor_count": [_whole(d.get("numSms")) for d in rows],
+        "multiprocessor_count": [_integer(d.get("numSms")) for d in rows],
         "compute_capability": [_capability(d) for d in rows],
-        "memory_bytes": [_whole(d.get("totalGlobalMem")) for d in rows],
+        "memory_bytes": [_integer(d.get("totalGlobalMem")) for d in rows],
     }
-    known = frame_of("devices", columns) if rows else frame_of("devices")
-    return known.drop_nulls("device_id").unique("device_id", keep="first", maintain_order=True)
+    rows_of_devices = frame_of("devices", columns) if rows else frame_of("devices")
+    return rows_of_devices.drop_nulls("device_id").unique("device_id", keep="first", maintain_order=True)
 
 
 def _capability(device: Mapping[str, object]) -> str | None:
-    major, minor = (_whole(device.get(key)) for key in ("computeMajor", "computeMinor"))
+    major, minor = (_integer(device.get(key)) for key in ("computeMajor", "computeMinor"))
     return None if major is None or minor is None else f"{major}.{minor}"
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in _INT64 else None

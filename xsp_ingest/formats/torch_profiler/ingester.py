@@ -11,11 +11,13 @@ from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.scan_source import content_bytes
+from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["STREAM_BYTES", "TORCH_PROFILER"]
@@ -23,33 +25,22 @@ __all__ = ["STREAM_BYTES", "TORCH_PROFILER"]
 STREAM_BYTES = 1 << 18
 """Content smaller than this is read by the standard library's `json`: to get msgspec ready would take longer."""
 
-_OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|traceEvents|deviceProperties)"\s*:', re.DOTALL)
 _KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
-_OTHERS = re.compile(  # events by which other tools' Chrome traces are known: LoadGen's, TensorFlow's, MXNet's
-    rb'"name"\s*:\s*"(?:GenerateLoadableSets|GenerateQueries|SampleLoop|IssueQuery|IOThreadLoop)"\s*,\s*"ph"'
-    rb'|"name"\s*:\s*"(?:Allocators|/host:CPU|/device:GPU:\d+|cpu/0)"'
-)
-_LIST = re.compile(  # not one that begins with an event of an ONNX Runtime session
-    rb'\A(?:\xef\xbb\xbf)?\s*\[\s*(?!\{\s*"cat"\s*:\s*"(?:Session|Node)"\s*,)(?:\]|\{.*?"ph"\s*:)', re.DOTALL
-)
+_TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class _TorchProfiler:
+class _TorchProfiler(Ingester):
     name: str = "torch_profiler"
     title: str = (
         "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm"
     )
 
-    def sniff(self, probe: Probe) -> bool:
-        """JSON that starts as an object with one of Kineto's keys, or as a list of Chrome trace events.
-
-        An object with no key of Kineto's but `traceEvents` is one unless its events are another tool's.
-        """
-        text = probe.text
-        if _LIST.match(text):
-            return True
-        return bool(_OBJECT.match(text)) and bool(_KINETO.match(text) or not _OTHERS.search(text))
+    def sniff(self, probe: Probe) -> Match:
+        """Kineto's own keys at the start of an object; else any object or list of Chrome trace events."""
+        if _KINETO.match(probe.text):
+            return Match.EXACT
+        return Match.GENERIC if _TRACE_EVENTS.match(probe.text) else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows."""

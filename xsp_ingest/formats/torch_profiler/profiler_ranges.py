@@ -12,9 +12,9 @@ from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
-from xsp_ingest.formats.torch_profiler.scan_source import whole
+from xsp_ingest.formats.torch_profiler.scan_source import read_all
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,28 +41,28 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
     targets, what = _targets(spans)
     if len(ranges) != targets.height:
         detail = f"profiler ranges could not be tied to {what}, of which there are {targets.height}; not read"
-        return frame_of("metrics"), [Finding("profiler_ranges_unmatched", detail, expected, advice=_ADVICE)]
+        return frame_of("metrics"), [Finding(LedgerKind.PROFILER_RANGES_UNMATCHED, detail, expected, advice=_ADVICE)]
     wide = _wide([counters for _, _, counters in ranges], targets)
     other = _renamed([name for _, name, _ in ranges], targets) if what == "kernels" else 0
     measured = Measured(wide, {name: unit_of(name).name for name in wide.columns if name != "row"}, _TOOL)
     detail = f"profiler ranges were tied to {what} by their order; their own times are not those of kernels"
     return frame_of("metrics", canonical(measured, ncu_table(wide.columns))), [
-        Finding("profiler_ranges_tied", detail, len(ranges), Severity.INFO),
-        Finding("profiler_ranges_renamed", "profiler ranges have another name than the kernel in their place", other),
+        Finding(LedgerKind.PROFILER_RANGES_TIED, detail, len(ranges)),
+        Finding(LedgerKind.PROFILER_RANGES_RENAMED, count=other),
         *doubts(wide.with_columns(pl.lit(None, pl.String).alias("compute_capability")), wide.columns),
     ]
 
 
 def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
     """Start, name and counters of each range; read from the text, as the scanners keep known arguments only."""
-    text = whole(path).decode("utf-8", errors="replace")
+    text = read_all(path).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder()
-    found = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
-    if not found:  # written by another program, with its keys in another order
+    events = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
+    if not events:  # written by another program, with its keys in another order
         document = json.loads(text)
         entries = document["traceEvents"] if isinstance(document, dict) else document
-        found = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
-    for event in found:
+        events = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
+    for event in events:
         args = event.get("args")
         yield float(event.get("ts") or 0), str(event.get("name", "")), args if isinstance(args, dict) else {}
 
@@ -105,7 +105,7 @@ def _number(value: object) -> float | None:
 
 
 def _renamed(names: list[str], targets: pl.DataFrame) -> int:
-    """How many ranges have a name that is not the kernel's in the same place."""
+    """How many ranges have a name that is not the kernel's in the same position."""
     return sum(
         name not in {_UNNAMED, "", kernel} for name, kernel in zip(names, targets["name"].cast(pl.String), strict=True)
     )

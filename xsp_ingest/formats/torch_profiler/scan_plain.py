@@ -20,19 +20,19 @@ from xsp_ingest.formats.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
-from xsp_ingest.formats.torch_profiler.scan_source import whole
+from xsp_ingest.formats.torch_profiler.scan_source import read_all
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["microseconds_to_ns", "scan", "whole_number"]
+__all__ = ["integer", "microseconds_to_ns", "scan"]
 
 _PYTHON = "python_function"
 _INT64 = range(-(1 << 63), 1 << 63)
-_WHOLE = re.compile(r"(?:stream )?(-?\d{1,19})")
-_MOST_DIGITS = 4000
+_INTEGER = re.compile(r"(?:stream )?(-?\d{1,19})")
+_MAX_DIGITS = 4000
 _LONGEST_TIME = 30  # decimal places before the point, far beyond 64 bits
-_COLUMN_OF_KEY = {key: (column, place) for column, keys in ARGS.items() for place, key in enumerate(keys)}
+_COLUMN_OF_KEY = {key: (column, rank) for column, keys in ARGS.items() for rank, key in enumerate(keys)}
 _JSON_KEYS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
 _AXES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
 
@@ -45,7 +45,7 @@ class _Fraction(str):
 
 def scan(path: Path) -> Document:
     """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
-    document = _parse(whole(path), path)
+    document = _parse(read_all(path), path)
     if isinstance(document, list):
         return _columns(document, {})
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
@@ -70,26 +70,26 @@ def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
 
 
 def _digits(text: str) -> int | str:
-    return int(text) if len(text) <= _MOST_DIGITS else _Fraction(text)
+    return int(text) if len(text) <= _MAX_DIGITS else _Fraction(text)
 
 
 class _Sparse:
     """Columns that few events have: positions and values."""
 
     def __init__(self) -> None:
-        self.places: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.rows: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.values: dict[tuple[str, int], list[Any]] = defaultdict(list)
 
-    def put(self, column: str, rank: int, place: int, value: Any) -> None:  # noqa: ANN401
-        self.places[column, rank].append(place)
+    def put(self, column: str, rank: int, row: int, value: Any) -> None:  # noqa: ANN401
+        self.rows[column, rank].append(row)
         self.values[column, rank].append(value)
 
     def series(self, column: str, kind: pl.DataType, height: int) -> pl.Series:
         """The column at full height; of several spellings the preferred one wins."""
         out = np.full(height, None, dtype=object)
-        ranks = sorted((rank for name, rank in self.places if name == column), reverse=True)
+        ranks = sorted((rank for name, rank in self.rows if name == column), reverse=True)
         for rank in ranks:
-            out[self.places[column, rank]] = self.values[column, rank]
+            out[self.rows[column, rank]] = self.values[column, rank]
         return pl.Series(column, out.tolist() if ranks else [None] * height, dtype=kind)
 
     def details(self, height: int) -> pl.DataFrame:
@@ -104,20 +104,20 @@ def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
     events = [e for e in objects if not _is_frame(e) and e.get("cat") not in UNREAD_FLOWS]
     frames = sum(e.get("ph") == "X" and _is_frame(e) for e in objects)
     sparse = _Sparse()
-    for place, event in enumerate(events):
+    for row, event in enumerate(events):
         args = event.get("args")
         if isinstance(args, dict):
-            _take_arguments(sparse, place, args)
+            _take_arguments(sparse, row, args)
     height = len(events)
-    words: dict[str, list[Any]] = {key: [_word(e.get(key)) for e in events] for key in ("ph", "cat")}
-    words["name"] = [_name(e) for e in events]
+    texts: dict[str, list[Any]] = {key: [_category(e.get(key)) for e in events] for key in ("ph", "cat")}
+    texts["name"] = [_name(e) for e in events]
     numbers = {
         "ts_ns": [microseconds_to_ns(e.get("ts")) for e in events],
         "dur_ns": [microseconds_to_ns(e.get("dur")) for e in events],
-        **{key: [whole_number(e.get(key)) for e in events] for key in ("pid", "tid")},
-        "flow_id": [whole_number(e.get("id")) for e in events],
+        **{key: [integer(e.get(key)) for e in events] for key in ("pid", "tid")},
+        "flow_id": [integer(e.get("id")) for e in events],
     }
-    dense = words | numbers
+    dense = texts | numbers
     columns = [
         pl.Series(name, dense[name], dtype=kind) if name in dense else sparse.series(name, kind, height)
         for name, kind in EVENT_COLUMNS.items()
@@ -129,20 +129,20 @@ def _is_frame(event: dict[str, Any]) -> bool:
     return event.get("cat") == _PYTHON and not _name(event).startswith(MODULE_PREFIX)
 
 
-def _take_arguments(sparse: _Sparse, place: int, args: dict[str, Any]) -> None:
+def _take_arguments(sparse: _Sparse, row: int, args: dict[str, Any]) -> None:
     for key, value in args.items():
-        if (found := _COLUMN_OF_KEY.get(key)) is not None:
-            if (number := whole_number(value)) is not None:
-                sparse.put(found[0], found[1], place, number)
+        if (ranked := _COLUMN_OF_KEY.get(key)) is not None:
+            if (number := integer(value)) is not None:
+                sparse.put(ranked[0], ranked[1], row, number)
         elif (axes := _AXES.get(key)) is not None:
             if isinstance(value, list):
                 for axis, size in zip(axes, value, strict=False):
-                    sparse.put(axis, 0, place, whole_number(size))
+                    sparse.put(axis, 0, row, integer(size))
         elif (column := _JSON_KEYS.get(key)) is not None:
-            sparse.put(column, 0 if key != "Input dims" else 1, place, json.dumps(value))
+            sparse.put(column, 0 if key != "Input dims" else 1, row, json.dumps(value))
 
 
-def _word(value: object) -> str | None:
+def _category(value: object) -> str | None:
     return _text(value) if isinstance(value, str) and not isinstance(value, _Fraction) else None
 
 
@@ -156,12 +156,12 @@ def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", errors="replace").decode()
 
 
-def whole_number(value: object) -> int | None:
-    """The whole number that it is, or whose digits it is (`7`, `stream 7`); None where int64 holds none such."""
+def integer(value: object) -> int | None:
+    """The integer that it is, or whose digits it is (`7`, `stream 7`); None where int64 holds none such."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str) and not isinstance(value, _Fraction):
-        match = _WHOLE.fullmatch(value)
+        match = _INTEGER.fullmatch(value)
         value = int(match[1]) if match else None
     return value if isinstance(value, int) and value in _INT64 else None
 
@@ -175,7 +175,7 @@ def microseconds_to_ns(value: object) -> int | None:
     else:
         try:
             exact = Decimal(value)
-            if exact and exact.adjusted() > _LONGEST_TIME:  # as a whole number it may have a million digits
+            if exact and exact.adjusted() > _LONGEST_TIME:  # as an integer it may have a million digits
                 return None
             result = int((exact * 1000).to_integral_value())
         except (InvalidOperation, ValueError, OverflowError):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from xsp_ingest.files.content import MOST_WHOLE_BYTES
+from xsp_ingest.files.content import MAX_READ_BYTES
 from xsp_ingest.files.safe_files import bounded
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_model import XspError
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Source", "content_bytes", "open_source", "whole"]
+__all__ = ["Source", "content_bytes", "open_source", "read_all"]
 
 _MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _READ_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 22
-_LEAST_GAIN, _MOST_GAIN = 4, 100  # traces compress about 14 times
+_MIN_GAIN, _MAX_GAIN = 4, 100  # traces compress about 14 times
 _TRAILER_BYTES = 4
 
 
@@ -54,7 +54,7 @@ def content_bytes(path: Path) -> int:
         return _measure(file)[0]
 
 
-def whole(path: Path) -> bytes:
+def read_all(path: Path) -> bytes:
     """The whole content; XspError where the gzip stream is cut off or damaged, or the content too long for that."""
     with path.open("rb") as file:
         is_gzip = _measure(file)[1]
@@ -62,9 +62,9 @@ def whole(path: Path) -> bytes:
         content = bytearray()
         for block in blocks:
             content += block
-            if len(content) > MOST_WHOLE_BYTES:
+            if len(content) > MAX_READ_BYTES:
                 raise XspError(
-                    f"a trace longer than {MOST_WHOLE_BYTES >> 20} MiB that only the slow reader could read",
+                    f"a trace longer than {MAX_READ_BYTES >> 20} MiB that only the slow reader could read",
                     path=path,
                     advice="It is hardly what torch.profiler writes; export it again",
                 )
@@ -81,8 +81,8 @@ def _measure(file: BinaryIO) -> tuple[int, bool]:
     size = file.seek(0, 2)
     if is_gzip and size > _TRAILER_BYTES:
         file.seek(-_TRAILER_BYTES, 2)
-        stated = int.from_bytes(file.read(_TRAILER_BYTES), "little")
-        size = min(max(stated, size * _LEAST_GAIN), size * _MOST_GAIN)
+        recorded = int.from_bytes(file.read(_TRAILER_BYTES), "little")
+        size = min(max(recorded, size * _MIN_GAIN), size * _MAX_GAIN)
     file.seek(0)
     return size, is_gzip
 

@@ -13,7 +13,7 @@ from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import sound_events
-from xsp_ingest.link.range_rules import FRAMEWORK_RANGES, level_of_range, one_of
+from xsp_ingest.link.range_rules import KINETO, KINETO_STEP, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Kind, Level, XspError, scratch
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["shape"]
 
-_STEP = r"^ProfilerStep#\d+$"
-_LIBRARY_RANGES = (r"^(nccl|gloo|mpi|ucc|rccl):",)
 _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
 _ROCM_COPY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
 _COPY_KIND = {**_ROCM_COPY, "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoD": "Array-to-Device"} | {
@@ -49,7 +47,7 @@ _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id",
 
 
 def shape(documents: Iterable[Document], path: Path, options: Options) -> RawTrace:
-    """The staging tables of one file, given in documents; XspError where it holds nothing that can be used."""
+    """The staging tables of one file, from its documents; XspError where it holds nothing that can be used."""
     stages = _Stages(options)
     for document in documents:
         stages.add(document)
@@ -105,8 +103,8 @@ class _Stages:
         tables["devices"] = devices(self._head)
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-        found = [*summed(self._findings), *repeated, *unclear, *counted]
-        return RawTrace(tables, facts(self._head), tuple(found))
+        findings = [*summed(self._findings), *repeated, *unclear, *counted]
+        return RawTrace(tables, facts(self._head), tuple(findings))
 
 
 def _tables_of(parts: _Parts, options: Options) -> dict[str, pl.DataFrame]:
@@ -143,7 +141,7 @@ def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
     """Up to torch 1.8 the steps of the schedule stood among the operators; here they are annotations, as since."""
     if not (events["category"] == "Operator").any():
         return events
-    step = (pl.col("category") == "Operator") & pl.col("name").cast(pl.String).str.contains(_STEP)
+    step = (pl.col("category") == "Operator") & pl.col("name").cast(pl.String).str.contains(KINETO_STEP)
     return events.with_columns(
         pl.when(step).then(pl.lit("user_annotation", pl.Categorical)).otherwise(pl.col("category")).alias("category")
     )
@@ -159,10 +157,10 @@ def _by_category(events: pl.DataFrame) -> _Parts:
 
 
 def _of(parts: _Parts, kinds: Iterable[str], nothing: str = _NOTHING) -> pl.DataFrame:
-    found = [parts[kind] for kind in kinds if kind in parts]
-    if len(found) > 1:
-        return pl.concat(found)
-    return found[0] if found else parts[nothing]
+    frames = [parts[kind] for kind in kinds if kind in parts]
+    if len(frames) > 1:
+        return pl.concat(frames)
+    return frames[0] if frames else parts[nothing]
 
 
 def _detailed(parts: _Parts, details: pl.DataFrame) -> _Parts:
@@ -197,16 +195,9 @@ def _operators(parts: _Parts) -> pl.DataFrame:
 
 def _annotations(parts: _Parts, options: Options) -> pl.DataFrame:
     ranges = _of(parts, cat.ANNOTATION)
-    text = pl.col("name").cast(pl.String)
-    level = level_of_range(
-        text,
-        is_library=text.str.contains(one_of(_LIBRARY_RANGES)),
-        model_ranges=options.model_ranges or (_STEP,),
-        layer_ranges=options.layer_ranges,
-        other_ranges=FRAMEWORK_RANGES,
-    )
-    kind = pl.when(pl.col("level") == Level.MODEL).then(pl.lit(str(Kind.STEP))).otherwise(pl.lit(str(Kind.RANGE)))
-    return ranges.select(*_COMMON, level.alias("level")).with_columns(kind=kind)
+    names = ranges.select(pl.col("name").cast(pl.String))
+    meanings = classify(names, KINETO, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    return ranges.select(_COMMON).hstack(meanings.cast(pl.String))
 
 
 def _calls(parts: _Parts) -> pl.DataFrame:
@@ -308,8 +299,8 @@ def _allocations(document: Document) -> pl.DataFrame:
     moments = events.filter(
         pl.col("cat").is_in(cat.MEMORY), pl.col("name") == "[memory]", pl.col("ts_ns").is_not_null()
     )
-    known = document.details.filter(pl.col("bytes").is_not_null())
-    memory = moments.join(known, on="event", how="inner", maintain_order="left")
+    sized = document.details.filter(pl.col("bytes").is_not_null())
+    memory = moments.join(sized, on="event", how="inner", maintain_order="left")
     on_device = pl.col("memory_device_type") > 0
     return frame_of(
         "allocations",

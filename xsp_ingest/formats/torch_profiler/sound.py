@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.torch_profiler.events import Document
@@ -37,7 +37,7 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
 
 
 def _used(events: pl.DataFrame) -> pl.DataFrame:
-    """Complete events of the used categories, in the columns that are used; `row` is their place in the file."""
+    """Complete events of the used categories, in the columns that are used; `row` is their index in the file."""
     return (
         events.drop("flow_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
@@ -52,11 +52,11 @@ def _left_out(events: pl.DataFrame) -> list[Finding]:
         ~pl.col("cat").is_in((*_USED, *cat.PROFILER_RANGE)) | pl.col("cat").is_null(),
     )
     counts = others.group_by(pl.col("cat").cast(pl.String)).len().sort("cat", nulls_last=True)
-    known = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
+    reasons = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
     return [
-        Finding("events_left_out", known[name], count, Severity.INFO)
-        if name in known
-        else Finding("unknown_category", f"events of the unknown category {name!r} were not read", count)
+        Finding(LedgerKind.EVENTS_LEFT_OUT, reasons[name], count)
+        if name in reasons
+        else Finding(LedgerKind.UNKNOWN_CATEGORY, f"events of the unknown category {name!r} were not read", count)
         for name, count in counts.iter_rows()
     ]
 
@@ -64,13 +64,16 @@ def _left_out(events: pl.DataFrame) -> list[Finding]:
 def _not_events(document: Document) -> list[Finding]:
     paired = document.events.filter(pl.col("ph").is_in(["B", "E"])).height
     return [
-        Finding("not_an_event", "entries of traceEvents are no objects", document.not_objects),
-        Finding("unpaired_events", "begin and end events (ph B, E) were not read; complete ones (ph X) were", paired),
+        Finding(LedgerKind.NOT_AN_EVENT, "entries of traceEvents are no objects", document.not_objects),
         Finding(
-            "python_frames_left_out",
+            LedgerKind.UNPAIRED_EVENTS,
+            "begin and end events (ph B, E) were not read; complete ones (ph X) were",
+            paired,
+        ),
+        Finding(
+            LedgerKind.PYTHON_FRAMES_LEFT_OUT,
             "Python function frames were not kept; modules were",
             document.python_frames,
-            Severity.INFO,
         ),
     ]
 
@@ -78,15 +81,25 @@ def _not_events(document: Document) -> list[Finding]:
 def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     on_device = pl.col("cat").is_in(list(cat.DEVICE))
     findings = []
-    for column, word in (("ts_ns", "start"), ("dur_ns", "duration")):
+    for column, field in (("ts_ns", "start"), ("dur_ns", "duration")):
         missing = events.clear()
         if events[column].has_nulls():  # to pass all of them through a filter would copy them
             missing = events.filter(pl.col(column).is_null())
             events = events.filter(pl.col(column).is_not_null())
         work = missing.filter(on_device).height
         findings += [
-            Finding(f"missing_{word}", f"device activities without a {word} were left out", work, Severity.ERROR),
-            Finding(f"missing_{word}", f"host events without a {word} were left out", missing.height - work),
+            Finding(
+                LedgerKind(f"missing_{field}"),
+                f"device activities without a {field} were left out",
+                work,
+                Severity.ERROR,
+            ),
+            Finding(
+                LedgerKind(f"missing_{field}"),
+                f"host events without a {field} were left out",
+                missing.height - work,
+                severity=Severity.WARNING,
+            ),
         ]
     return events, findings
 
@@ -96,8 +109,13 @@ def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     counts = events.select(negative.sum().alias("negative"), absurd.sum().alias("absurd")).row(0)
     advice = "Their time is missing from every sum; compare the profiler's version with its known defects"
     findings = [
-        Finding("negative_duration", "events with a negative duration were taken as 0 ns long", counts[0]),
-        Finding("absurd_duration", "events longer than a day were taken as 0 ns long", counts[1]),
+        Finding(LedgerKind.NEGATIVE_DURATION, "events with a negative duration were taken as 0 ns long", counts[0]),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            "events longer than a day were taken as 0 ns long",
+            counts[1],
+            severity=Severity.WARNING,
+        ),
     ]
     mended = events.with_columns(pl.when(negative | absurd).then(0).otherwise(pl.col("dur_ns")).alias("dur_ns"))
     return mended, [Finding(f.kind, f.detail, f.count, Severity.ERROR, advice=advice) for f in findings]

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,24 +76,24 @@ def devices(planes: Iterable[tuple[int, Plane]]) -> pl.DataFrame:
     return frame_of("devices", columns)
 
 
-_MOST = 1 << 52  # of kHz, bytes and bytes a second; beyond, a number is none
+_MAX = 1 << 52  # of kHz, bytes and bytes a second; beyond, a number is none
 
 
 def _device(number: int, stats: Mapping[str, int | float | str]) -> dict[str, object]:
-    def whole(name: str) -> int | None:
+    def integer(name: str) -> int | None:
         value = stats.get(name)
-        return value if isinstance(value, int) and 0 < value < _MOST else None
+        return value if isinstance(value, int) and 0 < value < _MAX else None
 
-    clock_khz, bandwidth = whole("clock_rate"), whole("memory_bandwidth")
+    clock_khz, bandwidth = integer("clock_rate"), integer("memory_bandwidth")
     major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
     named = stats.get("device_type_string") or stats.get("device_name")
     return {
         "device_id": number,
         "name": named if isinstance(named, str) else None,
-        "multiprocessor_count": whole("core_count"),
+        "multiprocessor_count": integer("core_count"),
         "compute_capability": f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
         "clock_hz": clock_khz * _HZ_PER_KHZ if clock_khz else None,
-        "memory_bytes": whole("memory_size"),
+        "memory_bytes": integer("memory_size"),
         "dram_byte_per_s": float(bandwidth) if bandwidth else None,
         "peak_source": "the profiler's plane of the device" if bandwidth else None,
     }
@@ -109,13 +109,12 @@ def lines_not_read(plane: Plane) -> list[Finding]:
     )
     return [
         Finding(
-            "events_left_out",
+            LedgerKind.EVENTS_LEFT_OUT,
             "events of lines that the profiler derived from a device's streams were not summed with those",
             int(derived["len"].sum()),
-            Severity.INFO,
         ),
         *(
-            Finding("unknown_line", f"events of a device's unknown line {name!r} were not read", count)
+            Finding(LedgerKind.UNKNOWN_LINE, f"events of a device's unknown line {name!r} were not read", count)
             for name, count in unknown.iter_rows()
         ),
     ]

@@ -23,9 +23,9 @@ _UNIX_AT_LEAST_NS = 10**18  # 2001; a time that counts from the start of the pro
 def process_of(planes: Sequence[Plane]) -> int:
     """The process's number where the planes say it (since 2025), else 0: a profile is of one process."""
     for plane in planes:
-        found = plane.stats.get("process_id")
-        if isinstance(found, int) and found >= 0:
-            return found
+        number = plane.stats.get("process_id")
+        if isinstance(number, int) and number >= 0:
+            return number
     return 0
 
 

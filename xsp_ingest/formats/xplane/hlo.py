@@ -33,8 +33,8 @@ def framework_operations(protos: Mapping[str, bytes]) -> tuple[pl.DataFrame, int
     rows: list[tuple[str, int | None, str, str, str | None]] = []
     lost = 0
     for name, raw in protos.items():
-        found = _PROGRAM.search(name)
-        program = int(found[1]) if found else None
+        match = _PROGRAM.search(name)
+        program = int(match[1]) if match else None
         try:
             module = message("HloProto").FromString(raw).hlo_module
         except DecodeError:

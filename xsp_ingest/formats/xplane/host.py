@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
-from xsp_model import Finding, Severity
+from xsp_model import Finding, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,9 +49,9 @@ _LEFT_OUT = {
 def device_planes(planes: Iterable[Plane]) -> list[tuple[int, Plane]]:
     """The planes of GPUs with the devices' numbers."""
     return [
-        (int(found), plane)
+        (int(number), plane)
         for plane in planes
-        if (found := plane.name.removeprefix("/device:GPU:")) != plane.name and found.isascii() and found.isdigit()
+        if (number := plane.name.removeprefix("/device:GPU:")) != plane.name and number.isascii() and number.isdigit()
     ]
 
 
@@ -121,7 +121,7 @@ def _meanings(metadata: pl.DataFrame, known_ops: pl.Series) -> pl.DataFrame:
 def left_out(events: pl.DataFrame) -> list[Finding]:
     """Counts the events that are known and deliberately not kept."""
     counts = dict(events.group_by("role").len().iter_rows())
-    return [Finding("events_left_out", why, counts.get(str(role), 0), Severity.INFO) for role, why in _LEFT_OUT.items()]
+    return [Finding(LedgerKind.EVENTS_LEFT_OUT, why, counts.get(str(role), 0)) for role, why in _LEFT_OUT.items()]
 
 
 def plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
@@ -133,7 +133,7 @@ def plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     )
     advice = "Their time is missing from every sum"
     details = (
-        ("negative_duration", "events with a negative duration were taken as 0 ns long", counts[0]),
-        ("absurd_duration", "events longer than a day were taken as 0 ns long", counts[1]),
+        (LedgerKind.NEGATIVE_DURATION, "events with a negative duration were taken as 0 ns long", counts[0]),
+        (LedgerKind.ABSURD_DURATION, "events longer than a day were taken as 0 ns long", counts[1]),
     )
     return mended, [Finding(kind, detail, count, Severity.ERROR, advice=advice) for kind, detail, count in details]

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.xplane import log_folder, wire
-from xsp_model import Finding, Severity, XspError
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.xplane.plane import Plane
-    from xsp_ingest.ingester import Options, Probe
+    from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["XPlane"]
@@ -27,19 +29,19 @@ _PLANE_NAMES = ("/host:", "/device:", "Task Environment", "#Chip", "/megascale",
 
 
 @dataclass(frozen=True, slots=True)
-class XPlane:
+class XPlane(Ingester):
     """The ingester of `*.xplane.pb`."""
 
     name: str = "xplane"
     title: str = "XPlane (*.xplane.pb) of TensorFlow and JAX, CPU and GPU; seen: TensorFlow of 2020 and 2.21, JAX 0.10"
 
-    def sniff(self, probe: Probe) -> bool:
+    def sniff(self, probe: Probe) -> Match:
         """A protobuf message that begins with a plane, whose name is one that TensorFlow's profiler gives."""
         head = probe.head
         if head[:1] != bytes([_PLANE_KEY]):
-            return False
+            return Match.NONE
         size, at = wire.varint(head, 1, len(head))
-        return at > 0 and _begins_as_plane(head, at, min(at + size, len(head)), probe.path)
+        return Match.exact_if(at > 0 and _begins_as_plane(head, at, min(at + size, len(head)), probe.path))
 
     def files_in(self, folder: Path) -> Sequence[Path]:
         """The profiles of TensorBoard's log folder, one a host; XspError where it holds several sessions."""
@@ -84,4 +86,6 @@ def _said(counts: dict[int, int]) -> Iterator[Finding]:
     """What the profiler itself complained of: how often; its texts may name machines."""
     for number, what, severity in ((_ERRORS, "errors", Severity.WARNING), (_WARNINGS, "warnings", Severity.INFO)):
         detail = f"the profiler itself reported {what} while it ran"
-        yield Finding("profiler_reported", detail, counts.get(number, 0), severity, advice="TensorBoard shows them")
+        yield Finding(
+            LedgerKind.PROFILER_DIAGNOSTIC, detail, counts.get(number, 0), severity, advice="TensorBoard shows them"
+        )

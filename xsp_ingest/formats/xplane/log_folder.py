@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ingester import Probe
+from xsp_ingest.files.probe import Probe
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -16,19 +16,19 @@ __all__ = ["profiles"]
 _LAYOUT = ("plugins", "profile")
 
 
-def profiles(folder: Path, is_profile: Callable[[Probe], bool]) -> Sequence[Path]:
+def profiles(folder: Path, is_profile: Callable[[Probe], object]) -> Sequence[Path]:
     """The profiles of the folder's only session, one a host; none where the folder is no log folder.
 
     `folder` is the log folder, a session in it, or anything between; XspError where it holds several sessions.
     """
-    found = {session: files for session in _sessions(folder) if (files := _inside(session, is_profile))}
-    if len(found) > 1:
+    files_of = {session: files for session in _sessions(folder) if (files := _inside(session, is_profile))}
+    if len(files_of) > 1:
         raise XspError(
-            f"the log folder holds {len(found)} profiling sessions",
+            f"the log folder holds {len(files_of)} profiling sessions",
             path=folder,
-            advice=f"Give one of them, as {next(reversed(found))}",
+            advice=f"Give one of them, as {next(reversed(files_of))}",
         )
-    return next(iter(found.values()), [])
+    return next(iter(files_of.values()), [])
 
 
 def _sessions(folder: Path) -> list[Path]:
@@ -41,13 +41,13 @@ def _sessions(folder: Path) -> list[Path]:
     return []
 
 
-def _inside(session: Path, is_profile: Callable[[Probe], bool]) -> list[Path]:
+def _inside(session: Path, is_profile: Callable[[Probe], object]) -> list[Path]:
     files = (path for path in sorted(session.iterdir()) if path.is_file() and not path.is_symlink())
     return [path for path in files if path.stat().st_size and _claimed(path, is_profile)]
 
 
-def _claimed(path: Path, is_profile: Callable[[Probe], bool]) -> bool:
+def _claimed(path: Path, is_profile: Callable[[Probe], object]) -> bool:
     try:
-        return is_profile(Probe(path))
+        return bool(is_profile(Probe(path)))
     except XspError:
         return False

@@ -23,34 +23,34 @@ __all__ = [
     "named",
     "operator_rows",
     "program_rows",
-    "stated_operations",
+    "recorded_operations",
 ]
 
 _OP = ("hlo_module", "program_id", "hlo_op")
-_PLACE = ("process_id", "thread_id")
-SERIES = (*_PLACE, *_OP)
+_THREAD = ("process_id", "thread_id")
+SERIES = (*_THREAD, *_OP)
 """Work that differs in one of these is of another run of an instruction."""
-COLUMNS = (*_PLACE, "start_ns", "duration_ns", *_OP, "execution", "flops", "bytes_accessed", "key")
+COLUMNS = (*_THREAD, "start_ns", "duration_ns", *_OP, "execution", "flops", "bytes_accessed", "key")
 _INSTANCE = r"\.\d+$"
 
 
-def stated_operations(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def recorded_operations(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """One row an instruction: the framework's name for it, as statistics of its work say.
 
     It is in `name`, or in `tf_op` with a colon at its end; XLA writes `XlaModule:` where it knows none.
     """
     tf_op = pl.col("tf_op").cast(pl.String).str.strip_suffix(":")
-    stated = pl.coalesce(pl.col("name").cast(pl.String), pl.when(tf_op != "XlaModule").then(tf_op))
-    found = [
+    name = pl.coalesce(pl.col("name").cast(pl.String), pl.when(tf_op != "XlaModule").then(tf_op))
+    operations = [
         frame.filter(pl.col("hlo_op").is_not_null()).select(
             pl.col("hlo_module").cast(pl.String),
             "program_id",
             pl.col("hlo_op").cast(pl.String),
-            pl.when(stated != "").then(stated).alias("framework_op"),
+            pl.when(name != "").then(name).alias("framework_op"),
         )
         for frame in frames
     ]
-    return pl.concat(found).drop_nulls("framework_op").unique(list(_OP), keep="first", maintain_order=True)
+    return pl.concat(operations).drop_nulls("framework_op").unique(list(_OP), keep="first", maintain_order=True)
 
 
 def instructions(host: pl.DataFrame) -> pl.DataFrame:
@@ -71,7 +71,7 @@ def _thunks(host: pl.DataFrame) -> pl.DataFrame:
         host.filter(pl.col("role") == Role.MODULE)
         .with_row_index("run")
         .select(
-            *_PLACE,
+            *_THREAD,
             "start_ns",
             pl.col("operator").alias("module_around"),
             pl.col("run").cast(pl.Int64),
@@ -82,7 +82,7 @@ def _thunks(host: pl.DataFrame) -> pl.DataFrame:
     inside = pl.col("start_ns") < pl.col("until_ns")
     return (
         thunks.sort("start_ns")
-        .join_asof(runs, on="start_ns", by=list(_PLACE), check_sortedness=False)
+        .join_asof(runs, on="start_ns", by=list(_THREAD), check_sortedness=False)
         .with_columns(
             pl.coalesce(pl.col("hlo_op").cast(pl.String), "operator").alias("hlo_op"),
             pl.coalesce(pl.col("hlo_module").cast(pl.String), pl.when(inside).then("module_around")).alias(
@@ -96,7 +96,7 @@ def _thunks(host: pl.DataFrame) -> pl.DataFrame:
 
 def _outside(calls: pl.DataFrame, thunks: pl.DataFrame) -> pl.DataFrame:
     """The calls that lie in no thunk of their instruction on their thread."""
-    by = [*_PLACE, "hlo_op"]
+    by = [*_THREAD, "hlo_op"]
     windows = thunks.select(*by, "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("until_ns")).sort(
         "start_ns"
     )
@@ -114,7 +114,7 @@ def numbered(work: pl.DataFrame, series: str, keys: Iterable[str], *, again: pl.
     changed = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
     if again is not None:
         changed |= again
-    return work.sort(*_PLACE, "start_ns", "duration_ns").with_columns(
+    return work.sort(*_THREAD, "start_ns", "duration_ns").with_columns(
         changed.fill_null(value=True).cum_sum().cast(pl.Int64).alias(series)
     )
 
@@ -133,10 +133,10 @@ def around(rows: pl.DataFrame, series: str) -> pl.DataFrame:
     )
 
 
-def named(ops: pl.DataFrame, stated: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
+def named(ops: pl.DataFrame, recorded: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
     """The runs of instructions with `framework_op` and `opcode`: as statistics say, else as the program does."""
     loose = ["hlo_module", "hlo_op"]
-    for number, table in enumerate((stated, programs)):
+    for number, table in enumerate((recorded, programs)):
         exact = table.filter(pl.col("program_id").is_not_null())
         ops = ops.join(exact, on=list(_OP), how="left", maintain_order="left", suffix=f"_{number}")
         any_program = table.drop("program_id").unique(loose, keep="first", maintain_order=True)
@@ -151,22 +151,22 @@ def main_program(ops: pl.DataFrame, work: pl.DataFrame) -> str | None:
     """The compiled program that took most time: on devices, or where they ran nothing of any on the host."""
     for frame in (work, ops):
         module = pl.col("hlo_module").cast(pl.String)
-        known = frame.filter(pl.col("hlo_module").is_not_null()).group_by(module).agg(pl.col("duration_ns").sum())
-        if known.height:
-            return str(known.sort("duration_ns", "hlo_module", descending=[True, False])["hlo_module"][0])
+        programs = frame.filter(pl.col("hlo_module").is_not_null()).group_by(module).agg(pl.col("duration_ns").sum())
+        if programs.height:
+            return str(programs.sort("duration_ns", "hlo_module", descending=[True, False])["hlo_module"][0])
     return None
 
 
 def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
     """Wide rows: a span around each framework operation first, then the instructions inside."""
     again = pl.col("hlo_op").eq(pl.col("hlo_op").shift())
-    keys = (*_PLACE, "hlo_module", "program_id", "execution", "framework_op")
+    keys = (*_THREAD, "hlo_module", "program_id", "execution", "framework_op")
     outer = around(numbered(ops, "series", keys, again=again), "series").filter(pl.col("framework_op").is_not_null())
     return pl.concat(
         [
             wide(
                 outer.select(
-                    *_PLACE,
+                    *_THREAD,
                     "start_ns",
                     "duration_ns",
                     pl.col("framework_op").alias("name"),
@@ -177,7 +177,7 @@ def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
             ),
             wide(
                 ops.select(
-                    *_PLACE,
+                    *_THREAD,
                     "start_ns",
                     "duration_ns",
                     pl.col("hlo_op").alias("name"),
@@ -196,14 +196,14 @@ def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
 
 def program_rows(host: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """Wide rows: each run of a compiled program on a thread, as the host says or from its first to its last thunk."""
-    said = host.filter(pl.col("role") == Role.MODULE).select(
-        *_PLACE, "start_ns", "duration_ns", pl.col("operator").alias("name")
+    recorded = host.filter(pl.col("role") == Role.MODULE).select(
+        *_THREAD, "start_ns", "duration_ns", pl.col("operator").alias("name")
     )
-    placed = said.select("process_id", "thread_id").unique()
+    threads = recorded.select("process_id", "thread_id").unique()
     loose = ops.filter(pl.col("execution").is_not_null(), pl.col("hlo_module").is_not_null()).join(
-        placed, on=list(_PLACE), how="anti"
+        threads, on=list(_THREAD), how="anti"
     )
-    runs = around(loose.with_columns(run=pl.struct(*_PLACE, "hlo_module", "execution").rank("dense")), "run").select(
-        *_PLACE, "start_ns", "duration_ns", pl.col("hlo_module").alias("name")
+    runs = around(loose.with_columns(run=pl.struct(*_THREAD, "hlo_module", "execution").rank("dense")), "run").select(
+        *_THREAD, "start_ns", "duration_ns", pl.col("hlo_module").alias("name")
     )
-    return wide(pl.concat([said, runs]), Level.MODEL, Kind.RANGE)
+    return wide(pl.concat([recorded, runs]), Level.MODEL, Kind.RANGE)

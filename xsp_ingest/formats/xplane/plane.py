@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from xsp_ingest.formats.xplane import wire
 from xsp_ingest.formats.xplane.messages import message
 from xsp_ingest.formats.xplane.scan import scan_lines
-from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS, WANTED, stat_columns, text_of
+from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, READ, TEXTS, stat_columns, text_of
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def read_plane(data: memoryview, start: int, end: int, path: Path) -> Plane:
     except DecodeError as error:
         raise wire.damaged(path, start) from error
     names = {entry.key: text_of(entry.value.name) for entry in head.stat_metadata}
-    wanted = sorted(key for key, name in names.items() if name in WANTED)
+    stat_ids = sorted(key for key, name in names.items() if name in READ)
     starts, ends = [at for at, _ in lines], [at for _, at in lines]
-    line, event, stat, damage, skipped = scan_lines(data, starts, ends, wanted, _frames(head))
+    line, event, stat, damage, skipped = scan_lines(data, starts, ends, stat_ids, _frames(head))
     if damage >= 0:
         raise wire.damaged(path, damage)
     table = _lines(line, data)
@@ -111,11 +111,11 @@ def _value(stat: Any, names: Mapping[int, str]) -> int | float | str:  # noqa: A
 def _lines(line: Ints, data: memoryview) -> pl.DataFrame:
     columns = dict(zip(LINE, line, strict=True))
     text = {
-        word: [
+        field: [
             text_of(bytes(data[at:stop]))
-            for at, stop in zip(columns[f"{word}_at"], columns[f"{word}_end"], strict=True)
+            for at, stop in zip(columns[f"{field}_at"], columns[f"{field}_end"], strict=True)
         ]
-        for word in ("name", "display")
+        for field in ("name", "display")
     }
     return pl.DataFrame(
         {
@@ -144,12 +144,12 @@ def _events(event: Ints, lines: pl.DataFrame) -> tuple[pl.DataFrame, int]:
             "duration_ns": columns["duration_ps"] // _PS_PER_NS,
         }
     )
-    known = pl.Series(sound)
-    return frame.with_columns(pl.when(known).then(pl.col("start_ns")).alias("start_ns")), int((~sound).sum())
+    has_start = pl.Series(sound)
+    return frame.with_columns(pl.when(has_start).then(pl.col("start_ns")).alias("start_ns")), int((~sound).sum())
 
 
 def _metadata(head: Any, names: Mapping[int, str]) -> pl.DataFrame:  # noqa: ANN401
-    """One row an event metadata: id, names, and the wanted statistics that all its events share."""
+    """One row an event metadata: id, names, and the statistics read that all its events share."""
     columns: dict[str, list[object]] = {
         key: [] for key in ("metadata_id", "event_name", "display_name", *AMOUNTS, *TEXTS)
     }
@@ -183,9 +183,9 @@ def _with_shared(events: pl.DataFrame, metadata: pl.DataFrame) -> pl.DataFrame:
 
 def _hlo_protos(head: Any, names: Mapping[int, str]) -> dict[str, bytes]:  # noqa: ANN401
     """By module: the compiled programs that the plane of metadata holds, serialised."""
-    found: dict[str, bytes] = {}
+    protos: dict[str, bytes] = {}
     for entry in head.event_metadata:
         for stat in entry.value.stats:
             if stat.WhichOneof("value") == "bytes_value" and names.get(stat.metadata_id, "").lower() in _HLO_PROTO:
-                found[text_of(entry.value.name)] = stat.bytes_value
-    return found
+                protos[text_of(entry.value.name)] = stat.bytes_value
+    return protos

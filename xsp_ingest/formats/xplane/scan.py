@@ -6,7 +6,6 @@ Two passes: the first counts, so that the second writes into columns of that siz
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from xsp_ingest.formats.xplane import sweep
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
+from xsp_ingest.machine.functions import SCAN_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scan_compiled", "scan_lines", "scan_plain"]
 
-_MIN_BYTES = 400_000  # below, importing numba and loading the compiled code costs more than it saves
+_MIN_BYTES = 400_000  # below, loading the compiled code costs more than it saves
 
 
 def scan_lines(
@@ -36,7 +36,7 @@ def scan_lines(
     many events were skipped.
     """
     size = sum(ends) - sum(starts)
-    scan = scan_compiled if size >= _MIN_BYTES or "numba" in sys.modules else scan_plain
+    scan = scan_compiled if size >= _MIN_BYTES and _can_run() else scan_plain
     return scan(data, starts, ends, wanted, skipped)
 
 
@@ -50,33 +50,37 @@ def scan_plain(
 def scan_compiled(
     data: memoryview, starts: Sequence[int], ends: Sequence[int], wanted: Sequence[int], skipped: Sequence[int] = ()
 ) -> Scanned:
-    """By machine code, compiled once per installation and kept in numba's cache."""
+    """By machine code."""
     lists = tuple(np.array(each, dtype=np.int64) for each in (starts, ends, wanted, skipped))
     return _two_passes(_machine_code(), np.frombuffer(data, dtype=np.uint8), lists)
 
 
 def _two_passes(run: Callable[..., int], data: Any, lists: tuple[Any, ...]) -> Scanned:  # noqa: ANN401
-    lines = np.zeros((len(LINE), len(lists[0])), dtype=np.int64)
-    none = np.zeros((len(EVENT), 0), dtype=np.int64)
+    lines = np.zeros(len(LINE) * len(lists[0]), dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
     counts = np.zeros(3, dtype=np.int64)
     damage = run(data, *lists, 0, lines, none, none, counts)
     if damage >= 0:
-        return lines, none, none, damage, 0
-    events = np.zeros((len(EVENT), counts[0]), dtype=np.int64)
-    stats = np.zeros((len(STAT), counts[1]), dtype=np.int64)
+        return _columns(lines, LINE), _columns(none, EVENT), _columns(none, STAT), damage, 0
+    events = np.zeros(len(EVENT) * counts[0], dtype=np.int64)
+    stats = np.zeros(len(STAT) * counts[1], dtype=np.int64)
     run(data, *lists, 1, lines, events, stats, counts)
-    return lines, events, stats, -1, int(counts[2])
+    return _columns(lines, LINE), _columns(events, EVENT), _columns(stats, STAT), -1, int(counts[2])
+
+
+def _columns(values: Ints, names: Sequence[str]) -> Ints:
+    return values.reshape(len(names), -1) if len(values) else values.reshape(len(names), 0)
+
+
+@cache
+def _can_run() -> bool:
+    from xsp_ingest.machine.native import can_compile, is_at_hand  # noqa: PLC0415 (small planes need no compiler)
+
+    return is_at_hand(SCAN_LINES) or can_compile()
 
 
 @cache
 def _machine_code() -> Callable[..., int]:
-    from numba import njit  # noqa: PLC0415 (0.3 s that a small profile need not pay)
-    from numba.extending import register_jitable  # noqa: PLC0415
+    from xsp_ingest.machine.native import native  # noqa: PLC0415 (as above)
 
-    for helper in sweep.HELPERS:
-        register_jitable(helper)
-    try:
-        compiled: Callable[..., int] = njit(cache=True, nogil=True)(sweep.sweep)
-    except RuntimeError:  # no folder to keep machine code in: compile for this process alone
-        compiled = njit(nogil=True)(sweep.sweep)
-    return compiled
+    return native(SCAN_LINES)

@@ -15,7 +15,7 @@ import polars as pl
 
 from xsp_ingest.formats.xplane.wide import is_backward, wide
 from xsp_ingest.link.nest import nest
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chain_of", "module_rows"]
 
-_PLACE = ("process_id", "thread_id")
+_THREAD = ("process_id", "thread_id")
 _PROGRAM = re.compile(r"\bp?jit\([^()]*\)/?")
 _TRANSFORMED = re.compile(r"\b\w+\(([^()]*)\)")  # jvp(net), transpose(net), vmap(net): the scope, transformed
 
@@ -32,15 +32,15 @@ _TRANSFORMED = re.compile(r"\b\w+\(([^()]*)\)")  # jvp(net), transpose(net), vma
 def chain_of(name: str, scopes: Mapping[str, LayerScope]) -> tuple[str, ...]:
     """The scopes of the layers around an operator of this name, the outermost first; empty where there are none.
 
-    The first place in the name where a known scope begins counts, and of those there the longest.
+    The first position in the name where a known scope begins counts, and of those there the longest.
     """
     parts = [part for part in _plain(name).split("/") if part]
     for first in range(len(parts)):
-        found = tuple(
+        chain = tuple(
             scope for last in range(first, len(parts)) if (scope := "/".join(parts[first : last + 1])) in scopes
         )
-        if found:
-            return found
+        if chain:
+            return chain
     return ()
 
 
@@ -63,28 +63,22 @@ def module_rows(
     if not scopes or operators.is_empty():
         return none, []
     top = _outermost(operators, ranges)
-    known = top["name"].unique()
-    chains = {name: chain_of(name, scopes) for name in known.to_list()}
+    names = top["name"].unique()
+    chains = {name: chain_of(name, scopes) for name in names.to_list()}
     depth = max((len(chain) for chain in chains.values()), default=0)
-    placed = _in_steps(top, steps).sort(*_PLACE, "start_ns", "duration_ns")
+    placed = _in_steps(top, steps).sort(*_THREAD, "start_ns", "duration_ns")
     calls = [_calls(placed, chains, level) for level in range(depth)]
     loose = top.filter(pl.col("name").is_in([name for name, chain in chains.items() if not chain]))
-    found = [_named(each, scopes) for each in calls]
-    rows = wide(pl.concat(found), Level.LAYER, Kind.MODULE) if found else none
+    frames = [_named(each, scopes) for each in calls]
+    rows = wide(pl.concat(frames), Level.LAYER, Kind.MODULE) if frames else none
     return rows, [
-        Finding(
-            "operators_outside_layers",
-            "operators run outside of every layer's scope belong to no layer",
-            loose.height,
-            Severity.INFO,
-            int(loose["duration_ns"].sum()),
-        )
+        Finding(LedgerKind.OPERATORS_OUTSIDE_LAYERS, count=loose.height, duration_ns=int(loose["duration_ns"].sum()))
     ]
 
 
 def _outermost(operators: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """The operators that no other one holds, with `held_in`, the number of the range around each (-1: none)."""
-    columns = (*_PLACE, "start_ns", "duration_ns", "name")
+    columns = (*_THREAD, "start_ns", "duration_ns", "name")
     both = pl.concat(
         [
             ranges.select(*columns, pl.lit(0, pl.Int64).alias("rank"), pl.lit(value=False).alias("backward")),
@@ -92,7 +86,7 @@ def _outermost(operators: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
         ]
     ).with_columns(pl.col("name").cast(pl.String), pl.col("duration_ns").fill_null(0))
     both = both.sort("start_ns", maintain_order=True)
-    thread = both.select(pl.struct(_PLACE).rank("dense").cast(pl.Int32) - 1).to_series().to_numpy()
+    thread = both.select(pl.struct(_THREAD).rank("dense").cast(pl.Int32) - 1).to_series().to_numpy()
     start, rank = both["start_ns"].to_numpy(), both["rank"].to_numpy()
     end = start + both["duration_ns"].to_numpy()
     parent = nest(thread, start, end, rank.astype(np.int8), threads=int(thread.max(initial=0)) + 1).parent
@@ -113,7 +107,7 @@ def _calls(rows: pl.DataFrame, chains: Mapping[str, Sequence[str]], depth: int) 
     key = pl.col("name").replace_strict(keys, default=None, return_dtype=pl.String)
     keyed = rows.with_columns(key=key)
     changed = pl.any_horizontal(
-        pl.col(name).ne_missing(pl.col(name).shift()) for name in (*_PLACE, "held_in", "step", "backward", "key")
+        pl.col(name).ne_missing(pl.col(name).shift()) for name in (*_THREAD, "held_in", "step", "backward", "key")
     )
     end = (pl.col("start_ns") + pl.col("duration_ns")).max()
     return (
@@ -121,7 +115,7 @@ def _calls(rows: pl.DataFrame, chains: Mapping[str, Sequence[str]], depth: int) 
         .filter(pl.col("key").is_not_null())
         .group_by("series", maintain_order=True)
         .agg(
-            *(pl.col(name).first() for name in _PLACE),
+            *(pl.col(name).first() for name in _THREAD),
             (end - pl.col("start_ns").min()).alias("duration_ns"),
             pl.col("start_ns").min(),
             pl.col("key").first().str.split("\n").list.last().alias("scope"),
@@ -136,7 +130,7 @@ def _path(scope: str, scopes: Mapping[str, LayerScope]) -> str:
 
 
 def _named(calls: pl.DataFrame, scopes: Mapping[str, LayerScope]) -> pl.DataFrame:
-    """The calls under their layers' names, with type, path and place among the layers."""
+    """The calls under their layers' names, with type, path and position among the layers."""
     named = pl.DataFrame(
         [(scope, layer.name, layer.type or None, layer.place, _path(scope, scopes)) for scope, layer in scopes.items()],
         schema={

@@ -15,9 +15,9 @@ from xsp_ingest.formats.xplane.plane import empty_plane
 from xsp_ingest.formats.xplane.steps import step_rows
 from xsp_ingest.formats.xplane.threads import on_their_threads
 from xsp_ingest.formats.xplane.wide import tables, wide
-from xsp_ingest.link.range_rules import level_of_range
+from xsp_ingest.link.range_rules import ANNOTATIONS, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
-from xsp_model import Finding, Kind, Level, Severity, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["shape"]
 
-_PLACE = ("process_id", "thread_id")
+_THREAD = ("process_id", "thread_id")
 _TIMES = ("start_ns", "duration_ns")
 _NO_LAUNCH_THREADS = 1 << 40  # pseudo-threads of operators that only their device work tells of: -(this), downwards
 _STREAMS = 1 << 20
@@ -54,7 +54,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     parted = _part(work, events)
     ops = operators.named(
         pl.concat([operators.instructions(events), _unlaunched_operators(parted.alone)]),
-        operators.stated_operations([events, work]),
+        operators.recorded_operations([events, work]),
         programs,
     )
     steps, inferred = step_rows(
@@ -82,9 +82,11 @@ def _device_work(gpus: Sequence[tuple[int, Plane]], process: int) -> pl.DataFram
 
 
 def _host(planes: Sequence[Plane], process: int, work: pl.DataFrame) -> pl.DataFrame:
-    known = work["hlo_op"].cast(pl.String).drop_nulls().unique()
-    found = [plane for plane in planes if plane.name.startswith(host.PLANE)]
-    return on_their_threads(pl.concat([host.host_events(plane, process, known) for plane in (*found, empty_plane())]))
+    device_ops = work["hlo_op"].cast(pl.String).drop_nulls().unique()
+    host_planes = [plane for plane in planes if plane.name.startswith(host.PLANE)]
+    return on_their_threads(
+        pl.concat([host.host_events(plane, process, device_ops) for plane in (*host_planes, empty_plane())])
+    )
 
 
 def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
@@ -108,31 +110,27 @@ def _unlaunched_operators(alone: pl.DataFrame) -> pl.DataFrame:
 def _ranges(events: pl.DataFrame, options: Options, steps: pl.DataFrame) -> pl.DataFrame:
     """What is left on the host: ranges of the application, or layers where the user's pattern says so."""
     ranges = events.filter(pl.col("role") == Role.RANGE).with_columns(name=pl.col("event_name"))
-    taken = [*_PLACE, *_TIMES, "name"]
+    taken = [*_THREAD, *_TIMES, "name"]
     left = ranges.join(
         steps.select(pl.col("name").cast(pl.String), *taken[:-1]), on=taken, how="anti", maintain_order="left"
     )
-    level = level_of_range(
-        pl.col("name").cast(pl.String),
-        is_library=pl.lit(value=False),
-        model_ranges=(),
-        layer_ranges=options.layer_ranges,
-        other_ranges=("",),
-    )
-    return wide(left.select(taken), Level.APPLICATION, Kind.RANGE).with_columns(level=level.cast(pl.Categorical))
+    level = classify(left.select(pl.col("name").cast(pl.String)), ANNOTATIONS, layer_ranges=options.layer_ranges)[
+        "level"
+    ]
+    return wide(left.select(taken), Level.APPLICATION, Kind.RANGE).with_columns(level)
 
 
 def _framework_rows(events: pl.DataFrame) -> pl.DataFrame:
     """TensorFlow's operators, by the names of their nodes."""
-    found = events.filter(pl.col("role") == Role.OPERATOR).select(
-        *_PLACE, *_TIMES, pl.col("operator").alias("name"), pl.col("operator_type").alias("layer_type"), "shape"
+    operators = events.filter(pl.col("role") == Role.OPERATOR).select(
+        *_THREAD, *_TIMES, pl.col("operator").alias("name"), pl.col("operator_type").alias("layer_type"), "shape"
     )
-    return wide(found, Level.OPERATOR, Kind.OPERATOR)
+    return wide(operators, Level.OPERATOR, Kind.OPERATOR)
 
 
 def _calls(events: pl.DataFrame) -> pl.DataFrame:
     calls = events.filter(pl.col("role") == Role.CALL)
-    return calls.select(*_PLACE, *_TIMES, "correlation_id", pl.col("event_name").alias("name"))
+    return calls.select(*_THREAD, *_TIMES, "correlation_id", pl.col("event_name").alias("name"))
 
 
 def _device_rows(work: _Work) -> pl.DataFrame:
@@ -166,26 +164,25 @@ def _device_rows(work: _Work) -> pl.DataFrame:
 
 
 def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], damaged: int) -> list[Finding]:
-    known = {plane.name for _, plane in gpus} | {"Task Environment", "/host:metadata", "/host:python-tracer"}
-    others = [plane for plane in planes if plane.name not in known and not plane.name.startswith(host.PLANE)]
+    names = {plane.name for _, plane in gpus} | {"Task Environment", "/host:metadata", "/host:python-tracer"}
+    others = [plane for plane in planes if plane.name not in names and not plane.name.startswith(host.PLANE)]
     return [
         *(finding for _, plane in gpus for finding in device.lines_not_read(plane)),
         *(
-            Finding("unknown_plane", f"events of the unknown plane {plane.name!r} were not read", plane.events.height)
+            Finding(
+                LedgerKind.UNKNOWN_PLANE,
+                f"events of the unknown plane {plane.name!r} were not read",
+                plane.events.height,
+            )
             for plane in others
         ),
+        Finding(LedgerKind.DAMAGED_PROGRAM, count=damaged),
+        Finding(LedgerKind.PYTHON_FRAMES_LEFT_OUT, count=sum(plane.frames for plane in planes)),
         Finding(
-            "damaged_program",
-            "compiled programs in the profile cannot be read; their operations have no names",
-            damaged,
+            LedgerKind.MISSING_START,
+            "events without a sound start were left out",
+            sum(plane.untimed for plane in planes),
         ),
-        Finding(
-            "python_frames_left_out",
-            "frames of Python functions were not kept",
-            sum(plane.frames for plane in planes),
-            Severity.INFO,
-        ),
-        Finding("missing_start", "events without a sound start were left out", sum(plane.untimed for plane in planes)),
     ]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["AMOUNTS", "NUMBERS", "TEXTS", "WANTED", "stat_columns", "text_of"]
+__all__ = ["AMOUNTS", "NUMBERS", "READ", "TEXTS", "stat_columns", "text_of"]
 
 NUMBERS = (
     "correlation_id",
@@ -33,7 +33,7 @@ NUMBERS = (
     "bytes_reserved",
     "allocation_bytes",
 )
-"""Statistics read as whole numbers."""
+"""Statistics read as integers."""
 AMOUNTS = ("flops", "model_flops", "bytes_accessed")
 """Statistics read as numbers with a fraction."""
 TEXTS = (
@@ -49,7 +49,7 @@ TEXTS = (
     "step_name",
 )
 """Statistics read as texts."""
-WANTED = frozenset((*NUMBERS, *AMOUNTS, *TEXTS))
+READ = frozenset((*NUMBERS, *AMOUNTS, *TEXTS))
 """All of them."""
 _DOUBLE, _TEXT, _BYTES, _REFERENCE = 2, 5, 6, 7
 _DIGITS_AT_MOST = 18
@@ -62,23 +62,23 @@ def text_of(raw: bytes) -> str:
 
 def stat_columns(stat: Ints, height: int, names: Mapping[int, str], data: memoryview) -> list[pl.Series]:
     columns = dict(zip(STAT, stat, strict=True))
-    found = []
+    result = []
     for key in np.unique(columns["metadata_id"]).tolist():
         here = columns["metadata_id"] == key
         rows = {name: values[here] for name, values in columns.items()}
         name = names[key]
         if name in TEXTS:
-            found.append(_text_column(name, rows, height, names, data))
+            result.append(_text_column(name, rows, height, names, data))
         else:
-            found.append(_number_column(name, rows, height, names, data))
-    return list({series.name: series for series in found}.values())
+            result.append(_number_column(name, rows, height, names, data))
+    return list({series.name: series for series in result}.values())
 
 
 def _spread(values: pl.Series, rows: Ints, height: int) -> pl.Series:
     """The values at their rows, null elsewhere; of two for one row the last counts."""
-    place = np.full(height, -1, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
-    return values.gather(nullable_index(place)).alias(values.name)
+    index = np.full(height, -1, dtype=np.int64)
+    index[rows] = np.arange(len(rows))
+    return values.gather(nullable_index(index)).alias(values.name)
 
 
 def _text_column(
@@ -87,12 +87,12 @@ def _text_column(
     """Texts that stand in the file once and are referred to, or in every event."""
     referred = rows["field"] == _REFERENCE
     keys, inverse = np.unique(np.where(referred, rows["value"], -1), return_inverse=True)
-    words = pl.Series(name, [names.get(key) for key in keys.tolist()], dtype=pl.String).gather(inverse)
+    texts = pl.Series(name, [names.get(key) for key in keys.tolist()], dtype=pl.String).gather(inverse)
     inline = np.flatnonzero((rows["field"] == _TEXT) | (rows["field"] == _BYTES))
     if len(inline):
         spans = zip(rows["value"][inline].tolist(), rows["end"][inline].tolist(), strict=True)
-        words = words.scatter(inline, [text_of(bytes(data[at:stop])) for at, stop in spans])
-    return _spread(words.cast(pl.Categorical), rows["event"], height).alias(name)
+        texts = texts.scatter(inline, [text_of(bytes(data[at:stop])) for at, stop in spans])
+    return _spread(texts.cast(pl.Categorical), rows["event"], height).alias(name)
 
 
 def _number_column(

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.formats.xplane.host import Role
 from xsp_ingest.formats.xplane.wide import wide
 from xsp_ingest.link.range_rules import one_of
-from xsp_model import Finding, Kind, Level, Severity
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["step_rows"]
 
-_PLACE = ("process_id", "thread_id")
+_THREAD = ("process_id", "thread_id")
 _SESSION = r"^(?:SessionRun|TfrtSession::Run|DirectSession::Run)$"
 
 
@@ -31,8 +31,8 @@ def step_rows(
     `program` is the compiled program that most of the time was spent in, as `jit_train_step`.
     """
     if model_ranges:
-        wanted = host.filter(pl.col("role") == Role.RANGE, pl.col("event_name").str.contains(one_of(model_ranges)))
-        return _rows(wanted.with_columns(name=pl.col("event_name"))), []
+        chosen = host.filter(pl.col("role") == Role.RANGE, pl.col("event_name").str.contains(one_of(model_ranges)))
+        return _rows(chosen.with_columns(name=pl.col("event_name"))), []
     marked = host.filter(pl.col("role") == Role.STEP)
     if marked.height:
         return _rows(marked.with_columns(name=pl.format("{}#{}", "event_name", "step_num"))), []
@@ -52,18 +52,11 @@ def step_rows(
 
 def _rows(steps: pl.DataFrame) -> pl.DataFrame:
     named = pl.col("name").cast(pl.String).fill_null("[unnamed step]")
-    return wide(steps.select(*_PLACE, "start_ns", "duration_ns", named), Level.MODEL, Kind.STEP)
+    return wide(steps.select(*_THREAD, "start_ns", "duration_ns", named), Level.MODEL, Kind.STEP)
 
 
 def _inferred(what: str, count: int) -> Finding:
-    return Finding(
-        "steps_inferred",
-        f"the program marked no steps; {what} was taken for one",
-        count,
-        Severity.INFO,
-        advice="Mark steps with jax.profiler.StepTraceAnnotation or tf.profiler.experimental.Trace(step_num=...), "
-        "or name the range of a step with --model-range",
-    )
+    return Finding(LedgerKind.STEPS_INFERRED, f"the program marked no steps; {what} was taken for one", count)
 
 
 def _derived(host: pl.DataFrame, planes: Sequence[Plane]) -> pl.DataFrame:
@@ -93,6 +86,6 @@ def _derived(host: pl.DataFrame, planes: Sequence[Plane]) -> pl.DataFrame:
 def _calls(host: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The outermost events of such a name."""
     calls = host.filter(pl.col("role") == Role.RANGE, pl.col("event_name").str.contains(pattern))
-    before = (pl.col("start_ns") + pl.col("duration_ns")).cum_max().shift().over(*_PLACE)
-    ordered = calls.sort(*_PLACE, "start_ns", -pl.col("duration_ns"))
+    before = (pl.col("start_ns") + pl.col("duration_ns")).cum_max().shift().over(*_THREAD)
+    ordered = calls.sort(*_THREAD, "start_ns", -pl.col("duration_ns"))
     return ordered.filter((pl.col("start_ns") >= before).fill_null(value=True))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["EVENT", "HELPERS", "LINE", "STAT", "sweep"]
+__all__ = ["EVENT", "LINE", "STAT", "sweep"]
 
 LINE = ("line_id", "timestamp_ns", "name_at", "name_end", "display_at", "display_end")
 EVENT = ("line", "metadata_id", "offset_ps", "duration_ps", "occurrences")
@@ -125,7 +125,8 @@ def sweep(
 ) -> int:
     """Counts events and wanted statistics, and with `fill` writes them; the place of damage, or -1.
 
-    Events whose metadata is among the skipped are only counted, apart.
+    Events whose metadata is among the skipped are only counted, apart. `lines`, `events` and `stats` hold a column for
+    each name of LINE, EVENT and STAT, one behind the other.
     """
     event_count = 0
     stat_count = 0
@@ -154,13 +155,13 @@ def sweep(
                     stat_count = after
                     event_count += 1
             elif number == 2 and key & 7 == 2:
-                lines[2, line], lines[3, line] = start, stop
+                lines[2 * len(starts) + line], lines[3 * len(starts) + line] = start, stop
             elif number == 11 and key & 7 == 2:
-                lines[4, line], lines[5, line] = start, stop
+                lines[4 * len(starts) + line], lines[5 * len(starts) + line] = start, stop
             elif number == 1 and key & 7 == 0:
-                lines[0, line], _ = _varint(data, start, stop)
+                lines[line], _ = _varint(data, start, stop)
             elif number == 3 and key & 7 == 0:
-                lines[1, line], _ = _varint(data, start, stop)
+                lines[len(starts) + line], _ = _varint(data, start, stop)
             at = stop
     counts[0] = event_count
     counts[1] = stat_count
@@ -184,6 +185,8 @@ def _event(
 
     What does not fit is not written: where an event is skipped later, its statistics may not have a place.
     """
+    event_room = len(events) // 5
+    stat_room = len(stats) // 5
     metadata = 0
     offset = 0
     duration = 0
@@ -202,12 +205,12 @@ def _event(
             if damage >= 0:
                 return damage, 0, 0
             if field > 0 and _is_in(wanted, known):
-                if fill > 0 and stat_count < stats.shape[1]:
-                    stats[0, stat_count] = event
-                    stats[1, stat_count] = known
-                    stats[2, stat_count] = field
-                    stats[3, stat_count] = value
-                    stats[4, stat_count] = value_end
+                if fill > 0 and stat_count < stat_room:
+                    stats[stat_count] = event
+                    stats[stat_room + stat_count] = known
+                    stats[2 * stat_room + stat_count] = field
+                    stats[3 * stat_room + stat_count] = value
+                    stats[4 * stat_room + stat_count] = value_end
                 stat_count += 1
         elif key & 7 == 0:
             if number == 1:
@@ -219,14 +222,10 @@ def _event(
             elif number == 5:
                 occurrences, _ = _varint(data, start, stop)
         at = stop
-    if fill > 0 and event < events.shape[1]:
-        events[0, event] = line
-        events[1, event] = metadata
-        events[2, event] = offset
-        events[3, event] = duration
-        events[4, event] = occurrences
+    if fill > 0 and event < event_room:
+        events[event] = line
+        events[event_room + event] = metadata
+        events[2 * event_room + event] = offset
+        events[3 * event_room + event] = duration
+        events[4 * event_room + event] = occurrences
     return -1, metadata, stat_count
-
-
-HELPERS = (_varint, _past, _eight_bytes, _stat, _is_in, _event)
-"""What `sweep` calls, for numba to compile with it."""

@@ -31,12 +31,14 @@ def on_their_threads(events: pl.DataFrame) -> pl.DataFrame:
         .sort("line", "held", "host_line", descending=[False, True, False])
         .unique("line", keep="first", maintain_order=True)
     )
-    threads = events.select(pl.col("line").alias("host_line"), pl.col("thread_id").alias("found")).unique("host_line")
-    moved = best.join(threads, on="host_line").select("line", "found")
+    threads = events.select(pl.col("line").alias("host_line"), pl.col("thread_id").alias("host_thread")).unique(
+        "host_line"
+    )
+    moved = best.join(threads, on="host_line").select("line", "host_thread")
     return (
         events.join(moved, on="line", how="left", maintain_order="left")
-        .with_columns(pl.coalesce("found", "thread_id").alias("thread_id"))
-        .drop("found")
+        .with_columns(pl.coalesce("host_thread", "thread_id").alias("thread_id"))
+        .drop("host_thread")
     )
 
 

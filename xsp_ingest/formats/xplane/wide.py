@@ -21,7 +21,7 @@ _I, _S, _W = pl.Int64(), pl.String(), pl.Categorical()
 WIDE: Mapping[str, pl.DataType] = {
     **{name: kind for name, kind in RAW_TABLES["spans"].items() if name not in {"row", "issued_by_row"}},
     "layer_type": _S,  # of an operator or a layer: its type in the framework
-    "place": _I,  # of a layer: its place among the layers of the model
+    "place": _I,  # of a layer: its position among the layers of the model
     "path": _S,  # of a layer: names from the outermost around it down to it
     "shape": _S,  # of an operator: its inputs as `(float32[8,16];int32[])`
     "is_backward": pl.Boolean(),
@@ -41,10 +41,10 @@ _INPUT = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
 def wide(rows: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
-    """The rows with every wide column; those not given are null."""
-    known = rows.with_columns(level=pl.lit(str(level)), kind=pl.lit(str(kind)))
-    return known.select(
-        pl.col(name).cast(type_) if name in known.columns else pl.lit(None, type_).alias(name)
+    """The rows with every wide column; those absent are null."""
+    labelled = rows.with_columns(level=pl.lit(str(level)), kind=pl.lit(str(kind)))
+    return labelled.select(
+        pl.col(name).cast(type_) if name in labelled.columns else pl.lit(None, type_).alias(name)
         for name, type_ in WIDE.items()
     )
 
@@ -72,8 +72,8 @@ def _issued(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _layers(rows: pl.DataFrame) -> pl.DataFrame:
-    stated = pl.any_horizontal(pl.col("layer_type", "place", "path").is_not_null())
-    return rows.filter(stated).select("row", "layer_type", "path", pl.col("place").alias("sequence_index"))
+    is_recorded = pl.any_horizontal(pl.col("layer_type", "place", "path").is_not_null())
+    return rows.filter(is_recorded).select("row", "layer_type", "path", pl.col("place").alias("sequence_index"))
 
 
 def is_backward() -> pl.Expr:
@@ -85,12 +85,12 @@ def _operators(rows: pl.DataFrame) -> pl.DataFrame:
     """Shapes where recorded; an operator that the framework named as a gradient counts as backward."""
     texts = rows["shape"].drop_nulls().unique(maintain_order=True)
     inputs = [_INPUT.findall(text) for text in texts]
-    known = {
+    columns = {
         "shape": texts,
         "input_shapes": [json.dumps([[int(n) for n in dims.split(",") if n] for _, dims in each]) for each in inputs],
         "input_dtypes": [json.dumps([dtype for dtype, _ in each]) for each in inputs],
     }
-    shapes = pl.DataFrame(known, schema=dict.fromkeys(known, pl.String))
+    shapes = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
     return rows.join(shapes, on="shape", how="left", maintain_order="left").select(
         "row", "input_shapes", "input_dtypes", pl.when(is_backward()).then(1).alias("forward_thread_id")
     )

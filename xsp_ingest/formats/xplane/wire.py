@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Field", "damaged", "fields", "varint"]
 
-_MOST_VARINT_BYTES = 10
+_MAX_VARINT_BYTES = 10
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 _HIGH_BIT = 0x80
@@ -41,9 +41,9 @@ def damaged(path: Path, at: int) -> XspError:
 
 
 def varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """The number at a place and the place behind it, -1 where there is none."""
+    """The number at an offset and the offset behind it, -1 where there is none."""
     value = 0
-    for n in range(min(_MOST_VARINT_BYTES, end - at)):
+    for n in range(min(_MAX_VARINT_BYTES, end - at)):
         byte = data[at + n]
         value |= (byte & (_HIGH_BIT - 1)) << (7 * n)
         if byte < _HIGH_BIT:

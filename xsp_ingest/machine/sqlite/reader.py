@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import polars as pl
 
-from xsp_ingest.machine.native import is_at_hand, native
+from xsp_ingest.machine.functions import READ_LEAVES
+from xsp_ingest.machine.native import can_compile, is_at_hand, native
 from xsp_ingest.machine.sqlite import scan_state
 from xsp_ingest.machine.sqlite.columns import Part, Room, Values
 from xsp_ingest.machine.sqlite.layout import CannotRead, layout
@@ -24,7 +24,7 @@ from xsp_model import XspError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_ingest.machine.native import Native
     from xsp_ingest.machine.sqlite.layout import Layout
@@ -40,11 +40,6 @@ _COMPILE_BYTES = 64 << 20  # for less nothing is compiled, where no machine code
 _PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
 _TYPES = {Values.WHOLE: pl.Int64(), Values.NUMBER: pl.Float64()}
-_MACHINE_MODULES = (
-    *(f"sqlite/{module}" for module in ("cells", "scan_state", "records", "shapes")),
-    "byte_order",
-    "intrinsics",
-)
 _SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
 
 
@@ -81,7 +76,9 @@ def read(path: Path, connection: sqlite3.Connection, name: str, wanted: Mapping[
 
 
 def _is_worth_it(table_bytes: int) -> bool:
-    return table_bytes >= MIN_BYTES and (table_bytes >= _COMPILE_BYTES or is_at_hand(*_name()))
+    if table_bytes < MIN_BYTES:
+        return False
+    return is_at_hand(READ_LEAVES) or (table_bytes >= _COMPILE_BYTES and can_compile())
 
 
 def _parts(room: Room, found: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
@@ -160,20 +157,4 @@ def _found(room: Room, parts: Sequence[Part], rowid: str | None) -> Found:
 
 @cache
 def _machine_code() -> Native:
-    name, stamp = _name()
-    return native(name, _to_compile, [""] * 5, stamp)
-
-
-@cache
-def _name() -> tuple[str, str]:
-    """The machine code's name and stamp: it is made anew where any of its sources has changed."""
-    packages = Path(__file__).parent.parent
-    sources = [(packages / f"{module}.py").read_text(encoding="utf-8") for module in _MACHINE_MODULES]
-    return "read_leaves", str(zlib.crc32("".join(sources).encode()))
-
-
-def _to_compile() -> Callable[..., int]:
-    from xsp_ingest.machine.sqlite.cells import read_leaves  # noqa: PLC0415 (it imports numba)
-
-    function: Callable[..., int] = read_leaves.py_func  # type: ignore[attr-defined]
-    return function
+    return native(READ_LEAVES)

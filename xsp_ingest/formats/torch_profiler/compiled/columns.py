@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import zlib
 from enum import IntEnum
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,28 +13,21 @@ import polars as pl
 from xsp_ingest.formats.torch_profiler.compiled import scan_state as desk
 from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
-from xsp_ingest.machine.native import is_kept, native
+from xsp_ingest.machine.functions import SCAN_EVENTS
+from xsp_ingest.machine.native import can_compile, is_kept, native
 from xsp_ingest.machine.shipped import is_shipped
 from xsp_model import scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from xsp_ingest.machine.native import Native
     from xsp_model.arrays import Ints
 
-__all__ = ["MACHINE_MODULES", "Ready", "Tables", "readiness"]
-
-MACHINE_MODULES = (
-    "formats/torch_profiler/events",  # of which the constants
-    "machine/intrinsics",
-    *(f"formats/torch_profiler/compiled/{module}" for module in ("grammar", "machine_code", "numbers", "row")),
-    *(f"formats/torch_profiler/compiled/{module}" for module in ("scan_state", "template_match")),
-    *(f"formats/torch_profiler/compiled/{module}" for module in ("template_segments", "texts")),
-)
-"""What the machine code is made of."""
+__all__ = ["Ready", "Tables", "readiness"]
 
 _TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
@@ -262,35 +253,22 @@ def _whole_numbers(name: str, values: Ints) -> pl.Series:
 
 @cache
 def _machine_code() -> Native:
-    name, stamp = _name()
-    return native(name, _to_compile, ("",), stamp)
+    return native(SCAN_EVENTS)
 
 
 class Ready(IntEnum):
     """What it takes until the compiled scanner can start."""
 
-    COMPILE = 0  # numba's work, of more than ten seconds
-    FINISH = 1  # LLVM's alone, of a third of a second
-    LOAD = 2
+    NEVER = 0  # nothing shipped is of these sources, and numba is not installed
+    COMPILE = 1  # numba's work, of more than ten seconds
+    FINISH = 2  # LLVM's alone, of a third of a second
+    LOAD = 3
 
 
 def readiness() -> Ready:
     """How ready the compiled scanner is."""
-    if is_kept(*_name()):
+    if is_kept(SCAN_EVENTS):
         return Ready.LOAD
-    return Ready.FINISH if is_shipped(*_name()) else Ready.COMPILE
-
-
-@cache
-def _name() -> tuple[str, str]:
-    """The machine code's name and stamp: it is made anew where any of its sources has changed."""
-    folder = Path(__file__).parents[3]
-    sources = [(folder / f"{module}.py").read_text(encoding="utf-8") for module in MACHINE_MODULES]
-    return "scan_events", str(zlib.crc32("".join(sources).encode()))
-
-
-def _to_compile() -> Callable[[int], int]:
-    from xsp_ingest.formats.torch_profiler.compiled.machine_code import scan_events  # noqa: PLC0415 (it imports numba)
-
-    function: Callable[[int], int] = scan_events.py_func  # type: ignore[attr-defined]
-    return function
+    if is_shipped(SCAN_EVENTS):
+        return Ready.FINISH
+    return Ready.COMPILE if can_compile() else Ready.NEVER

@@ -50,8 +50,9 @@ def documents(path: Path, most_rows: int | None) -> Iterator[Document]:
     from xsp_ingest.formats.torch_profiler.compiled.columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
 
     with open_source(path) as source:
-        least_bytes = {Ready.LOAD: 0, Ready.FINISH: _FINISH_BYTES, Ready.COMPILE: _COMPILE_BYTES}
-        if source.expected_bytes < least_bytes[readiness()]:
+        min_bytes = {Ready.LOAD: 0, Ready.FINISH: _FINISH_BYTES, Ready.COMPILE: _COMPILE_BYTES}
+        ready = readiness()
+        if ready == Ready.NEVER or source.expected_bytes < min_bytes[ready]:
             raise CannotScan
         scanner = _Scanner(path, source, Tables(most_rows))
         try:

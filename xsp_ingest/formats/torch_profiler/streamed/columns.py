@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX, UNREAD_FLOWS
-from xsp_ingest.formats.torch_profiler.streamed.values import NULL, Moments, Sizes, Words, numbers, whole
+from xsp_ingest.formats.torch_profiler.streamed.values import NULL, Categories, Moments, Sizes, integers, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["LEAST", "Columns", "Event"]
+__all__ = ["INT64_MIN_DIGITS", "Columns", "Event"]
 
-LEAST = b"9223372036854775808"
+INT64_MIN_DIGITS = b"9223372036854775808"
 """Where it stands in a file, a number may be what the columns have for null."""
 
 _Number = int | str | None  # of another type, it is left to `scan_plain`
@@ -33,7 +33,7 @@ _AXES = {key: tuple(f"{key}_{axis}" for axis in "xyz") for key in ("grid", "bloc
 _TEXTS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
 _KEYS = {**{key: column for column, keys in ARGS.items() for key in keys}, **_TEXTS, **dict.fromkeys(_AXES, "")}
 _NUMBERS = tuple(name for name, kind in EVENT_COLUMNS.items() if kind == pl.Int64)
-_WORDS = tuple(name for name in EVENT_COLUMNS if name not in _NUMBERS)
+_CATEGORICAL = tuple(name for name in EVENT_COLUMNS if name not in _NUMBERS)
 _DETAILS = tuple(name for name in DETAIL_COLUMNS if name != "event")
 
 
@@ -52,7 +52,7 @@ _NO_ARGS = _Args()
 class Event(msgspec.Struct, gc=False):
     """An event as it stands in the file; numbers with a fraction as their text, for floats lose digits.
 
-    What is absent is None, a whole number the least there is.
+    What is absent is None, an integer the smallest there is.
     """
 
     ph: str | None = None
@@ -73,7 +73,7 @@ class Columns:
         self.rows = 0
         self.python_frames = 0
         self._passed = 0  # events, of use or not, since the last frames
-        self._words = {name: Words(name) for name in _WORDS}
+        self._categories = {name: Categories(name) for name in _CATEGORICAL}
         self._sizes = Sizes()
         self._groups: dict[str | None, _Group] = {}
 
@@ -82,44 +82,44 @@ class Columns:
 
         Those of one category have the same keys: column by column there is little to ask of them.
         """
-        found: dict[str | None, list[Event]] = defaultdict(list)
-        places: dict[str | None, list[int]] = defaultdict(list)
-        for place, event in enumerate(events, self._passed):
-            found[event.cat].append(event)
-            places[event.cat].append(place)
+        by_category: dict[str | None, list[Event]] = defaultdict(list)
+        indices: dict[str | None, list[int]] = defaultdict(list)
+        for index, event in enumerate(events, self._passed):
+            by_category[event.cat].append(event)
+            indices[event.cat].append(index)
         self._passed += len(events)
-        for category, some in found.items():
+        for category, some in by_category.items():
             if category == _PYTHON:
-                self._add(category, *self._modules(some, places[category]))
+                self._add(category, *self._modules(some, indices[category]))
             elif category not in UNREAD_FLOWS:
-                self._add(category, some, places[category])
+                self._add(category, some, indices[category])
 
-    def _add(self, category: str | None, events: Sequence[Event], places: Sequence[int]) -> None:
+    def _add(self, category: str | None, events: Sequence[Event], indices: Sequence[int]) -> None:
         if events:
             if category not in self._groups:
-                self._groups[category] = _Group(self._words, self._sizes)
-            self._groups[category].add(events, places)
+                self._groups[category] = _Group(self._categories, self._sizes)
+            self._groups[category].add(events, indices)
             self.rows += len(events)
 
-    def _modules(self, events: Sequence[Event], places: Sequence[int]) -> tuple[list[Event], list[int]]:
+    def _modules(self, events: Sequence[Event], indices: Sequence[int]) -> tuple[list[Event], list[int]]:
         """Of Python's frames those that are modules'; the others are counted."""
         is_module = [event.name.startswith(MODULE_PREFIX) for event in events]
         self.python_frames += sum(event.ph == "X" for event in compress(events, map(not_, is_module)))
-        return list(compress(events, is_module)), list(compress(places, is_module))
+        return list(compress(events, is_module)), list(compress(indices, is_module))
 
     def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Frames of EVENT_COLUMNS and DETAIL_COLUMNS of the events since the last ones."""
         kept = np.zeros(self._passed + 1, dtype=np.int64)
         for group in self._groups.values():
-            kept[np.array(group.places) + 1] = 1
+            kept[np.array(group.indices) + 1] = 1
         rows = np.cumsum(kept)
         columns = {name: np.full(self.rows, NULL) for name in (*_NUMBERS, *_DETAILS)}
-        columns |= {name: np.full(self.rows, -1, dtype=np.int32) for name in _WORDS}
+        columns |= {name: np.full(self.rows, -1, dtype=np.int32) for name in _CATEGORICAL}
         for group in self._groups.values():
-            group.fill(columns, rows[group.places])
+            group.fill(columns, rows[group.indices])
         self._groups, self._passed, self.rows = {}, 0, 0
         events = [
-            self._words[name].series(columns[name]) if name in _WORDS else numbers(name, columns[name])
+            self._categories[name].series(columns[name]) if name in _CATEGORICAL else numbers(name, columns[name])
             for name in EVENT_COLUMNS
         ]
         detailed = np.flatnonzero(np.logical_or.reduce([columns[name] != NULL for name in _DETAILS]))
@@ -128,29 +128,29 @@ class Columns:
 
 
 class _Group:
-    """Events of one category: their places among all, and columns, which may lack values at the end."""
+    """Events of one category: their indices among all, and columns, which may lack values at the end."""
 
-    def __init__(self, words: Mapping[str, Words], sizes: Sizes) -> None:
-        self.places = array("q")
-        self._words = words
+    def __init__(self, categories: Mapping[str, Categories], sizes: Sizes) -> None:
+        self.indices = array("q")
+        self._categories = categories
         self._sizes = sizes
         self._columns: dict[tuple[str, str], array[int]] = {}
         self._moments = {"ts_ns": Moments(), "dur_ns": Moments()}
 
-    def add(self, events: Sequence[Event], places: Sequence[int]) -> None:
+    def add(self, events: Sequence[Event], indices: Sequence[int]) -> None:
         """Adds events."""
         ph, cat, name, ts, dur, pid, tid, flow, args = zip(*map(msgspec.structs.astuple, events), strict=True)
         for column, texts in (("ph", ph), ("cat", cat), ("name", name)):
-            self._extend("", column, self._words[column].codes(texts))
+            self._extend("", column, self._categories[column].ids(texts))
         for column, moments in (("ts_ns", ts), ("dur_ns", dur)):
             self._moments[column].add(moments)
         for column, values in (("pid", pid), ("tid", tid), ("flow_id", flow)):
-            self._extend("", column, whole(values))
+            self._extend("", column, integers(values))
         if args.count(None) < len(args):
             having = (_NO_ARGS if each is None else each for each in args)
             for key, values in zip(_KEYS, zip(*map(msgspec.structs.astuple, having), strict=True), strict=True):
                 self._add_argument(key, values)
-        self.places.extend(places)
+        self.indices.extend(indices)
 
     def _add_argument(self, key: str, values: Sequence[Any]) -> None:
         absent = None if key in _TEXTS or key in _AXES else NULL
@@ -160,16 +160,16 @@ class _Group:
             for axis, sizes in zip(_AXES[key], self._sizes.columns(values), strict=True):
                 self._extend(key, axis, sizes)
         elif key in _TEXTS:
-            self._extend(key, _KEYS[key], self._words[_KEYS[key]].codes(map(_bytes, values)))
+            self._extend(key, _KEYS[key], self._categories[_KEYS[key]].ids(map(_bytes, values)))
         else:
-            self._extend(key, _KEYS[key], whole(values))
+            self._extend(key, _KEYS[key], integers(values))
 
     def _extend(self, key: str, column: str, values: array[int]) -> None:
         """Adds values to the column of a key, after those that earlier events lack."""
-        found = self._columns.setdefault((key, column), array(values.typecode))
-        if lacking := len(self.places) - len(found):
-            found.extend(array(values.typecode, [NULL if values.typecode == "q" else -1]) * lacking)
-        found.extend(values)
+        values_of_key = self._columns.setdefault((key, column), array(values.typecode))
+        if lacking := len(self.indices) - len(values_of_key):
+            values_of_key.extend(array(values.typecode, [NULL if values.typecode == "q" else -1]) * lacking)
+        values_of_key.extend(values)
 
     def fill(self, columns: Mapping[str, NDArray[Any]], rows: Ints) -> None:
         """Puts the values into these rows; of several spellings of a key the preferred one, which comes first, wins."""

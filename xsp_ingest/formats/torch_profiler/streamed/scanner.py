@@ -17,7 +17,7 @@ from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.events import Document
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.formats.torch_profiler.scan_source import open_source
-from xsp_ingest.formats.torch_profiler.streamed.columns import LEAST, Columns, Event
+from xsp_ingest.formats.torch_profiler.streamed.columns import INT64_MIN_DIGITS, Columns, Event
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["documents"]
 
 _PIECE_BYTES = 1 << 19
-_MOST_ENTRY_BYTES = 1 << 26
-_MOST_REST_BYTES = 1 << 28
-_MOST_TRIES = 8  # places that look like the end of an event, or of the list
+_MAX_ENTRY_BYTES = 1 << 26
+_MAX_REST_BYTES = 1 << 28
+_MAX_TRIES = 8  # positions that look like the end of an event, or of the list
 _NEAR_BYTES = 1 << 12
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -40,19 +40,19 @@ _LIST = "the list of events\ue000"  # stands in the top-level object for the lis
 _EVENTS = msgspec.json.Decoder(list[Event])
 
 
-def documents(path: Path, most_rows: int) -> Iterator[Document]:
+def documents(path: Path, max_rows: int) -> Iterator[Document]:
     """The file's events in documents of about so many; the last one has the head and the counts.
 
     CannotScan where `scan_plain` should read the file.
     """
     with open_source(path) as source:
         try:
-            yield from _documents(_Window(source, path), most_rows)
+            yield from _documents(_Window(source, path), max_rows)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise CannotScan from error
 
 
-def _documents(window: _Window, most_rows: int) -> Iterator[Document]:
+def _documents(window: _Window, max_rows: int) -> Iterator[Document]:
     before = _start(window)
     columns = Columns()
     while True:
@@ -63,7 +63,7 @@ def _documents(window: _Window, most_rows: int) -> Iterator[Document]:
         if is_last:
             yield Document(*columns.frames(), _head(before, window), 0, columns.python_frames)
             return
-        if columns.rows >= most_rows:
+        if columns.rows >= max_rows:
             yield Document(*columns.frames())
 
 
@@ -90,7 +90,7 @@ class _Window:
 
     def more(self) -> None:
         """Adds to the text, unless the content has ended."""
-        if len(self.text) > _MOST_ENTRY_BYTES:
+        if len(self.text) > _MAX_ENTRY_BYTES:
             raise CannotScan
         piece = bytearray(_PIECE_BYTES)
         read = self._source.fill(memoryview(piece))
@@ -102,37 +102,37 @@ def _start(window: _Window) -> bytes:
     """Leaves the window at the list's first entry; the text before, up to the opening bracket."""
     window.more()
     text = window.text.decode("latin-1")  # a character a byte: only ASCII matters here
-    place = _behind_blanks(text, 0)
-    if text[place : place + 1] == "{":
-        place = _list_of(text, place + 1)
-    if text[place : place + 1] != "[":
+    offset = _behind_blanks(text, 0)
+    if text[offset : offset + 1] == "{":
+        offset = _list_of(text, offset + 1)
+    if text[offset : offset + 1] != "[":
         raise CannotScan
-    before, window.text = window.text[:place], window.text[place + 1 :]
+    before, window.text = window.text[:offset], window.text[offset + 1 :]
     return before
 
 
-def _list_of(text: str, place: int) -> int:
-    """Where the value of `traceEvents` starts; the place is behind the bracket that opens the object."""
+def _list_of(text: str, offset: int) -> int:
+    """Where the value of `traceEvents` starts; the offset is behind the bracket that opens the object."""
     decoder = json.JSONDecoder()
     while True:
-        key, place = decoder.raw_decode(text, _behind_blanks(text, place))
-        place = _behind_blanks(text, place)
-        if not isinstance(key, str) or text[place : place + 1] != ":":
+        key, offset = decoder.raw_decode(text, _behind_blanks(text, offset))
+        offset = _behind_blanks(text, offset)
+        if not isinstance(key, str) or text[offset : offset + 1] != ":":
             raise CannotScan
-        place = _behind_blanks(text, place + 1)
+        offset = _behind_blanks(text, offset + 1)
         if key == "traceEvents":
-            return place
-        _, place = decoder.raw_decode(text, place)
-        place = _behind_blanks(text, place)
-        if text[place : place + 1] != ",":
+            return offset
+        _, offset = decoder.raw_decode(text, offset)
+        offset = _behind_blanks(text, offset)
+        if text[offset : offset + 1] != ",":
             raise CannotScan
-        place += 1
+        offset += 1
 
 
-def _behind_blanks(text: str, place: int) -> int:
-    while text[place : place + 1] and text[place] in _BLANKS:
-        place += 1
-    return place
+def _behind_blanks(text: str, offset: int) -> int:
+    while text[offset : offset + 1] and text[offset] in _BLANKS:
+        offset += 1
+    return offset
 
 
 def _events(window: _Window) -> tuple[Sequence[Event], bool]:
@@ -168,15 +168,15 @@ def _last_events(window: _Window, end: int) -> Sequence[Event]:
 def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
     """Where whole entries may end and where the next starts, the last ones first; then twice the end of the text."""
     for first in (max(len(text) - _NEAR_BYTES, 0), 0):
-        if found := list(_BETWEEN.finditer(text, first)):
-            yield from ((match.start() + 1, match.end()) for match in reversed(found[-_MOST_TRIES:]))
+        if candidates := list(_BETWEEN.finditer(text, first)):
+            yield from ((match.start() + 1, match.end()) for match in reversed(candidates[-_MAX_TRIES:]))
             break
     yield len(text), len(text)
 
 
 def _decoded(entries: bytes) -> tuple[Sequence[Event] | None, int | None]:
     """The events, or None; then just behind which byte the list ended, where it did before the entries."""
-    if LEAST in entries:
+    if INT64_MIN_DIGITS in entries:
         raise CannotScan
     try:
         return _EVENTS.decode(b"[" + entries + b"]"), None
@@ -191,7 +191,7 @@ def _head(before: bytes, window: _Window) -> dict[str, Any]:
     """The top-level object without the list; the window stands behind that."""
     while not window.ended:
         window.more()
-        if len(window.text) > _MOST_REST_BYTES:
+        if len(window.text) > _MAX_REST_BYTES:
             raise CannotScan
     if not before.strip():
         if window.text.strip():

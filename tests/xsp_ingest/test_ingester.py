@@ -1,0 +1,80 @@
+"""How one ingester is chosen of several, and what one must have: a format of another distribution, for instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, laid_out, owner_of, units
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Toy(Ingester):
+    """A format of which nothing but the needful is written: its files begin with a mark."""
+
+    name: str
+    match: Match = Match.EXACT
+    title: str = "a toy"
+
+    def sniff(self, probe: Probe) -> Match:
+        return self.match if probe.text.startswith(b"toy") else Match.NONE
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        del path, options
+        return RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler=self.name))
+
+
+@pytest.fixture
+def toy_file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(b"toy")
+    return path
+
+
+def test_the_exact_match_wins_over_the_generic_one(toy_file: Path) -> None:
+    ingesters = [_Toy("general", Match.GENERIC), _Toy("own")]
+    assert choose(toy_file, ingesters).name == "own"
+    assert [i.name for i in claimants_of(Probe(toy_file), ingesters)] == ["own"]
+
+
+def test_a_generic_match_reads_what_nothing_else_takes(toy_file: Path) -> None:
+    assert choose(toy_file, [_Toy("general", Match.GENERIC), _Toy("none", Match.NONE)]).name == "general"
+
+
+@pytest.mark.parametrize("match", [Match.GENERIC, Match.EXACT])
+def test_two_matches_of_a_rank_are_an_error_that_names_both(toy_file: Path, match: Match) -> None:
+    with pytest.raises(XspError, match="several formats claim the file: one, other"):
+        choose(toy_file, [_Toy("one", match), _Toy("other", match)])
+
+
+def test_an_ingester_needs_no_more_than_to_sniff_and_to_read(toy_file: Path) -> None:
+    toy = _Toy("toy")
+    assert units([(toy_file, toy)]) == [([toy_file], toy)]
+    (run,) = toy.read_runs([toy_file], Options())
+    assert run.facts.profiler == "toy"
+    assert owner_of(toy_file.parent, [toy]) is None
+    assert not laid_out(toy_file.parent, [toy])
+    assert not toy.is_supplement
+
+
+def test_kineto_takes_trace_events_of_any_tool_only_where_no_other_does(tmp_path: Path) -> None:
+    from xsp_ingest.registry import INGESTERS  # noqa: PLC0415 (imports every format)
+
+    contents = {
+        '{"traceEvents": [{"ph": "X", "name": "a"}]}': "torch_profiler",
+        '[{"ph": "X", "name": "a"}]': "torch_profiler",
+        '{"schemaVersion": 1, "traceEvents": []}': "torch_profiler",
+        '{"traceEvents": [{"ph": "M", "name": "process_name", "args": {"name": "Allocators"}}]}': "tf_timeline",
+        '[{"cat": "Session", "pid": 1, "ph": "X"}]': "onnxruntime",
+    }
+    for content, name in contents.items():
+        (tmp_path / "file.json").write_text(content)
+        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), INGESTERS)] == [name], content

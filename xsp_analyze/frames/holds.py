@@ -1,0 +1,59 @@
+"""Whether a trace holds what an analysis needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.frames.energy import power_series
+from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_analyze.needs import AnyOf
+from xsp_model import Level
+from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.needs import Need
+
+__all__ = ["holds"]
+
+
+def holds(frames: TraceFrames, need: Need) -> bool:
+    """Whether the trace holds a level, rows in a table, or what `_HOLDS` lists; `layer`: calls with own work."""
+    if isinstance(need, AnyOf):
+        return any(holds(frames, one) for one in need.needs)
+    special = _HOLDS.get(need)
+    if special is not None:
+        return special(frames)
+    return frames.trace.height(need) > 0 if need in TABLES else frames.trace.has_level(need)
+
+
+def _works(frames: TraceFrames) -> bool:
+    """Whether a device did anything in the runs that kernels are taken from."""
+    of_runs = pl.col("run_id").is_in(list(frames.roles.kernels))
+    rows = frames.trace.scan("spans").filter(pl.col("level") == str(Level.KERNEL), of_runs)
+    return not rows.select("run_id").head(1).collect().is_empty()
+
+
+def _communicates(frames: TraceFrames) -> bool:
+    names = frames.device_work["name"].unique().cast(pl.String)
+    return bool(names.str.contains(COMMUNICATION).any())
+
+
+def _has_modules(frames: TraceFrames) -> bool:
+    modules = frames.trace.scan("layers").filter(pl.col("source") == "module")
+    return not modules.head(1).collect().is_empty()
+
+
+_HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
+    "kernel": _works,
+    "communication": _communicates,
+    "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
+    "leveled": lambda frames: frames.roles.leveled,
+    "layer": lambda frames: not frames.layer_calls.is_empty(),
+    "module": _has_modules,
+}
+"""What an analysis may need besides levels and tables."""

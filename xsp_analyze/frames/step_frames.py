@@ -1,0 +1,190 @@
+"""A trace as analyses see it: over the steps chosen, with the frames that they share, computed once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import polars as pl
+
+from xsp_analyze.formulas import known_sum
+from xsp_analyze.frames import layer_time, model_time
+from xsp_analyze.frames.activities import shapes_of
+from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.holds import holds
+from xsp_analyze.frames.kernel_means import aligned, executions
+from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.steps import StepChoice, StepMode, choose_steps, mean_over_steps, without_stubs
+from xsp_analyze.frames.trace_frames import TraceFrames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from xsp_analyze.needs import Need
+    from xsp_model import Trace
+
+__all__ = ["StepFrames"]
+
+T = TypeVar("T")
+
+
+class StepFrames:
+    """A trace over the steps chosen: `mean` (default where there are steps), `all`, `each` or one step's number."""
+
+    def __init__(self, of_trace: TraceFrames, steps: StepChoice | str | None = None) -> None:
+        """`of_trace` is what other choices of steps share with this one."""
+        self.of_trace = of_trace
+        self._requested = steps
+        self._computed: dict[object, object] = {}
+        if steps is not None:
+            _ = self.choice  # says at once where it cannot be met
+
+    @classmethod
+    def of(cls, trace: Trace, steps: StepChoice | str | None = None) -> StepFrames:
+        """Those of a trace that no other choice of steps is looked at of."""
+        return cls(TraceFrames(trace), steps)
+
+    @property
+    def trace(self) -> Trace:
+        """The trace itself."""
+        return self.of_trace.trace
+
+    def once(self, compute: Callable[[StepFrames], T]) -> T:
+        """What the function answers for these frames, computed when first asked for."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
+
+    @cached_property
+    def choice(self) -> StepChoice:
+        """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
+        if self._requested == str(StepMode.ALL):
+            return StepChoice(StepMode.ALL)
+        return choose_steps(self._requested, self.of_trace.all_steps)
+
+    @cached_property
+    def whole(self) -> StepFrames:
+        """The frames of all steps and of what is outside of them, which is what reports of other tools answer for."""
+        return self if self.choice.mode is StepMode.ALL else StepFrames(self.of_trace, StepMode.ALL)
+
+    @property
+    def by(self) -> Sequence[str]:
+        """The keys that every table starts with: `step` where each step is answered for itself, else none."""
+        return ("step",) if self.choice.mode is StepMode.EACH else ()
+
+    @property
+    def averaged(self) -> bool:
+        """Whether numbers are means over steps (Float64) rather than exact sums (Int64)."""
+        return self.choice.mode is StepMode.MEAN
+
+    def has(self, need: Need) -> bool:
+        """Whether the trace holds it; see `holds`."""
+        return holds(self.of_trace, need)
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """The steps chosen, as `all_steps`; a mean leaves out stubs, see `without_stubs`."""
+        if self.choice.mode is StepMode.ONE:
+            return self.of_trace.all_steps.filter(pl.col("step") == self.choice.number)
+        every = self.of_trace.all_steps
+        return without_stubs(every, self.of_trace.all_activities) if self.averaged else every
+
+    def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""
+        if self.choice.mode is StepMode.ALL:
+            return rows
+        inside = positions_in(self.steps, rows, ("run_id", "step")) >= 0
+        return rows if inside.all() else rows.filter(pl.Series(inside))
+
+    def combine(self, values: pl.DataFrame, keys: Sequence[str], measures: Sequence[str]) -> pl.DataFrame:
+        """Rows of a run, step and key become rows of a key: summed, or averaged over steps, as the choice says.
+
+        A sum in which nothing is known is null.
+        """
+        inside = self.chosen(values)
+        if self.averaged:
+            return mean_over_steps(inside, self.steps, keys, measures)
+        known = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
+        return inside.group_by(*self.by, *keys, maintain_order=True).agg(known)
+
+    @cached_property
+    def named_work(self) -> pl.DataFrame:
+        """What tables over kernel names are summed from: of `executions` the labels of `device_work` and all numbers.
+
+        Of whole steps it takes no links to be known.
+        """
+        if self.averaged:
+            return self.executions
+        rows = self.chosen(self.of_trace.counted_work).with_columns(pl.lit(1, pl.Int64).alias("count"))
+        return rows.rename({"name": "kernel_name"})
+
+    @cached_property
+    def activities(self) -> pl.DataFrame:
+        """The device activities of the steps chosen; of a mean step also aligned, see `kernel_means.aligned`."""
+        if not self.averaged:
+            return self.chosen(self.of_trace.all_activities)
+        shapes = shapes_of(self.trace, self.of_trace.all_activities)
+        return aligned(self.of_trace.all_activities.with_columns(shapes), self.steps)
+
+    @cached_property
+    def work(self) -> pl.DataFrame:
+        """The activities chosen with `work_ns` and `work_count`, whose sums over any group are what a step holds.
+
+        Of whole steps they are the duration and 1; of a mean step `mean_ns` and one over the steps of the run.
+        """
+        one = (1 / pl.col("step_count")) if self.averaged else pl.lit(1, pl.Int64)
+        duration = pl.col("mean_ns") if self.averaged else pl.col("duration_ns")
+        return self.activities.with_columns(duration.alias("work_ns"), one.alias("work_count"))
+
+    @cached_property
+    def executions(self) -> pl.DataFrame:
+        """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from."""
+        return executions(self.activities, averaged=self.averaged)
+
+    @cached_property
+    def layers(self) -> pl.DataFrame:
+        """One row a layer (and step, where each is answered), in order: latency_ns, call_count, memory, labels."""
+        measures = ("latency_ns", "call_count", "allocated_bytes")
+        return (
+            self._with_deeper_memory(self.combine(self.of_trace.layer_steps, LAYER_KEY, measures))
+            .join(layer_time.layer_labels(self.of_trace.described_calls), on=LAYER_KEY, how="left", nulls_equal=True)
+            .sort(*self.by, *LAYER_KEY, nulls_last=True)
+        )
+
+    def _with_deeper_memory(self, layers: pl.DataFrame) -> pl.DataFrame:
+        """The layers with memory from the kernels run of a profile where the layers run did not record it."""
+        if not self.of_trace.roles.leveled or layers["allocated_bytes"].is_not_null().any():
+            return layers
+        calls = Roles.of(self.of_trace.described_calls, self.of_trace.roles.kernels)
+        keys = ["run_id", "step", *LAYER_KEY]
+        per_step = calls.group_by(keys, maintain_order=True).agg(known_sum(pl.col("allocated_bytes")))
+        memory = self.combine(per_step, LAYER_KEY, ("allocated_bytes",))
+        return layers.drop("allocated_bytes").join(
+            memory, on=[*self.by, *LAYER_KEY], how="left", nulls_equal=True, maintain_order="left"
+        )
+
+    @cached_property
+    def run_latencies(self) -> pl.DataFrame:
+        """Model latency per run; see `model_time.run_latencies`."""
+        return self._latencies_of(self.of_trace.roles.model)
+
+    @cached_property
+    def latencies_by_batch(self) -> pl.DataFrame:
+        """As `run_latencies`, with the runs at other batch sizes that a sweep left beside them."""
+        return self._latencies_of([*self.of_trace.roles.model, *self.of_trace.roles.swept])
+
+    def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
+        steps = Roles.of(self.steps, runs)
+        latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.of_trace.device_work)
+        return Roles.of(latencies, runs)
+
+    @cached_property
+    def model_latency(self) -> pl.DataFrame:
+        """Model latency over all runs; see `model_time.model_latency`."""
+        return model_time.model_latency(self.run_latencies, self.by)
+
+    def with_model(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """The frame with `model_ns` added: the time that shares of the model are taken of."""
+        latency = self.model_latency.lazy().select(*self.by, "model_ns")
+        return frame.join(latency, on="step", how="left") if self.by else frame.join(latency, how="cross")

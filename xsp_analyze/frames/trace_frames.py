@@ -1,0 +1,96 @@
+"""The frames of a trace that are the same whatever the steps chosen, each computed once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.frames import layer_time
+from xsp_analyze.frames.activities import device_activities, device_work
+from xsp_analyze.frames.counters import attach_counters, ideal_intensity
+from xsp_analyze.frames.launches import waits_of
+from xsp_analyze.frames.roles import Roles, roles_of
+from xsp_analyze.frames.steps import all_steps
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+
+__all__ = ["TraceFrames"]
+
+
+class TraceFrames:
+    """What analyses share of a trace, independent of steps."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._waits: dict[int, pl.DataFrame] = {}
+
+    @cached_property
+    def roles(self) -> Roles:
+        """Which runs model latency, layer latency and kernels are taken from."""
+        return roles_of(self.trace)
+
+    @cached_property
+    def all_steps(self) -> pl.DataFrame:
+        """Every step of every run that a number is taken from: run_id, step, start_ns, duration_ns."""
+        return all_steps(self.trace, timed_first=self.roles.model if self.roles.leveled else ())
+
+    @cached_property
+    def device_work(self) -> pl.DataFrame:
+        """Of `all_activities` what needs nothing but their own rows: run, process, step, kind, name and duration."""
+        return Roles.of(device_work(self.trace), self.roles.kernels)
+
+    @cached_property
+    def counted_work(self) -> pl.DataFrame:
+        """`device_work` with counters."""
+        return attach_counters(self.trace, self.device_work)
+
+    @cached_property
+    def all_activities(self) -> pl.DataFrame:
+        """Every device activity of the runs that kernels are taken from; see `device_activities`."""
+        return Roles.of(device_activities(self.trace), self.roles.kernels)
+
+    def waits(self, run: int) -> pl.DataFrame:
+        """The run's calls in which the host waited for a device; see `launches.waits_of`."""
+        if run not in self._waits:
+            self._waits[run] = waits_of(self.trace, run, self.span_names)
+        return self._waits[run]
+
+    @cached_property
+    def span_names(self) -> pl.Series:
+        """All names of spans, each once."""
+        return self.trace.scan("spans").select(pl.col("name").unique()).collect().to_series()
+
+    @cached_property
+    def every_layer_call(self) -> pl.DataFrame:
+        """Every call of a layer with own work, in all runs; see `layer_time.layer_calls`."""
+        return layer_time.layer_calls(self.trace)
+
+    @cached_property
+    def layer_calls(self) -> pl.DataFrame:
+        """Those of the runs that layers are taken from."""
+        return Roles.of(self.every_layer_call, self.roles.layers)
+
+    @cached_property
+    def layer_bases(self) -> pl.DataFrame:
+        """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
+        if not self.roles.leveled:
+            return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
+        return layer_time.latency_bases(self.trace, self.every_layer_call, device_activities(self.trace))
+
+    @cached_property
+    def layer_steps(self) -> pl.DataFrame:
+        """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
+        return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases)
+
+    @cached_property
+    def described_calls(self) -> pl.DataFrame:
+        """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
+        return self.every_layer_call if self.roles.leveled else self.layer_calls
+
+    @cached_property
+    def ideal_intensity(self) -> float | None:
+        """Flop per byte at the roofline's ridge; null where unknown."""
+        return ideal_intensity(self.trace)

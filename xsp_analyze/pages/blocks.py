@@ -1,0 +1,192 @@
+"""What a page is made of: plain data, one function a kind of block; the page's script draws each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from xsp_analyze.render.figure import in_scale
+from xsp_analyze.render.shown import clean, heading, unknown_columns
+from xsp_analyze.render.units import duration, scales_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.core import Column, Result
+    from xsp_analyze.pages.report.time_tree import TimeTree
+
+__all__ = [
+    "Block",
+    "Section",
+    "address",
+    "bars",
+    "entries",
+    "facts",
+    "findings",
+    "icicle",
+    "missing",
+    "section",
+    "shares",
+    "table",
+    "text",
+]
+
+Block = dict[str, Any]
+Section = dict[str, Any]
+
+_MOST_LISTED = 12  # entries of a list in one cell
+_FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
+
+
+def section(identity: str, label: str, title: str, means: str, blocks: Sequence[Block]) -> Section:
+    """One part of the page: its label in the table of contents, its title, and what its numbers mean."""
+    return {"id": identity, "label": label, "title": title, "means": means, "blocks": list(blocks)}
+
+
+def text(sentence: str) -> Block:
+    """A sentence or a few."""
+    return {"type": "text", "text": clean(sentence)}
+
+
+def missing(sentence: str) -> Block:
+    """Why something is not here."""
+    return {"type": "missing", "text": clean(sentence)}
+
+
+def facts(items: Sequence[tuple[str, str, str, str]]) -> Block:
+    """Key numbers: label, value as shown, exact value (a tooltip), and what it means."""
+    keys = ("label", "value", "exact", "note")
+    return {"type": "facts", "items": [dict(zip(keys, map(clean, item), strict=True)) for item in items]}
+
+
+def shares(parts: Sequence[dict[str, Any]]) -> Block:
+    """One bar divided up, and a sentence for each part: label, share, value, exact, tone, sentence, advice."""
+    return {"type": "shares", "parts": list(parts)}
+
+
+def findings(rows: Sequence[dict[str, Any]]) -> Block:
+    """Entries of the ledger: severity, count, text, advice."""
+    return {"type": "findings", "items": list(rows)}
+
+
+def entries(items: Sequence[tuple[str, str | None, str]], *, most: int, more: str, summary: str | None = None) -> Block:
+    """Names, each with a file beside the page that it leads to and a text; `most` of them, and where to find more.
+
+    With `summary` they are folded away under it.
+    """
+    rest = len(items) - most
+    return {
+        "type": "list",
+        "items": [
+            {"name": clean(name), "link": address(path), "text": clean(text)} for name, path, text in items[:most]
+        ],
+        "more": f"... and {rest:,} more; {more}" if rest > 0 else None,
+        "summary": summary,
+    }
+
+
+def address(path: str | None) -> str | None:
+    """The path of a file beside the page or below it, as a link."""
+    return quote(path) if path else None
+
+
+def icicle(tree: TimeTree) -> Block:
+    """A tree of time to click into; names are stored once."""
+    names = {name: i for i, name in enumerate(dict.fromkeys(tree.name))}
+    return {
+        "type": "icicle",
+        "names": list(map(clean, names)),
+        "parent": tree.parent.tolist(),
+        "name": [names[n] for n in tree.name],
+        "kind": list(tree.kind),
+        "time": tree.time_ns.tolist(),
+        "count": tree.count.tolist(),
+    }
+
+
+def bars(kind: str, labels: Sequence[str], series: Sequence[dict[str, Any]], **more: object) -> Block:
+    """Bars: `kind` is bars (one a row, horizontal), columns (stacked, in order) or stack (parts of a whole, a row)."""
+    return {"type": kind, "labels": [clean(label) for label in labels], "series": list(series), **more}
+
+
+def table(
+    result: Result,
+    *,
+    sort: str | None = None,
+    bar: str | None = None,
+    leave_out: Sequence[str] = (),
+    tree: bool = False,
+    name: str = "",
+    left_out: str | None = None,
+    links: Mapping[str, Sequence[str | None]] | None = None,
+) -> Block:
+    """The result's table: sortable by every column and searchable; `bar` is the column drawn as a bar in its cells.
+
+    Columns in which nothing is known are named instead of shown. With `tree`, column `depth` indents the first.
+    `name` is what links into the page call it, `left_out` a sentence on rows that are not here, `links` for a column
+    the file beside the page that each of its rows leads to.
+    """
+    unknown = {c.name for c in unknown_columns(result)}
+    shown = [c for c in result.columns if c.name not in unknown and c.name not in leave_out]
+    return {
+        "type": "tree" if tree else "table",
+        "name": result.analysis.title,
+        "link": name,
+        "left_out": left_out,
+        "columns": _columns(shown, result, links or {}),
+        "values": [_values(c, result) for c in shown],
+        "sort": sort,
+        "bar": bar,
+        "unknown": [heading(c) for c in result.columns if c.name in unknown and c.name not in leave_out],
+    }
+
+
+def _columns(
+    shown: Sequence[Column], result: Result, links: Mapping[str, Sequence[str | None]]
+) -> list[dict[str, Any]]:
+    """What the page needs to draw each column; those of a unit are shown in one scale."""
+    types = result.table.schema
+    numbers = [c for c in shown if types[c.name].is_numeric()]
+    scales = scales_of([(c, result.table[c.name].to_list()) for c in numbers])
+    drawn = {
+        c.name: {"grouped": str(c.role) == "measure", **in_scale(c, s)} for c, s in zip(numbers, scales, strict=True)
+    }
+    return [
+        {"key": c.name, "heading": heading(c), "doc": c.doc, "number": c.name in drawn, **drawn.get(c.name, {}),
+         **({"links": list(map(address, links[c.name]))} if c.name in links else {})}
+        for c in shown
+    ]  # fmt: skip
+
+
+def _values(column: Column, result: Result) -> list[object] | dict[str, object]:
+    values = result.table[column.name].to_list()
+    if values and isinstance(next((v for v in values if v is not None), None), list):
+        return [None if v is None else _listed(column, v) for v in values]
+    if column.unit == "ns":
+        return [v if v is None or isinstance(v, int) else _short(v) for v in values]
+    if values and all(isinstance(v, str) or v is None for v in values):
+        return _packed([None if v is None else clean(v) for v in values])
+    return [clean(v) if isinstance(v, str) else v for v in values]
+
+
+def _packed(values: Sequence[str | None]) -> list[object] | dict[str, object]:
+    """Text that repeats is stored once: `{"words": [...], "at": [...]}`, which the page's script unfolds."""
+    words = {word: place for place, word in enumerate(dict.fromkeys(values))}
+    if len(words) > len(values) // 2:
+        return list(values)
+    return {"words": list(words), "at": [words[v] for v in values]}
+
+
+def _listed(column: Column, values: Sequence[object]) -> str:
+    """The first few of a list, as people read them."""
+    shown = [
+        duration(v) if column.unit == "ns" and isinstance(v, int | float) else str(v) for v in values[:_MOST_LISTED]
+    ]
+    more = f", ... ({len(values):,} in all)" if len(values) > _MOST_LISTED else ""
+    return clean(", ".join(shown) + more)
+
+
+def _short(value: float) -> float | int:
+    """A mean of nanoseconds without the digits that nobody measures."""
+    rounded = round(value, _FRACTION_DIGITS)
+    return int(rounded) if rounded == int(rounded) else rounded

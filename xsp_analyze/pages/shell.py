@@ -1,0 +1,71 @@
+"""What all pages share: head, style, the rule that nothing is loaded, and the ways that a page is made.
+
+A page is one HTML file that needs nothing else. Most are drawn by their script from data, so that names are only ever
+text; a page that is also read where scripts do not run is written as HTML.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING
+
+from xsp_analyze.render.json_text import plain
+from xsp_analyze.render.shown import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["drawn", "made_by", "safe_json", "written"]
+
+_ASSETS = files("xsp_analyze.pages") / "assets"
+_COMPONENTS = ("units.js", "dom.js", "links.js", "saving.js", "frame.js", "table.js", "charts.js", "page.js")
+_SCRIPTS_RUN = " script-src 'unsafe-inline';"
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+"""Characters that could end a script element or a JavaScript line; all can only stand within JSON's strings."""
+
+
+def drawn(data: Mapping[str, object], scripts: Sequence[str] = ()) -> str:
+    """A page that its script draws from data: `kind`, `title`, `short`, `sections`, `footer`, perhaps `measured`.
+
+    `scripts` are the assets that draw what not every page has.
+    """
+    script = "\n".join(map(_asset, (*_COMPONENTS, *scripts)))
+    body = Template(_asset("drawn.html")).substitute(data=safe_json(data), script=script)
+    return _page(f"{data['title']} - XSP", body, _SCRIPTS_RUN)
+
+
+def written(kind: str, title: str, heading: str, main: Sequence[str], footer: str) -> str:
+    """A page of HTML that runs no script; `heading` and `main` are HTML already."""
+    header = f'<header><p class="kind">{escape(kind)}</p><h1>{heading}</h1></header>'
+    content = "\n".join(main)
+    body = f'<div id="page">{header}\n<main>\n{content}\n</main>\n<footer>{escape(footer)}</footer></div>'
+    return _page(f"{clean(title)} - XSP", body, "")
+
+
+def made_by() -> str:
+    """The first sentence of a footer: the program and its version."""
+    try:
+        return f"Made by XSP {version('xsp')}."
+    except PackageNotFoundError:  # run from a checkout
+        return "Made by XSP."
+
+
+def safe_json(data: object) -> str:
+    """JSON that can stand within a script element whatever it holds."""
+    text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escaped in _UNSAFE.items():
+        text = text.replace(character, escaped)
+    return text
+
+
+def _page(title: str, body: str, scripts_run: str) -> str:
+    style = _asset("page.css")
+    return Template(_asset("page.html")).substitute(title=escape(title), style=style, body=body, scripts=scripts_run)
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

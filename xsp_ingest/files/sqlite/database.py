@@ -1,0 +1,215 @@
+"""An Nsight SQLite file, opened so that it cannot change, read by the columns it happens to have."""
+
+# ruff: noqa: S608 (SQL cannot bind names of tables and columns; all that are put in are literals of this package)
+from __future__ import annotations
+
+import sqlite3
+import struct
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import polars as pl
+
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.stored_columns import decoded, interned, with_sane_times
+from xsp_ingest.machine.sqlite import CannotRead
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.files.sqlite.bulk import Take
+    from xsp_ingest.files.stored_columns import Among, Strings
+
+__all__ = ["MAGIC", "Database", "check_header", "table_names"]
+
+MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_SIZES = struct.Struct(">16xH6xII60xI4x")  # page size, change counter, pages, and the counter at which pages held
+_DAMAGED = "Copy the file again, or export it once more with `nsys export --type sqlite`"
+
+
+def check_header(path: Path) -> None:
+    """XspError where the file is no SQLite database, or is shorter than its header says."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER_BYTES)
+    if not head.startswith(MAGIC):
+        zeroed = len(head) > 0 and not head.strip(b"\0")
+        what = (
+            "the SQLite header is zeroed, as an interrupted `nsys export` leaves it" if zeroed else "no SQLite database"
+        )
+        raise XspError(what, path=path, advice="Export the .nsys-rep file again with `nsys export --type sqlite`")
+    size, changed, pages, valid_for = _SIZES.unpack_from(head.ljust(_HEADER_BYTES, b"\0"))
+    page = 65536 if size == 1 else size
+    if changed == valid_for and path.stat().st_size < page * pages:
+        raise XspError("the SQLite database is truncated", path=path, advice=_DAMAGED)
+    for suffix in ("-journal", "-wal"):
+        beside = path.with_name(path.name + suffix)
+        if beside.is_file() and beside.stat().st_size:
+            raise XspError(
+                f"the SQLite database is being written, or its writer was interrupted ({beside.name} lies beside it)",
+                path=path,
+                advice="Wait for the export to end, or export again",
+            )
+
+
+def _uri(path: Path) -> str:
+    # immutable: SQLite takes no lock and leaves no -wal or -shm file beside somebody's capture.
+    return f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+
+
+def table_names(path: Path) -> frozenset[str]:
+    """The plain tables of a SQLite file, no views (which would run); XspError where it is none or is damaged."""
+    with _damage(path), closing(sqlite3.connect(_uri(path), uri=True)) as connection:
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
+        # A virtual table runs code as well.
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        rows = connection.execute(query).fetchall()
+    return frozenset(name for (name,) in rows)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: of SQLite's own message, which repeats the file
+        raise XspError(f"the SQLite database is damaged ({error})", path=path, advice=_DAMAGED) from error
+
+
+@dataclass
+class Database:
+    """One file; `unreadable_texts` counts the texts that were not UTF-8 and had bytes replaced.
+
+    Of the tables in `conditions` only rows that meet them are there.
+    """
+
+    path: Path
+    tables: frozenset[str]
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    unreadable_texts: int = field(default=0, init=False)
+
+    @property
+    def total_bytes(self) -> int:
+        """Its size on disk."""
+        return self.path.stat().st_size
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The columns of a table; none where the file lacks it."""
+        if table not in self.tables:
+            return frozenset()
+        return frozenset(str(name) for (name,) in self._plain(f"SELECT name FROM pragma_table_info('{table}')"))
+
+    def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
+        """These rows with every column, values as they are stored, in order of rowid; for few rows."""
+        chosen = ", ".join(str(int(i)) for i in rowids)
+        return self._plain(f'SELECT * FROM "{table}" WHERE rowid IN ({chosen}) ORDER BY rowid')
+
+    def count(self, table: str, where: Among | None = None) -> int:
+        """Number of rows; 0 where the file lacks the table."""
+        if table not in self.tables:
+            return 0
+        ((count,),) = self._plain(f'SELECT count(*) FROM "{table}" {self._clause(table, where)}')
+        return int(str(count))
+
+    def _plain(self, query: str) -> list[tuple[object, ...]]:
+        with _damage(self.path), closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:
+            connection.text_factory = self._decode
+            return connection.execute(query).fetchall()
+
+    def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
+        """Integer columns of a table with its rowid; those that the file lacks are null, a missing table is empty."""
+        present = [c for c in columns if c in self.columns(table)]
+        absent = {c: pl.lit(None, dtype=pl.Int64).alias(c) for c in columns if c not in present}
+        if table not in self.tables or not present:
+            return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
+        selected = self._select(table, dict.fromkeys(present, INTEGER), where)
+        rows = selected.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))
+        return with_sane_times(rows)
+
+    def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
+        if column not in self.columns(table):
+            return pl.Series(column, [None] * self.count(table, where), dtype=pl.String)
+        return self._decoded(self._select(table, {column: BYTES}, where)[column])
+
+    @cached_property
+    def strings(self) -> Strings:
+        """The table StringIds."""
+        return interned(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
+
+    def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
+        if column not in self.columns(table):
+            return pl.Series(column, [None] * self.count(table, where), dtype=pl.Float64)
+        return self._select(table, {column: NUMBER}, where)[column].cast(pl.Float64)
+
+    def _select(self, table: str, takes: Mapping[str, Take], where: Among | None = None) -> pl.DataFrame:
+        """The rowid and these columns in order of rowid."""
+        if not self.conditions.get(table):
+            with (
+                suppress(CannotRead, sqlite3.Error, UnicodeDecodeError, OSError),
+                closing(sqlite3.connect(_uri(self.path), uri=True)) as connection,
+            ):
+                return paged(self.path, connection, table, takes, where)
+        return self._bulk(f'SELECT {listed(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid')
+
+    def _bulk(self, query: str) -> pl.DataFrame:
+        import adbc_driver_manager  # noqa: PLC0415 (other formats need not wait for it)
+
+        with _damage(self.path):
+            try:
+                return self._bulk_arrow(query)
+            except (OSError, adbc_driver_manager.Error):
+                # The driver met a value of another type than it had taken the column for, or damage, which SQLite
+                # itself then names.
+                return self._bulk_plain(query)
+
+    def _bulk_arrow(self, query: str) -> pl.DataFrame:
+        # Not by way of `dbapi`, which imports pandas. One batch for the whole table, as the driver takes column
+        # types from the first batch alone.
+        import adbc_driver_manager  # noqa: PLC0415
+        import adbc_driver_sqlite  # noqa: PLC0415
+
+        with (
+            adbc_driver_sqlite.connect(_uri(self.path)) as database,
+            adbc_driver_manager.AdbcConnection(database) as connection,
+            adbc_driver_manager.AdbcStatement(connection) as statement,
+        ):
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(1 << 30)})
+            statement.set_sql_query(query)
+            stream, _ = statement.execute_query()
+            return pl.DataFrame(stream)
+
+    def _bulk_plain(self, query: str) -> pl.DataFrame:
+        with closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:
+            connection.text_factory = self._decode
+            cursor = connection.execute(query)
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+        return pl.DataFrame({name: [row[i] for row in rows] for i, name in enumerate(names)}, strict=False)
+
+    def _decoded(self, raw: pl.Series) -> pl.Series:
+        texts, foreign = decoded(raw)
+        self.unreadable_texts += foreign
+        return texts
+
+    def _decode(self, raw: bytes) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self.unreadable_texts += 1
+            return raw.decode(errors="replace")
+
+    def aggregate(self, what: Sequence[str], table: str, condition: str) -> tuple[object, ...]:
+        """Numbers over the rows of a table that meet a condition of SQL ("": all)."""
+        clause = f" WHERE {condition}" if condition else ""
+        (values,) = self._plain(f'SELECT {", ".join(what)} FROM "{table}"{clause}')
+        return values
+
+    def _clause(self, table: str, where: Among | None) -> str:
+        both = [f"({each})" for each in (self.conditions.get(table, ""), where.sql if where else "") if each]
+        return f"WHERE {' AND '.join(both)}" if both else ""

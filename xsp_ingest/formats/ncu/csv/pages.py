@@ -1,0 +1,174 @@
+"""Collects kernels and the texts of their counters from the pages that Nsight Compute prints and exports."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xsp_ingest.counters.launch import ATTRIBUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from xsp_ingest.formats.ncu.csv.records import Header
+
+__all__ = ["Collected", "collect"]
+
+_FACTS: Mapping[str, Sequence[str]] = {
+    # fact: the columns that may hold it, the best first
+    "id": ("ID",),
+    "process": ("Process ID",),
+    "name": ("Kernel Name", "Demangled Name", "Function Name"),
+    "context": ("Context",),
+    "stream": ("Stream",),
+    "block": ("Block Size",),
+    "grid": ("Grid Size",),
+    "device": ("Device",),
+    "capability": ("CC",),
+    "invocations": ("Invocations",),
+}
+_NOT_COUNTERS = {name for names in _FACTS.values() for name in names} | {
+    "Process Name",
+    "Host Name",
+    "Kernel Time",
+    "Section Name",
+    "Estimated Speedup",
+    "Estimated Speedup Type",
+    "Runtime Improvement",
+    "GPU",
+}
+_WITH_UNIT = re.compile(r"(.+?)\s*\[([^\]]*)\]\Z")
+_INTEGER = re.compile(r"\d+\Z")
+_VALUES = ("Metric Value", "Average")
+
+
+@dataclass(slots=True)
+class Collected:
+    """Kernels as columns of texts, and for each counter and unit the kernels that have it, with its texts."""
+
+    kernels: dict[str, list[str | None]] = field(default_factory=lambda: {name: [] for name in (*_FACTS, "table")})
+    values: dict[tuple[str, str], tuple[list[int], list[str]]] = field(default_factory=dict)
+    cut_off: int = 0  # records with fewer cells than they need
+    is_cut_off: bool = False  # the last one is such
+    annotations: int = 0  # columns of NVTX state
+    _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _devices: set[str | None] = field(default_factory=set)
+
+    def add_kernel(self, facts: Mapping[str, str | None], table: int, key: tuple[object, ...] | None = None) -> int:
+        """The number of the kernel, which is new unless its key was met before."""
+        number = len(self.kernels["name"])
+        if key is not None and self._numbers.setdefault(key, number) != number:
+            return self._numbers[key]
+        for name in _FACTS:
+            self.kernels[name].append(facts.get(name))
+        self.kernels["table"].append(str(table))
+        return number
+
+    def add(self, kernel: int, counter: str, unit: str, text: str) -> None:
+        """One value."""
+        kernels, texts = self.values.setdefault((counter, unit), ([], []))
+        kernels.append(kernel)
+        texts.append(text)
+
+    def is_complete(self, *, complete: bool) -> bool:
+        """Notes whether the record that was met has all its cells."""
+        self.cut_off += not complete
+        self.is_cut_off = not complete
+        return complete
+
+    def is_new_device(self, device: str | None) -> bool:
+        """Whether this is the first kernel on the device: its attributes are the same for all others."""
+        new = device not in self._devices
+        self._devices.add(device)
+        return new
+
+
+def collect(rows: Iterable[tuple[Header, list[str]]]) -> Collected:
+    """All kernels and values of the file."""
+    out = Collected()
+    layout: _Details | _Raw | None = None
+    number = -1
+    for header, cells in rows:
+        if layout is None or header.number != number:
+            number = header.number
+            layout = _Details(header) if "Metric Name" in header.columns else _Raw(header)
+        layout.read(cells, out)
+    return out
+
+
+class _Layout:
+    """Where a table has the facts about its kernels."""
+
+    def __init__(self, header: Header) -> None:
+        self.table = header.number
+        self.columns = header.columns
+        at = {name: n for n, name in reversed(list(enumerate(header.columns)))}
+        index_of = {fact: next((at[n] for n in names if n in at), None) for fact, names in _FACTS.items()}
+        self.index_of = {fact: index for fact, index in index_of.items() if index is not None}
+        self.at = at
+
+    def facts(self, cells: Sequence[str]) -> dict[str, str | None]:
+        return {fact: cells[at] if at < len(cells) else None for fact, at in self.index_of.items()}
+
+    def is_row(self, facts: Mapping[str, str | None]) -> bool:
+        """Whether it is a kernel's row: what a program printed meanwhile has no number and name there."""
+        number = facts.get("id") if "id" in self.index_of else facts.get("process")
+        return bool(number and _INTEGER.match(number.strip()) and facts.get("name"))
+
+
+class _Details(_Layout):
+    """A row a kernel and counter; also the summary per kernel name, whose value is the average of `Invocations`."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self.name, self.unit = self.at["Metric Name"], self.at.get("Metric Unit")
+        self.value = next((self.at[name] for name in _VALUES if name in self.at), None)
+
+    def read(self, cells: Sequence[str], out: Collected) -> None:
+        facts = self.facts(cells)
+        if self.value is None or not self.is_row(facts):
+            return
+        if not out.is_complete(complete=len(cells) > self.value):
+            return
+        key = ("id", "process") if "id" in self.index_of else ("process", "name", "grid", "block", "device")
+        kernel = out.add_kernel(facts, self.table, (self.table, *(facts.get(name) for name in key)))
+        if cells[self.name]:  # else a rule's row
+            out.add(kernel, cells[self.name], "" if self.unit is None else cells[self.unit], cells[self.value])
+
+
+class _Raw(_Layout):
+    """A row a kernel, a column a counter; the first row holds units, unless the header has them in brackets."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self.units: Sequence[str] | None = None
+        self.counters: list[tuple[int, str, str]] = []
+        for n, column in enumerate(header.columns):
+            match = _WITH_UNIT.match(column)
+            name, unit = (match[1], match[2]) if match else (column, "")
+            if name and name not in _NOT_COUNTERS and not _is_annotation(name):
+                self.counters.append((n, name, unit))
+        self.annotations = sum(map(_is_annotation, header.columns))
+
+    def read(self, cells: Sequence[str], out: Collected) -> None:
+        facts = self.facts(cells)
+        if self.units is None and not any(facts.values()):
+            self.units = cells
+            self.counters = [(n, name, cells[n] if n < len(cells) else "") for n, name, _ in self.counters]
+            return
+        if not self.is_row(facts):
+            return
+        out.annotations = max(out.annotations, self.annotations)
+        if not out.is_complete(complete=len(cells) >= len(self.columns)):
+            return
+        kernel = out.add_kernel(facts, self.table)
+        attributes = out.is_new_device(facts.get("device"))
+        for n, name, unit in self.counters:
+            if cells[n] and (attributes or not name.startswith(ATTRIBUTE)):
+                out.add(kernel, name, unit, cells[n])
+
+
+def _is_annotation(column: str) -> bool:
+    """Whether the column holds NVTX state: `thread Domain:Push/Pop_Range:...`."""
+    return ":" in column

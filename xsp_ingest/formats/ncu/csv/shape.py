@@ -1,0 +1,138 @@
+"""Turns collected kernels and counters into the staging tables that the linker takes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.counters.doubts import doubts
+from xsp_ingest.counters.formula import Measured, canonical
+from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
+from xsp_ingest.counters.ncu_names import ncu_table
+from xsp_ingest.formats.ncu.csv.measured import device_names, measured
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_model import Finding, LedgerKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.formats.ncu.csv.pages import Collected
+
+__all__ = ["shape"]
+
+_LONGEST_NS = 24 * 3600 * 10**9  # no kernel runs for a day
+_NO_TIME = (
+    "kernels have no time stamps: each was put after the one before it. Their durations are of kernels replayed alone,"
+    " never latencies"
+)
+
+
+def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
+    """One run: the kernels in the order of their launches, with all counters that could be read."""
+    counted, findings = measured(collected, path)
+    kernels = _ordered(collected).join(counted.wide, on="row", how="left", maintain_order="left")
+    kernels = kernels.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
+    wide = kernels.select("row", *(c for c in counted.wide.columns if c != "row" and not _is_launch(c)))
+    table = ncu_table(wide.columns)
+    counters = Measured(_counted(wide, kernels), {**counted.units, "invocations": "1"}, counted.tool)
+    names = pl.DataFrame(
+        {"device_id": [_integer(d) for d in device_names(collected)], "name": list(device_names(collected).values())},
+        schema={"device_id": pl.Int64, "name": pl.String},
+    )
+    tables = {
+        "spans": _spans(kernels),
+        "kernels": frame_of("kernels", kernels.select("row", *_launch_columns(kernels))),
+        "metrics": frame_of("metrics", canonical(counters, table)),
+        "devices": devices(kernels, names),
+        "peaks": _peaks(kernels),
+    }
+    tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
+    findings += [*doubts(kernels, counted.wide.columns), *_left_out(collected, kernels.height)]
+    return RawTrace(tables, RunFacts(profiler=profiler), tuple(findings))
+
+
+def _ordered(collected: Collected) -> pl.DataFrame:
+    """The facts about kernels as numbers, in the order of launch: by table, then ID, then as they stand."""
+    facts = pl.DataFrame(collected.kernels, schema=dict.fromkeys(collected.kernels, pl.String))
+    sizes = [
+        pl.col(what)
+        .str.extract_all(r"\d+")
+        .list.get(n, null_on_oob=True)
+        .cast(pl.Int64, strict=False)
+        .alias(f"{what}_{axis}")
+        for what in ("grid", "block")
+        for n, axis in enumerate("xyz")
+    ]
+    integers = {"process": "process_id", "context": "context_id", "stream": "stream_id", "device": "device_id"}
+    return (
+        facts.with_row_index("row")
+        .select(
+            pl.col("row").cast(pl.Int64),
+            "name",
+            pl.col("capability").alias("compute_capability"),
+            *(pl.col(old).str.strip_chars().cast(pl.Int64, strict=False).alias(new) for old, new in integers.items()),
+            *(
+                pl.col(n).str.strip_chars().cast(pl.Int64, strict=False).alias(n)
+                for n in ("id", "table", "invocations")
+            ),
+            *sizes,
+        )
+        .sort("table", "id", "row", nulls_last=True)
+    )
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\s*\d{1,18}\s*", text) else None
+
+
+def _is_launch(counter: str) -> bool:
+    return counter.startswith(ATTRIBUTE) or counter in LAUNCH.values()
+
+
+def _counted(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """With `invocations` as a counter where rows are means of several executions."""
+    executions = kernels["invocations"]
+    return wide if executions.is_null().all() else wide.with_columns(executions.cast(pl.Float64).alias("invocations"))
+
+
+def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
+    time = "gpu__time_duration.sum"
+    measured_ns = pl.col(time) if time in kernels.columns else pl.lit(None, pl.Float64)
+    possible = measured_ns.is_between(0, _LONGEST_NS)
+    spans = kernels.with_columns(
+        pl.when(possible).then(measured_ns.round()).cast(pl.Int64).alias("duration_ns"),
+        pl.lit("kernel").alias("level"),
+        pl.lit("kernel").alias("kind"),
+    )
+    start = pl.col("duration_ns").fill_null(0).cum_sum().shift(1, fill_value=0)
+    return frame_of("spans", spans.with_columns(start.alias("start_ns")))
+
+
+def _launch_columns(kernels: pl.DataFrame) -> list[pl.Expr]:
+    """How each was launched: from its own columns, else from the counters that say so."""
+    out = []
+    for column, counter in LAUNCH.items():
+        sources = [pl.col(name) for name in (column, counter) if name in kernels.columns]
+        if sources:
+            out.append(pl.coalesce(e.cast(pl.Int64, strict=False) for e in sources).alias(column))
+    held = [pl.col(LAUNCH[c]) for c in ("static_shared_bytes", "dynamic_shared_bytes") if LAUNCH[c] in kernels.columns]
+    if len(held) == 2:  # noqa: PLR2004 (both)
+        out.append((held[0] + held[1]).cast(pl.Int64, strict=False).alias("shared_bytes"))
+    return out
+
+
+def _peaks(kernels: pl.DataFrame) -> pl.DataFrame:
+    rows = [(device, p.quantity, p.value, p.unit, p.source, p.detail) for device, p in peaks(kernels)]
+    columns = {"device_id": pl.Int64, "quantity": pl.String, "value": pl.Float64}
+    columns |= dict.fromkeys(("unit", "source", "detail"), pl.String)
+    return frame_of("peaks", pl.DataFrame(rows, schema=columns, orient="row"))
+
+
+def _left_out(collected: Collected, kernels: int) -> list[Finding]:
+    return [
+        Finding(LedgerKind.NO_TIMESTAMPS, _NO_TIME, kernels, advice="Join it to a timeline with `xsp merge`"),
+        Finding(LedgerKind.CUT_OFF_ROWS, "rows end before their last column and were left out", collected.cut_off),
+        Finding(LedgerKind.NVTX_STATE_LEFT_OUT, count=collected.annotations),
+    ]

@@ -1,0 +1,130 @@
+"""Nsight's tables held as Arrow, each loaded by its columns when it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from xsp_ingest.files.stored_columns import Among, Strings, decoded, interned, with_sane_times
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ["Frames", "Stored"]
+
+_NUMBERED = "eventId"  # where a table has it, it is the row's number in the SQLite form
+
+
+class Stored(Protocol):
+    """One table where it lies."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its columns."""
+
+    def load(self, columns: Sequence[str]) -> pa.Table:
+        """These columns, in order of row: numbers, bytes or nulls, sound; XspError where they cannot be read."""
+
+
+@dataclass
+class Frames:
+    """One export: its tables by name; what `Tables` promises, by rows counted from 1."""
+
+    path: Path
+    stored: Mapping[str, Stored]
+    total_bytes: int
+    unreadable_texts: int = field(default=0, init=False)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The tables that it holds."""
+        return frozenset(self.stored)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The columns of a table; none where the export lacks it."""
+        return frozenset(self.stored[table].names) if table in self.stored else frozenset()
+
+    def count(self, table: str, where: Among | None = None) -> int:
+        """Number of rows; 0 where the export lacks the table."""
+        return self._rows(table, (), where).height
+
+    def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
+        """Integer columns of a table with its rowid; those that it lacks are null, a missing table is empty."""
+        rows = self._rows(table, columns, where)
+        selected = (_integers(rows[c]) if c in rows.columns else pl.lit(None, dtype=pl.Int64).alias(c) for c in columns)
+        return with_sane_times(rows.select("rowid", *selected))
+
+    def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
+        rows = self._rows(table, (column,), where)
+        if column not in rows.columns:
+            return pl.Series(column, [None] * rows.height, dtype=pl.String)
+        texts, foreign = decoded(rows[column])
+        self.unreadable_texts += foreign
+        return texts
+
+    def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
+        """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
+        rows = self._rows(table, (column,), where)
+        if column not in rows.columns or not rows.schema[column].is_numeric():
+            return pl.Series(column, [None] * rows.height, dtype=pl.Float64)
+        return rows[column].cast(pl.Float64)
+
+    def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
+        """These rows with every column, in order of rowid."""
+        rows = self._rows(table, self.stored[table].names, None)
+        return rows.filter(pl.col("rowid").is_in(list(rowids))).drop("rowid").rows()
+
+    @cached_property
+    def strings(self) -> Strings:
+        """The table StringIds."""
+        return interned(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
+
+    def _rows(self, table: str, columns: Sequence[str], where: Among | None) -> pl.DataFrame:
+        """The columns that the table has, with `rowid`, in its order."""
+        if table not in self.stored:
+            return pl.DataFrame(schema={"rowid": pl.Int64})
+        stored = self.stored[table]
+        extra = (_NUMBERED, *((where.column,) if where else ()))
+        names = [name for name in stored.names if name in {*columns, *extra}]
+        # The first column stands for the number of rows where none is selected.
+        rows = _frame(stored.load(names or stored.names[:1]))
+        rows = _numbered(rows)
+        if where is not None:
+            inside = _integers(rows[where.column]).is_in(where.values) if where.column in rows.columns else False
+            rows = rows.filter(inside)
+        return rows.select("rowid", *(c for c in rows.columns if c in columns and c != "rowid"))
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    """As polars, column by column under names of our own, as names and metadata are the file's."""
+    return pl.DataFrame([_series(name, table.column(index)) for index, name in enumerate(table.column_names)])
+
+
+def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
+    values = pl.from_arrow(column)
+    return values.rename(name) if isinstance(values, pl.Series) else pl.Series(name, [None] * len(column))
+
+
+def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    if _NUMBERED in rows.columns and rows[_NUMBERED].null_count() == 0:
+        return rows.with_columns(_integers(rows[_NUMBERED]).alias("rowid")).sort("rowid", maintain_order=True)
+    return rows.with_row_index("rowid", offset=1).with_columns(pl.col("rowid").cast(pl.Int64))
+
+
+def _integers(values: pl.Series) -> pl.Series:
+    """As SQLite would hold them: unsigned numbers beyond 2^63 as negative ones, what is no number as null."""
+    if values.dtype == pl.UInt64:
+        return values.reinterpret(signed=True)
+    if values.dtype.is_numeric() or values.dtype == pl.Boolean:
+        return values.cast(pl.Int64, strict=False)
+    if values.dtype == pl.Null:
+        return values.cast(pl.Int64)
+    texts, _ = decoded(values) if values.dtype in (pl.Binary, pl.String) else (values.cast(pl.String), 0)
+    return texts.cast(pl.Int64, strict=False)

@@ -1,0 +1,95 @@
+"""Claims and reads every kind of `nsys export` output besides SQLite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xsp_ingest.formats.nsys.export.files import ArrowFile, ParquetFile, streams_of
+from xsp_ingest.formats.nsys.export.frames import Frames
+from xsp_ingest.formats.nsys.export.json_lines import Collected, is_json_lines, read_json_lines
+from xsp_ingest.formats.nsys.tables.facts import META_TABLES
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model import Finding, LedgerKind, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.formats.nsys.export.frames import Stored
+    from xsp_ingest.formats.nsys.tables.interface import Tables
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.raw import RawTrace
+
+__all__ = ["NsysExport"]
+
+_STREAM_START = b"\xff\xff\xff\xff"
+_NAMED = b"table_name"
+
+
+@dataclass(frozen=True, slots=True)
+class NsysExport(Ingester):
+    """The ingester of `nsys export --type parquetdir | arrowdir | arrow | json | jsonlines`."""
+
+    name: str = "nsys_export"
+    title: str = "Nsight Systems Parquet, Arrow and JSON-lines exports (nsys 2023.4 seen)"
+
+    def sniff(self, probe: Probe) -> Match:
+        """Whether the file is an Arrow stream that names Nsight's tables, or Nsight's events line by line."""
+        if probe.head.startswith(_STREAM_START):
+            return Match.exact_if(_NAMED in probe.head and b"StringIds" in probe.head)
+        return Match.exact_if(is_json_lines(probe.text))
+
+    def sniff_folder(self, folder: Path) -> bool:
+        """Whether the folder holds Nsight's table of export data as Parquet or Arrow."""
+        return any((folder / f"{table}{ending}").is_file() for table in META_TABLES for ending in _ENDINGS)
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The export's rows; XspError where a table that is needed cannot be read."""
+        from xsp_ingest.formats.nsys.tables.read import read_tables
+
+        export = _opened(path)
+        raw = read_tables(export, options)
+        return replace(raw, findings=(*raw.findings, *_left_out(export)))
+
+
+def _left_out(export: Tables) -> Iterator[Finding]:
+    if isinstance(export, Collected) and export.left_out:
+        kinds = ", ".join(sorted(export.left_out))
+        detail = f"Events of kinds that are not read from JSON: {kinds}"
+        yield Finding(LedgerKind.EVENTS_LEFT_OUT, detail, export.left_out.total())
+
+
+def _opened(path: Path) -> Tables:
+    if path.is_dir():
+        return _folder(path)
+    with path.open("rb") as file:
+        head = file.read(len(_STREAM_START))
+    if head != _STREAM_START:
+        return read_json_lines(path)
+    return Frames(path, _known(streams_of(path), path), path.stat().st_size)
+
+
+def _folder(path: Path) -> Tables:
+    found: dict[str, Stored] = {}
+    size = 0
+    for ending, kind in _ENDINGS.items():
+        for file in sorted(path.glob(f"*{ending}")):
+            if file.is_file() and not file.is_symlink():
+                found.setdefault(file.stem, kind(file))
+                size += file.stat().st_size
+    return Frames(path, _known(found, path), size)
+
+
+def _known(found: Mapping[str, Stored], path: Path) -> Mapping[str, Stored]:
+    if not any(table in found for table in META_TABLES):
+        raise XspError(
+            "the export lacks its table META_DATA_EXPORT",
+            path=path,
+            advice="Export the .nsys-rep file again; do not leave tables out",
+        )
+    return found
+
+
+_ENDINGS: dict[str, type[ParquetFile | ArrowFile]] = {".parquet": ParquetFile, ".arrow": ArrowFile}

@@ -1,0 +1,78 @@
+"""Reads Nsight Systems SQLite exports of any schema, by the tables and columns that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.files.sqlite.database import MAGIC, Database, check_header, table_names
+from xsp_ingest.formats.nsys.tables.facts import META_TABLES
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+    import polars as pl
+
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.raw import RawTrace
+
+__all__ = ["NsysSqlite"]
+
+
+@dataclass(frozen=True, slots=True)
+class NsysSqlite(Ingester):
+    """The ingester of `nsys export --type sqlite` files."""
+
+    name: str = "nsys_sqlite"
+    title: str = "Nsight Systems SQLite export (schemas 2.9 to 3.25 seen: nsys 2022.2 to 2026.2)"
+
+    def sniff(self, probe: Probe) -> Match:
+        """Whether the file is a SQLite database with Nsight's table of export data."""
+        if not probe.head.startswith(MAGIC):
+            return Match.NONE
+        try:
+            return Match.exact_if(not table_names(probe.path).isdisjoint(META_TABLES))
+        except XspError:
+            # A damaged database: Nsight's if the name of that table stands in what can be read of its schema.
+            return Match.exact_if(any(table.encode() in probe.head for table in META_TABLES))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's rows; XspError where it is no SQLite database, damaged, or not Nsight's."""
+        from xsp_ingest.formats.nsys.tables.read import read_tables
+
+        return read_tables(Database(path, _nsight_tables(path)), options)
+
+    def read_excerpt(self, path: Path, wanted: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
+        """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
+        from xsp_ingest.formats.nsys.sqlite.excerpt import read_excerpt
+
+        return read_excerpt(Database(path, _nsight_tables(path)), wanted)
+
+    def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+        """The part that the options select; large tables are not read whole for it."""
+        from xsp_ingest.formats.nsys.sqlite.pushdown import pushdown
+        from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+        from xsp_ingest.formats.nsys.tables.read import read_tables
+        from xsp_ingest.staging.selection import narrowed
+
+        (path,) = paths
+        tables = _nsight_tables(path)
+        asked = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
+        raw = read_tables(Database(path, tables, asked.conditions), options)
+        return [narrowed(raw, options.selection, zero_ns=asked.zero_ns, skipped=asked.skipped)]
+
+
+def _nsight_tables(path: Path) -> frozenset[str]:
+    check_header(path)
+    tables = table_names(path)
+    if tables.isdisjoint(META_TABLES):
+        raise XspError(
+            "a SQLite database, but not one that Nsight Systems exported",
+            path=path,
+            advice="Export a .nsys-rep file with `nsys export --type sqlite`",
+        )
+    return tables

@@ -1,0 +1,104 @@
+"""Claims what `nsys stats` and `nsys recipe` put out; reads the reports of single events and explains the sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xsp_ingest.formats.nsys.stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
+from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section, known_in, report_of, sections
+from xsp_ingest.formats.nsys.tables.rows import join
+from xsp_ingest.ingester import Ingester, Match
+from xsp_ingest.staging.raw import RawTrace, RunFacts
+from xsp_model import Finding, LedgerKind, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.formats.nsys.tables.rows import Part
+    from xsp_ingest.ingester import Options
+
+__all__ = ["NsysStatsCsv"]
+
+_ADVICE = "Give the .nsys-rep file or its SQLite export; or a report of single events: cuda_gpu_trace, cuda_api_trace"
+
+
+@dataclass(frozen=True, slots=True)
+class NsysStatsCsv(Ingester):
+    """The ingester of `nsys stats --format csv` and of the Parquet files of `nsys recipe`."""
+
+    name: str = "nsys_stats_csv"
+    title: str = "Nsight Systems stats CSV and recipe Parquet: reports of single events (nsys 2023.4 seen)"
+
+    def sniff(self, probe: Probe) -> Match:
+        """Whether the file has the headings of a report, of single events or of sums."""
+        if probe.head.startswith(PARQUET):
+            return Match.exact_if(_is_recipe(probe.path))
+        return Match.exact_if(b"\0" not in probe.text and known_in(probe.text))
+
+    def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
+        """Files that nsys wrote of one report are one run: `NAME_cuda_gpu_trace.csv`, `NAME_cuda_api_trace.csv`."""
+        groups: dict[tuple[Path, str], list[Path]] = {}
+        for path in paths:
+            stem = path.stem
+            for report in Report:
+                stem = stem.removesuffix(f"_{report}")
+            groups.setdefault((path.parent, stem), []).append(path)
+        return list(groups.values())
+
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+        """The run of these files; XspError where they hold sums only, or one cannot be used."""
+        return [self._read_together(paths, options)]
+
+    def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+        found: dict[Report, Section] = {}
+        for path in paths:
+            for section in sections(path):
+                found.setdefault(section.report, section)
+        if not set(found) - {Report.SUM}:
+            raise XspError(
+                "a table of sums of Nsight Systems, out of which no trace can be made", path=paths[0], advice=_ADVICE
+            )
+        tables, findings = join(_parts(found, options))
+        facts = RunFacts(profiler="Nsight Systems", source_bytes=sum(path.stat().st_size for path in paths))
+        return RawTrace(tables, facts, (*findings, *_doubts(found)))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The run of a file by itself."""
+        return self._read_together([path], options)
+
+
+def _is_recipe(path: Path) -> bool:
+    try:
+        return report_of(pq.read_schema(path).names) is not None
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def _parts(found: Mapping[Report, Section], options: Options) -> Iterator[Part]:
+    whole = Report.GPU in found or Report.API in found
+    if Report.API in found:
+        yield numbered_calls(api_calls(found[Report.API]), Report.API)
+    if Report.GPU in found:
+        calls = api_calls(found[Report.API]) if Report.API in found else api_calls(Section(Report.API, {}))
+        yield gpu_work(found[Report.GPU], calls)
+    if Report.EXEC in found and not whole:
+        yield from executions(found[Report.EXEC])
+    if Report.RANGES in found:
+        yield range_rows(found[Report.RANGES], options, start="Start", duration="Duration")
+    elif Report.PROJECTED in found:
+        yield range_rows(found[Report.PROJECTED], options, start="Orig Start", duration="Orig Duration")
+
+
+def _doubts(found: Mapping[Report, Section]) -> Iterator[Finding]:
+    if Report.SUM in found:
+        yield Finding(LedgerKind.SUMMARY_LEFT_OUT, "Tables of sums beside the reports of single events were not read")
+    if Report.EXEC in found and (Report.GPU in found or Report.API in found):
+        yield Finding(LedgerKind.RESTATED, count=found[Report.EXEC].height)
+    if Report.GPU in found and Report.API not in found:
+        yield Finding(LedgerKind.LAUNCHES_NOT_GIVEN, count=found[Report.GPU].height)

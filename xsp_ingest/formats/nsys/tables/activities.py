@@ -1,0 +1,183 @@
+"""Work of the device: kernels, copies, fills and whole graph replays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.formats.nsys.tables.identifiers import process_of
+from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
+from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xsp_ingest.formats.nsys.tables.interface import Tables
+
+__all__ = ["NAMES", "activities", "graph_traces", "memcpy", "memset", "repeated"]
+
+_COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+_TOLD_BY = ("start", "end", "deviceId", "streamId", "correlationId")
+NAMES = ("demangledName", "shortName", "mangledName")
+"""A kernel's name is the first of these that is there."""
+
+_LAUNCH = {
+    "gridX": "grid_x",
+    "gridY": "grid_y",
+    "gridZ": "grid_z",
+    "blockX": "block_x",
+    "blockY": "block_y",
+    "blockZ": "block_z",
+    "registersPerThread": "registers_per_thread",
+    "staticSharedMemory": "static_shared_bytes",
+    "dynamicSharedMemory": "dynamic_shared_bytes",
+}
+_GRAPH = ("graphId", "graphNodeId")
+
+
+def activities(database: Tables) -> Iterator[Part]:
+    """One part for each table of device work that the file has."""
+    yield _kernels(database)
+    yield memcpy(database)
+    yield memset(database)
+    yield graph_traces(database)
+
+
+def _kernels(database: Tables) -> Part:
+    rows, findings = _read(database, "KERNEL", (*NAMES, *_LAUNCH, *_GRAPH))
+    ids = rows.select(pl.coalesce(NAMES).alias("name"))["name"]
+    names = database.strings.of(ids).fill_null("[unnamed kernel]")
+    shared = pl.col("staticSharedMemory") + pl.col("dynamicSharedMemory")
+    details = rows.select(
+        "row",
+        *(pl.col(theirs).alias(ours) for theirs, ours in _LAUNCH.items()),
+        shared.alias("shared_bytes"),
+        *_graph_ids(),
+    )
+    return Part({"spans": _spans(rows.with_columns(names), Kind.KERNEL), "kernels": details}, findings)
+
+
+def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
+    # 0 stands for "of no graph".
+    ids = {column: pl.when(pl.col(column) != 0).then(pl.col(column)) for column in _GRAPH}
+    return ids["graphId"].alias("graph_id"), ids["graphNodeId"].alias("graph_node_id")
+
+
+def memcpy(database: Tables) -> Part:
+    """Copies."""
+    rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"))
+    kind = label(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
+    details = rows.select(
+        "row",
+        "bytes",
+        kind.alias("copy_kind"),
+        label(pl.col("srcKind"), MEMORY_KINDS, otherwise="Unknown").alias("source_kind"),
+        label(pl.col("dstKind"), MEMORY_KINDS, otherwise="Unknown").alias("destination_kind"),
+    )
+    named = rows.with_columns(pl.format("[CUDA memcpy {}]", kind).alias("name"))
+    return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
+
+
+def memset(database: Tables) -> Part:
+    """Fills."""
+    rows, findings = _read(database, "MEMSET", ("bytes", "memKind"))
+    where = label(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
+    details = rows.select("row", "bytes", where.alias("destination_kind"))
+    named = rows.with_columns(pl.lit("[CUDA memset]").alias("name"))
+    return Part({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
+
+
+def graph_traces(database: Tables) -> Part:
+    """Replays that were recorded whole: the kernels inside them are not in the file."""
+    rows, findings = _read(database, "GRAPH_TRACE", ("graphId",))
+    name = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
+    named = rows.with_columns(name.otherwise(pl.format("[CUDA graph {}]", "graphId")).alias("name"))
+    return Part({"spans": _spans(named, Kind.GRAPH)}, findings)
+
+
+def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+    """The activities of one table, each once, `row` numbering them, with `duration_ns` that is never negative."""
+    table = f"CUPTI_ACTIVITY_KIND_{which}"
+    rows = database.integers(table, (*_COMMON, *columns))
+    again = repeated(database, table, rows)
+    rows = rows.filter(~pl.col("rowid").is_in(again)) if again else rows
+    negative = int((rows["end"] < rows["start"]).sum())
+    unplaced = int((rows["start"].is_null() | rows["end"].is_null()).sum())
+    rows = placed(rows).with_columns(
+        pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
+    )
+    findings = (
+        Finding(
+            LedgerKind.DUPLICATE_EVENT,
+            f"Rows of {table} that repeat another one in every column; each activity was kept once",
+            len(again),
+        ),
+        Finding(
+            LedgerKind.NEGATIVE_DURATION,
+            f"Activities of {table} that end before they start; kept with duration 0",
+            negative,
+        ),
+        Finding(
+            LedgerKind.MISSING_TIME,
+            f"Activities of {table} without start (left out) or end (kept with duration 0)",
+            unplaced,
+        ),
+    )
+    return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in findings if f.count)
+
+
+def repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
+    """Row ids of activities (with `start` and `end`) that equal an earlier one in every column of the file."""
+    if _rises(rows["start"]):
+        return []
+    # Work on one device seldom starts twice in a nanosecond: few rows are left to look at in full.
+    starts = rows["start"].sort()  # at once where the rows are sorted
+    twice = starts.filter((starts == starts.shift()) | (starts.is_null() & starts.shift().is_null()))
+    together = rows.filter(pl.col("start").is_in(twice.implode(), nulls_equal=True)) if len(twice) else rows.clear()
+    if not together.select(pl.struct("start", "end").is_duplicated().any()).item():
+        return []
+    if not set(_TOLD_BY).issubset(rows.columns):
+        rows = database.integers(table, _TOLD_BY)
+        together = rows.filter(pl.col("rowid").is_in(together["rowid"].implode()))
+    suspects = together.filter(pl.struct(_TOLD_BY).is_duplicated())
+    if suspects.is_empty():
+        return []
+    seen: set[tuple[object, ...]] = set()
+    duplicates: list[int] = []
+    rowids = suspects["rowid"].to_list()
+    full_rows = database.whole_rows(table, rowids)
+    if len(full_rows) != len(rowids):  # in a damaged file a row may be found by its position and not by its number
+        raise XspError(f"the rows of {table} are not where the file's index has them", advice="Export it again")
+    for suspect, values in zip(rowids, full_rows, strict=True):
+        if values in seen:
+            duplicates.append(suspect)
+        seen.add(values)
+    return duplicates
+
+
+def _rises(start: pl.Series) -> bool:
+    """Whether each one is greater than the one before, so that no two are the same."""
+    if start.null_count():
+        return False
+    times = start.to_numpy()
+    return bool((times[1:] > times[:-1]).all())
+
+
+def _spans(rows: pl.DataFrame, kind: Kind) -> pl.DataFrame:
+    # Correlation id 0 is what work has that no call of the host launched.
+    correlation = pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId"))
+    return rows.select(
+        "row",
+        pl.lit(str(Level.KERNEL)).alias("level"),
+        pl.lit(str(kind)).alias("kind"),
+        "name",
+        pl.col("start").alias("start_ns"),
+        "duration_ns",
+        process_of(pl.col("globalPid")).alias("process_id"),
+        pl.col("deviceId").alias("device_id"),
+        pl.col("contextId").alias("context_id"),
+        pl.col("streamId").alias("stream_id"),
+        correlation.alias("correlation_id"),
+    )

@@ -1,7 +1,0 @@
-"""Reads the SQLite files that `nsys export` writes."""
-
-from xsp_ingest.formats.nsys_sqlite.ingester import NsysSqlite
-
-__all__ = ["NSYS_SQLITE"]
-
-NSYS_SQLITE = NsysSqlite()

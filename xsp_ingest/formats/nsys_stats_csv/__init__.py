@@ -1,7 +1,0 @@
-"""Reads the traces that `nsys stats` prints as CSV, and those that `nsys recipe` keeps as Parquet."""
-
-from xsp_ingest.formats.nsys_stats_csv.ingester import NsysStatsCsv
-
-__all__ = ["NSYS_STATS_CSV"]
-
-NSYS_STATS_CSV = NsysStatsCsv()

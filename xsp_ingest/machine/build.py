@@ -1,0 +1,123 @@
+"""`python -m xsp_ingest.machine.build`: makes the bitcode that comes with the package of its sources; needs numba.
+
+It is made for a processor without extensions and without loops turned into vectors, so that any processor runs it, and
+each function in a process of its own, so that the same sources give the same bytes. `--check` writes nothing and tells
+what of the shipped code is not of the sources: by its bytes where numba and llvmlite are of the versions that made it,
+else by its stamps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import zlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from xsp_ingest.machine import native, shipped
+from xsp_ingest.machine.functions import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.machine.functions import CompiledFunction
+
+__all__ = ["main"]
+
+_ANY_PROCESSOR = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+_NO_VECTORS = {"NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
+_COMPRESSION = 9
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the files, or with `--check` says what of them is stale; 1 where something is."""
+    parser = argparse.ArgumentParser("xsp_ingest.machine.build", description="Makes the bitcode of compiled functions.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is not of its sources")
+    parser.add_argument("--one", choices=[each.name for each in FUNCTIONS], help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one:
+        sys.stdout.buffer.write(_bitcode(next(each for each in FUNCTIONS if each.name == options.one)))
+        return 0
+    return _check() if options.check else _write()
+
+
+def _write() -> int:
+    shipped.FOLDER.mkdir(exist_ok=True)
+    for old in shipped.FOLDER.iterdir():
+        old.unlink()
+    entries = {}
+    for function in FUNCTIONS:
+        content = _made_apart(function)
+        shipped.file_of(function).write_bytes(content)
+        entries[function.name] = _entry(function, content)
+        print(f"{function.name}: {len(content)} bytes")  # noqa: T201 (a script that says what it does)
+    manifest = json.dumps({"made_by": _makers(), "functions": entries}, indent=2) + "\n"
+    (shipped.FOLDER / shipped.MANIFEST).write_text(manifest, encoding="utf-8")
+    return 0
+
+
+def _check() -> int:
+    manifest = json.loads((shipped.FOLDER / shipped.MANIFEST).read_bytes())
+    listed = {shipped.MANIFEST, *(shipped.file_of(each).name for each in FUNCTIONS)}
+    stale = [f"{path.name}: of no function" for path in shipped.FOLDER.iterdir() if path.name not in listed]
+    same_makers = manifest["made_by"] == _makers()
+    reasons = {
+        each.name: _staleness(each, manifest["functions"].get(each.name), by_bytes=same_makers) for each in FUNCTIONS
+    }
+    stale += [f"{name}: {reason}" for name, reason in reasons.items() if reason]
+    how = "bytes" if same_makers else f"stamps, as {manifest['made_by']} made it"
+    print("\n".join(stale) or f"{len(FUNCTIONS)} compiled functions are of their sources (by {how})")  # noqa: T201
+    return 1 if stale else 0
+
+
+def _staleness(function: CompiledFunction, entry: dict[str, Any] | None, *, by_bytes: bool) -> str | None:
+    """Why the function's file is not of its sources; None where it is."""
+    if entry is None or not shipped.file_of(function).is_file():
+        return "not shipped"
+    content = shipped.file_of(function).read_bytes()
+    if entry["crc32"] != zlib.crc32(content):
+        return "not the file that the manifest names"
+    if entry["stamp"] != function.stamp():
+        return "its sources have changed"
+    symbol, _, code = zlib.decompress(content).partition(b"\n")
+    try:
+        native.machine_code(code)
+    except RuntimeError:
+        return "LLVM cannot read it"
+    if symbol != entry["symbol"].encode() or (by_bytes and content != _made_apart(function)):
+        return "made again, it is another"
+    return None
+
+
+def _made_apart(function: CompiledFunction) -> bytes:
+    """The file's content, made in a process of its own: names within code count up as functions are compiled."""
+    command = [sys.executable, "-m", "xsp_ingest.machine.build", "--one", function.name]
+    environment = {**os.environ, **_ANY_PROCESSOR, **_NO_VECTORS, "NUMBA_CACHE_DIR": os.devnull}
+    return subprocess.run(command, env=environment, check=True, capture_output=True).stdout  # noqa: S603 (ours)
+
+
+def _bitcode(function: CompiledFunction) -> bytes:
+    symbol, code = native.bitcode(function.load(), function.kinds)
+    return zlib.compress(symbol.encode() + b"\n" + code, _COMPRESSION)
+
+
+def _entry(function: CompiledFunction, content: bytes) -> dict[str, Any]:
+    symbol, _, _ = zlib.decompress(content).partition(b"\n")
+    return {
+        "symbol": symbol.decode(),
+        "sources": list(function.sources),
+        "stamp": function.stamp(),
+        "texts": function.texts_digest(),
+        "crc32": zlib.crc32(content),
+    }
+
+
+def _makers() -> str:
+    return ", ".join(f"{name} {version(name)}" for name in ("numba", "llvmlite"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
