@@ -83,10 +83,10 @@ def test_groups_are_those_of_the_keys_and_hold_their_rows_as_they_stood(frame: p
 def test_a_row_is_found_where_its_values_stand_first(table: pl.DataFrame, data: st.DataObject) -> None:
     at = data.draw(st.lists(st.integers(0, max(table.height - 1, 0)), max_size=10 if table.height else 0))
     rows = pl.concat([table[at], table.head(0)])
-    found = positions_in(table, rows, table.columns)
+    firsts = positions_in(table, rows, table.columns)
     stand = table.rows()
-    wanted = [-1 if None in row else stand.index(row) for row in rows.rows()]
-    assert found.tolist() == wanted
+    expected = [-1 if None in row else stand.index(row) for row in rows.rows()]
+    assert firsts.tolist() == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.integers(-9, 9), _WIDE)), max_size=40))
