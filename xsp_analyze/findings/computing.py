@@ -120,7 +120,7 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
 
 def _tensor_gain(facts: Facts) -> tuple[str, float] | None:
     """The first precision on tensor cores that the devices have, and the part of FP32's time that it saves."""
-    peaks = device_peaks(facts.view)
+    peaks = device_peaks(facts.frames)
     peak_of = dict(peaks.group_by("quantity").agg(pl.col("peak").min()).iter_rows())
     for precision in _TENSOR_PEAKS:
         if peak_of.get("fp32") and peak_of.get(precision, 0) > peak_of["fp32"]:

@@ -23,7 +23,7 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
 
 def _attributed(facts: Facts) -> dict[str, float]:
     """Device time of the whole trace by attribution."""
-    rows = facts.view.of_trace.all_activities.group_by("attribution").agg(pl.col("duration_ns").sum())
+    rows = facts.frames.of_trace.all_activities.group_by("attribution").agg(pl.col("duration_ns").sum())
     return {str(name): float(time) for name, time in rows.iter_rows()}
 
 
@@ -88,9 +88,9 @@ def unattributed(facts: Facts) -> Iterator[Observation]:
 )
 def no_modules(facts: Facts) -> Iterator[Observation]:
     """Layer source of the runs that layers are taken from."""
-    runs = facts.view.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.view.of_trace.roles.layers)))
+    runs = facts.frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.frames.of_trace.roles.layers)))
     sources = set(runs["layer_source"].drop_nulls())
-    if facts.view.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
+    if facts.frames.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
         return
     yield Observation("The trace records neither modules nor ranges, so each outermost operator counts as a layer.")
 
@@ -136,11 +136,11 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 )
 def few_steps(facts: Facts) -> Iterator[Observation]:
     """Steps of the run that model latency is from."""
-    if facts.view.of_trace.all_steps.is_empty():
+    if facts.frames.of_trace.all_steps.is_empty():
         if facts.latency_ns:
             yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
-    step_count = max((len(d) for d in facts.view.run_latencies["durations"].to_list()), default=0)
+    step_count = max((len(d) for d in facts.frames.run_latencies["durations"].to_list()), default=0)
     if 0 < step_count < least.FEW_STEPS:
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 
@@ -157,7 +157,7 @@ def few_steps(facts: Facts) -> Iterator[Observation]:
 )
 def unmatched(facts: Facts) -> Iterator[Observation]:
     """Rows on match rates in the trace's ledger that are no mere information."""
-    ledger = facts.view.trace.frame("ledger")
+    ledger = facts.frames.trace.frame("ledger")
     rows = ledger.filter(pl.col("kind").str.starts_with(_MATCHED), pl.col("severity") != "info")
     for row in rows.iter_rows(named=True):
         detail = row["detail"]

@@ -35,7 +35,7 @@ _PAGEABLE = "Pageable"
 def pageable_copies(facts: Facts) -> Iterator[Observation]:
     """Copies with a pageable end."""
     ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == _PAGEABLE)
-    pageable = facts.view.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
+    pageable = facts.frames.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
     rows = (
         facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
     )

@@ -120,7 +120,7 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     lost = facts.idle_after(facts.syncs)
     if facts.share(lost) < least.SYNC_SHARE:
         return
-    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.view.averaged else ""
+    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
     names = facts.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)

@@ -46,12 +46,12 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal gain are told."""
 
 
-def advise(view: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
+def advise(frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
     """What the rules find: doubts about the numbers first, then what promises most; unknown gains last.
 
-    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over this view.
+    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames.
     """
-    facts = Facts(view, of)
+    facts = Facts(frames, of)
     advice = [_advice(rule, one, facts) for rule, one in _fired(facts)]
     return sorted(advice, key=lambda a: (not a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
 

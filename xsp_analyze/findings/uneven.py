@@ -33,7 +33,7 @@ __all__ = ["uneven_devices", "uneven_steps"]
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
-    for durations in facts.view.run_latencies["durations"].to_list() if facts.view.averaged else []:
+    for durations in facts.frames.run_latencies["durations"].to_list() if facts.frames.averaged else []:
         lengths = pl.Series(durations, dtype=pl.Float64)
         if len(lengths) < least.FEW_STEPS:
             continue

@@ -45,7 +45,7 @@ def bus_factors(ranks: int) -> dict[str, float]:
     return {"all_reduce": 2 * others, "all_to_all": others, "broadcast": 1.0, "reduce": 1.0, "send_recv": 1.0}
 
 
-def operations(view: StepFrames) -> pl.DataFrame:
+def operations(frames: StepFrames) -> pl.DataFrame:
     """One row a communication kernel: run_id, step, operation, duration_ns, exposed_ns, bytes, number.
 
     `operation` is what the framework calls it, or else what the kernel's name says; `bytes` are of the tensors that the
@@ -53,12 +53,14 @@ def operations(view: StepFrames) -> pl.DataFrame:
     launch; `exposed_ns` is the time in which nothing else computed on the device.
     """
     name = pl.col("name").cast(pl.String)
-    kernels = view.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION))
-    recorded = _around_launch(view.trace, kernels["span_id"].to_numpy())
+    kernels = frames.of_trace.all_activities.filter(
+        pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION)
+    )
+    recorded = _around_launch(frames.trace, kernels["span_id"].to_numpy())
     order = ["launch_ns", "start_ns", "span_id"]
     return (
         kernels.hstack(recorded)
-        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(view, kernels))
+        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(frames, kernels))
         .sort(order)
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("run_id", "step", "operation").alias("number"))
         .select("run_id", "step", "operation", "number", "duration_ns", "exposed_ns", "bytes")
@@ -97,12 +99,12 @@ def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
     return inputs[0].bytes if inputs and inputs[0] is not None else None
 
 
-def _exposed(view: StepFrames, kernels: pl.DataFrame) -> pl.Series:
+def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
     name = pl.col("name").cast(pl.String)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
-    compute = view.of_trace.all_activities.filter(
+    compute = frames.of_trace.all_activities.filter(
         pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION)
     )
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):

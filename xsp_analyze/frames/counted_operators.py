@@ -25,17 +25,17 @@ __all__ = ["operator_work"]
 _HOST = ("count", "modelled_count", "modelled_flop", "modelled_bytes")
 
 
-def operator_work(view: StepFrames) -> pl.DataFrame:
+def operator_work(frames: StepFrames) -> pl.DataFrame:
     """One row an operator's name (and step, where each is answered): its calls, modelled and measured work.
 
     A call counts if no operator around it has a name that can be modelled; below such a one nothing else counts.
     """
-    unit = _units(view.trace)
-    calls = _calls(view.trace, unit)
-    device = _device_work(view, unit, calls)
-    host = view.combine(_per_step(Roles.of(calls, view.of_trace.roles.kernels)), ["operator"], _HOST)
+    unit = _units(frames.trace)
+    calls = _calls(frames.trace, unit)
+    device = _device_work(frames, unit, calls)
+    host = frames.combine(_per_step(Roles.of(calls, frames.of_trace.roles.kernels)), ["operator"], _HOST)
     return host.join(
-        device, on=[*view.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
+        device, on=[*frames.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
     ).with_columns(pl.col("device_sum_ns", "modelled_device_ns").fill_null(0))
 
 
@@ -86,15 +86,15 @@ def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     )
 
 
-def _device_work(view: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
+def _device_work(frames: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
     """One row a name of operators that launched device work, by themselves or by others: time and counters."""
-    work = view.work
+    work = frames.work
     operators = calls.select(pl.col("span_id").alias("operator_id"), "operator", "modelled_flop")
     moved = (pl.col("dram_read_bytes") + pl.col("dram_write_bytes")) * pl.col("work_count")
     return (
         work.with_columns(pl.Series("operator_id", unit[work["span_id"].to_numpy()]))
         .join(operators, on="operator_id", how="inner", maintain_order="left")
-        .group_by(*view.by, "operator", maintain_order=True)
+        .group_by(*frames.by, "operator", maintain_order=True)
         .agg(
             pl.col("work_ns").sum().alias("device_sum_ns"),
             pl.col("work_ns").filter(pl.col("modelled_flop").is_not_null()).sum().alias("modelled_device_ns"),

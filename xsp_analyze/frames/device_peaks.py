@@ -22,10 +22,10 @@ _COLUMNS = {"fp32": "fp32_flop_per_s", BANDWIDTH: "dram_byte_per_s"}  # what the
 _SCOPE = ("run_id", "device_id", "process_id")
 
 
-def device_peaks(view: StepFrames) -> pl.DataFrame:
+def device_peaks(frames: StepFrames) -> pl.DataFrame:
     """One row a device that was used and a known peak of it: the columns of DEVICE, quantity, peak, words."""
-    used = view.executions.select(DEVICE).unique(maintain_order=True)
-    peaks = used.join(_all_peaks(view.trace), on=["run_id", "device_id"], suffix="_of_peak")
+    used = frames.executions.select(DEVICE).unique(maintain_order=True)
+    peaks = used.join(_all_peaks(frames.trace), on=["run_id", "device_id"], suffix="_of_peak")
     of_process = pl.col("process_id_of_peak")
     return (
         peaks.filter(of_process.is_null() | of_process.eq_missing(pl.col("process_id")))
@@ -35,13 +35,13 @@ def device_peaks(view: StepFrames) -> pl.DataFrame:
     )
 
 
-def agreed_peaks(view: StepFrames) -> pl.DataFrame:
+def agreed_peaks(frames: StepFrames) -> pl.DataFrame:
     """One row a quantity whose peak is known of every device that was used and the same for all: quantity, peak, words.
 
     Work of several devices is held against it: sums of flops over sums of durations are the throughput of one.
     """
-    peaks = device_peaks(view)
-    devices = view.executions.select(DEVICE).n_unique()
+    peaks = device_peaks(frames)
+    devices = frames.executions.select(DEVICE).n_unique()
     return (
         peaks.group_by("quantity", maintain_order=True)
         .agg(pl.col("peak", "words").first(), pl.len().alias("known"), pl.col("peak").n_unique().alias("values"))

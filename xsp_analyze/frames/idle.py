@@ -23,16 +23,18 @@ CAUSES = ("idle_host_ns", "idle_sync_ns", "idle_launch_ns", "idle_unknown_ns")
 _NEVER = np.iinfo(np.int64).max
 
 
-def idle_causes(view: StepFrames, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.DataFrame:
-    """One row a group of the view's activities (see `group_ids.groups`; run_id among its keys): CAUSES in ns.
+def idle_causes(frames: StepFrames, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.DataFrame:
+    """One row a group of the frames' activities (see `group_ids.groups`; run_id among its keys): CAUSES in ns.
 
     They are those of the gaps between the group's activities.
     """
-    work = view.activities
+    work = frames.activities
     rows, order, bounds = grouped
     start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     end, call = start + duration, work["call_start_ns"].fill_null(_NEVER).to_numpy()[order]
-    waits = {run: merge(*(column.to_numpy() for column in view.of_trace.waits(run))) for run in rows["run_id"].unique()}
+    waits = {
+        run: merge(*(column.to_numpy() for column in frames.of_trace.waits(run))) for run in rows["run_id"].unique()
+    }
     causes = [
         _causes(start[a:b], end[a:b], call[a:b], waits=waits[run])
         for (a, b), run in zip(pairwise(bounds.tolist()), rows["run_id"], strict=True)

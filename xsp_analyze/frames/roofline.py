@@ -44,9 +44,9 @@ def _named(counter: str) -> _Precision:
 _PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
 
 
-def require_flops(view: StepFrames, subject: str) -> None:
+def require_flops(frames: StepFrames, subject: str) -> None:
     """XspError where kernels were measured but the flop counts of none."""
-    rows = view.executions
+    rows = frames.executions
     counts = [p.column for p in _PRECISIONS if p.column in rows.columns]
     if all(rows[c].null_count() == rows.height for c in counts):
         raise XspError(

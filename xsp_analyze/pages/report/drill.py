@@ -27,10 +27,10 @@ _MAX_PARTS = 6_000
 
 def drill(answers: Answers, layers: Result) -> Block:
     """Both tables of parts, each with the row in `layers` that a part belongs to (-1: in no row)."""
-    view = answers.per_step
+    frames = answers.per_step
     row_of_layer = layers.table.select(*LAYER_KEY).with_row_index("place")
-    work = _table(answers, layers, device_parts(view), row_of_layer, WORK_COLUMNS, "duration_ns")
-    host = _table(answers, layers, host_parts(view), row_of_layer, HOST_COLUMNS, "self_ns")
+    work = _table(answers, layers, device_parts(frames), row_of_layer, WORK_COLUMNS, "duration_ns")
+    host = _table(answers, layers, host_parts(frames), row_of_layer, HOST_COLUMNS, "self_ns")
     return {"work": work, "host": host, "basis": answers.basis}
 
 

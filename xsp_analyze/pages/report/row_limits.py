@@ -38,12 +38,12 @@ def cut(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tupl
     return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], max_rows)
 
 
-def cut_executions(view: StepFrames, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
+def cut_executions(frames: StepFrames, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
     """As `cut` of A08, where there are more rows than that: the others, which may be millions, are not described."""
-    order = listed_order(view)
-    duration = view.executions["duration_ns"].gather(order)
+    order = listed_order(frames)
+    duration = frames.executions["duration_ns"].gather(order)
     kept = np.flatnonzero(_longest(duration, max_rows).to_numpy())[:max_rows]
-    result = run(replace(kernel_information, function=lambda view: listed(view, order[kept], kept)), view)
+    result = run(replace(kernel_information, function=lambda frames: listed(frames, order[kept], kept)), frames)
     rank = next(c for c in result.columns if c.name == "duration_ns")
     return result, _sentence(result, rank, duration, max_rows)
 
