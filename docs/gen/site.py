@@ -27,9 +27,15 @@ def generated() -> Mapping[str, str]:
 
 
 def project_pages() -> Mapping[str, str]:
-    """The texts of the project's root, with their links to docs as seen from `docs/project`."""
+    """The texts of the project's root, with their links to docs and to each other as seen from `docs/project`."""
     texts = {f"project/{page}.md": (_ROOT / name).read_text(encoding="utf-8") for name, page in _PROJECT.items()}
-    return {path: _LINK.sub(r"](../\1)", text) for path, text in texts.items()}
+    return {path: _from_project(text) for path, text in texts.items()}
+
+
+def _from_project(text: str) -> str:
+    for name, page in _PROJECT.items():
+        text = re.sub(rf"\]\({re.escape(name)}([#)])", rf"]({page}.md\1", text)
+    return _LINK.sub(r"](../\1)", text)
 
 
 def filled(nav: Sequence[object], pages: Sequence[str]) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.gen.analyses import definitions
 from docs.gen.formulas import formulas_of
-from docs.gen.site import filled
+from docs.gen.site import filled, project_pages
 from tests.docs.commands import ROOT, Command, commands
 from xsp_analyze.catalog import ANALYSES, find
 
@@ -38,6 +38,13 @@ def test_a_page_that_nothing_names_stands_under_more() -> None:
         {"Formats": ["formats.md", "formats/index.md", "formats/b.md", "formats/a.md"]},
         {"More": ["new.md"]},
     ]
+
+
+def test_texts_of_the_root_link_to_each_other_on_the_site() -> None:
+    pages = project_pages()
+    assert "](contributing.md#where-things-go)" in pages["project/architecture.md"]
+    assert "](architecture.md)" in pages["project/contributing.md"]
+    assert "](../glossary.md)" in pages["project/contributing.md"]
 
 
 def test_commands_are_those_in_code_without_what_stands_beside_them() -> None:
