@@ -69,9 +69,9 @@ class OpenTrace:
 
     def analyses(self) -> pl.DataFrame:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
-        view = StepFrames.of(self.trace)
+        frames = StepFrames.of(self.trace)
         rows = [
-            (one.id, one.title, all(view.has(need) for need in one.needs), [str(need) for need in one.needs])
+            (one.id, one.title, all(frames.has(need) for need in one.needs), [str(need) for need in one.needs])
             for one in ANALYSES
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")

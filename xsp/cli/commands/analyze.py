@@ -100,8 +100,8 @@ def analyze(
         check_writable(output / "any")
     with Progress() as progress:
         only = _reads(selected, steps) if output_format is Formats.CSV else None
-        view = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps=steps)
-        results = _run(selected, view, progress) if selected else _run_all(view, progress)
+        frames = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps=steps)
+        results = _run(selected, frames, progress) if selected else _run_all(frames, progress)
         if output is not None:
             _write_files(results, output_format, output)
             return
@@ -127,27 +127,27 @@ def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequ
     return {kind: tuple(columns) for kind, columns in merged.items()}
 
 
-def _run(selected: Sequence[Analysis], view: StepFrames, progress: Progress) -> list[Result]:
+def _run(selected: Sequence[Analysis], frames: StepFrames, progress: Progress) -> list[Result]:
     from xsp_analyze.core import run  # noqa: PLC0415
 
     results = []
     for one in selected:
         progress.note(f"{one.id} {one.title}")
-        results.append(run(one, view))
+        results.append(run(one, frames))
     return results
 
 
-def _run_all(view: StepFrames, progress: Progress) -> list[Result]:
+def _run_all(frames: StepFrames, progress: Progress) -> list[Result]:
     """Every analysis whose levels the trace holds; one line says which were left out."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     results, skipped = [], []
     for one in ANALYSES:
-        missing = [str(need) for need in one.needs if not view.has(need)]
+        missing = [str(need) for need in one.needs if not frames.has(need)]
         try:
             if not missing:
-                results += _run([one], view, progress)
+                results += _run([one], frames, progress)
         except XspError as error:
             missing = [str(error)]
         if missing:

@@ -68,11 +68,11 @@ def _absent(trace: Trace) -> list[tuple[str, str]]:
     from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
     from xsp_analyze.needs import words_of_need  # noqa: PLC0415
 
-    view = StepFrames.of(trace)
+    frames = StepFrames.of(trace)
     without: dict[Need, list[str]] = {}
     for one in ANALYSES:
         for need in one.needs if _OURS.fullmatch(one.id) else ():
-            if not view.has(need):
+            if not frames.has(need):
                 without.setdefault(need, []).append(one.id)
     lines = [f"{words_of_need(need)}: {', '.join(ids)} cannot be answered" for need, ids in without.items()]
     return [("not in it" if not number else "", line) for number, line in enumerate(lines)]
