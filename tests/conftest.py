@@ -47,10 +47,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def real_dir() -> Path:
     """The folder of real traces beside the checkout; the test is skipped where there is none."""
-    found = Path(os.environ.get("XSP_REAL", _REPO.parent / "shared" / "real"))
-    if not found.is_dir():
+    folder = Path(os.environ.get("XSP_REAL", _REPO.parent / "shared" / "real"))
+    if not folder.is_dir():
         pytest.skip("no real traces: set XSP_REAL to their folder")
-    return found
+    return folder
 
 
 @pytest.fixture(scope="session")

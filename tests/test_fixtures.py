@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.make.catalog import CASES
-from tests.helpers.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase, facts, golden_text, trace_of
+from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase, facts, golden_text, trace_of
 from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.ingester import Options, claimants_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from fixtures.make.case import Case
 
-_MOST_BYTES = 300_000
+_MAX_BYTES = 300_000
 _SYNTHETIC = [case for case in CASES if case.synthetic]
 
 
@@ -37,7 +37,7 @@ def _named(case: FixtureCase | Case) -> str:
 
 
 sound = pytest.mark.parametrize("case", SOUND, ids=_named)
-broken = pytest.mark.parametrize("case", BROKEN, ids=_named)
+damaged = pytest.mark.parametrize("case", DAMAGED, ids=_named)
 
 
 @sound
@@ -100,7 +100,7 @@ def test_a_file_cut_short_is_refused_in_one_sentence(case: FixtureCase, tmp_path
             convert([cut], Options())
 
 
-@broken
+@damaged
 def test_a_broken_input_is_refused_or_counted(case: FixtureCase) -> None:
     expected = case.expected
     if "exit_code" in expected:
@@ -109,10 +109,10 @@ def test_a_broken_input_is_refused_or_counted(case: FixtureCase) -> None:
         assert expected["says"] in str(refused.value)
         assert "\n" not in str(refused.value)
         return
-    found = facts(trace_of(case))
+    counted = facts(trace_of(case))
     for table in ("ledger", "attribution"):
         for key, count in expected.get(table, {}).items():
-            assert found[table].get(key) == count, key
+            assert counted[table].get(key) == count, key
     assert list(integrity.broken_rules(trace_of(case))) == []
 
 
@@ -138,12 +138,12 @@ def _unpacked(content: bytes) -> object:
         return b"cut" if content.startswith(b"\x1f\x8b") else content
 
 
-@pytest.mark.parametrize("case", SOUND + BROKEN + RUN_SETS, ids=_named)
+@pytest.mark.parametrize("case", SOUND + DAMAGED + RUN_SETS, ids=_named)
 def test_a_case_says_how_it_was_made_and_stays_small(case: FixtureCase) -> None:
     assert {"what", "command", "date", "synthetic", "read"} <= set(case.about)
     assert (case.folder / case.about["read"]).exists()
-    assert sum(file.stat().st_size for file in case.folder.rglob("*.*")) < _MOST_BYTES
+    assert sum(file.stat().st_size for file in case.folder.rglob("*.*")) < _MAX_BYTES
 
 
 def test_every_case_on_disk_is_in_the_catalog() -> None:
-    assert sorted(c.name for c in SOUND + BROKEN + RUN_SETS) == sorted(c.path for c in CASES)
+    assert sorted(c.name for c in SOUND + DAMAGED + RUN_SETS) == sorted(c.path for c in CASES)

@@ -60,12 +60,12 @@ def _graph(*, types: bool) -> _Graph:
     files = _files()
     graph: _Graph = {}
     for name, file in files.items():
-        found = (
+        names = (
             imported
             for statement in _imports(ast.parse(file.read_text(encoding="utf-8")), types=types)
             for imported in _imported(statement, files)
         )
-        graph[name] = {imported for imported in found if imported in files and imported != name}
+        graph[name] = {imported for imported in names if imported in files and imported != name}
     return graph
 
 

@@ -17,7 +17,7 @@ _FOLDER = _REPO / "docs" / "notebooks"
 _NOTEBOOKS = sorted(_FOLDER.glob("*.ipynb"))
 _SECONDS = 300  # of a cell, on a busy machine
 
-_TOLD = {  # what the text of each builds on, and where a reader finds it in the outputs
+_STATEMENTS = {  # what the text of each builds on, and where a reader finds it in the outputs
     "1-slow-training-step": (
         "60.5 % in a layer",
         "idle: 27.1%",
@@ -61,11 +61,11 @@ def test_a_notebook_runs_and_shows_what_its_text_says(path: Path, monkeypatch: p
     client = nbclient.NotebookClient(notebook, timeout=_SECONDS, resources={"metadata": {"path": str(_FOLDER)}})
     client.execute()
     shown = "\n".join(text for cell in notebook.cells for text in _texts(cell))
-    assert [words for words in _TOLD[path.stem] if words not in shown] == []
+    assert [statement for statement in _STATEMENTS[path.stem] if statement not in shown] == []
 
 
 def test_every_notebook_is_told_of() -> None:
-    assert [path.stem for path in _NOTEBOOKS] == sorted(_TOLD)
+    assert [path.stem for path in _NOTEBOOKS] == sorted(_STATEMENTS)
     assert set(re.findall(r"\((notebooks/[^)]+)\)", (_REPO / "docs" / "python.md").read_text(encoding="utf-8"))) == {
         f"notebooks/{path.name}" for path in _NOTEBOOKS
     }

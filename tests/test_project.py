@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.fixture_cases import BROKEN, RUN_SETS, SOUND, FixtureCase
+from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase
 from xsp_ingest.registry import INGESTERS
 
 _REPO = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ def test_the_readme_marks_its_commands_for_ci(name: str) -> None:
 @pytest.mark.parametrize("ingester", INGESTERS, ids=lambda ingester: ingester.name)
 def test_every_format_has_a_fixture(ingester: object) -> None:
     name = getattr(ingester, "name", "")
-    cases = BROKEN if name in _NEEDS_A_TOOL else SOUND
+    cases = DAMAGED if name in _NEEDS_A_TOOL else SOUND
     assert any(case.name.startswith(f"{name}/") for case in cases)
 
 
@@ -64,7 +64,7 @@ def test_no_test_imports_another() -> None:
     assert [path.name for path in tests if imports.search(path.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("case", SOUND + BROKEN + RUN_SETS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SOUND + DAMAGED + RUN_SETS, ids=lambda case: case.name)
 def test_a_fixture_holds_nothing_private(case: FixtureCase) -> None:
     for file in case.folder.rglob("*.*"):
         content = file.read_bytes()

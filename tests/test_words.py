@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REPO = Path(__file__).resolve().parents[1]
-_PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
+_PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners", "tests")
 _TOOLS = ("benchmarks", "fuzz", "fixtures", "docs", "recipes")
 _PREFIXES = ("least", "most")
 _HEADING = "## Words that identifiers do not use"

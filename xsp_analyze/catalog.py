@@ -75,13 +75,13 @@ ANALYSES: tuple[Analysis, ...] = (
 """In the order in which `xsp analyses` lists them."""
 
 
-def find(wanted: str) -> Analysis:
+def find(identifier: str) -> Analysis:
     """The analysis with that id, however it is capitalised; XspError naming those near to it by id or title."""
     for analysis in ANALYSES:
-        if analysis.id.lower() == wanted.lower():
+        if analysis.id.lower() == identifier.lower():
             return analysis
     titles = {a.title: a.id for a in ANALYSES}
-    near = [titles.get(name, name) for name in closest(wanted, [*(a.id for a in ANALYSES), *titles])]
+    near = [titles.get(name, name) for name in closest(identifier, [*(a.id for a in ANALYSES), *titles])]
     named = [f"{a.id} ({a.title})" for identity in dict.fromkeys(near) for a in ANALYSES if a.id == identity]
     hint = f"Did you mean {' or '.join(named)}? " if named else ""
-    raise XspError(f"there is no analysis {wanted!r}", advice=f"{hint}`xsp analyses` lists them")
+    raise XspError(f"there is no analysis {identifier!r}", advice=f"{hint}`xsp analyses` lists them")

@@ -214,31 +214,31 @@ class Result:
         return self.table.to_arrow()
 
 
-def run(wanted: Analysis, view: StepFrames) -> Result:
+def run(analysis: Analysis, frames: StepFrames) -> Result:
     """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs.
 
     Raises:
         ContractError: The answer is not what the analysis declares, which is a bug of it.
     """
-    missing = [need for need in wanted.needs if not view.has(need)]
+    missing = [need for need in analysis.needs if not frames.has(need)]
     if missing:
         what, advice = advice_on(missing[0])
-        raise XspError(f"{wanted.id} ({wanted.title}) needs {what}, which this trace does not hold", advice=advice)
-    table = wanted.function(view).collect()
-    table = table.select(c.name for c in wanted.columns if c.name in table.columns)
-    _check(wanted, table, averaged=wanted.by_step and view.averaged)
-    columns = [replace(c, dtype=table.schema[c.name]) for c in wanted.columns if c.name in table.columns]
+        raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)
+    table = analysis.function(frames).collect()
+    table = table.select(c.name for c in analysis.columns if c.name in table.columns)
+    _check(analysis, table, averaged=analysis.by_step and frames.averaged)
+    columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
 
     def about() -> StepFrames:
-        return view if wanted.by_step else view.whole
+        return frames if analysis.by_step else frames.of_all_steps
 
     def ledger() -> pl.DataFrame:
-        return coverage.ledger(about(), on_layers=wanted.about_layers)
+        return coverage.ledger(about(), on_layers=analysis.about_layers)
 
     def provenance() -> Mapping[str, object]:
-        return coverage.provenance(about(), on_layers=wanted.about_layers)
+        return coverage.provenance(about(), on_layers=analysis.about_layers)
 
-    return Result(wanted, table, columns, ledger, provenance)
+    return Result(analysis, table, columns, ledger, provenance)
 
 
 def _check(analysis: Analysis, table: pl.DataFrame, *, averaged: bool) -> None:

@@ -36,12 +36,12 @@ def query(trace: Trace, text: str, *, steps: str | None = None) -> pl.DataFrame:
     """
     bare = _checked(text)
     identifiers = {identifier.lower() for identifier in _IDENTIFIER.findall(bare)}
-    frames = {name: _plain(trace.scan(name)) for name in TABLES if name in identifiers}
+    tables = {name: _plain(trace.scan(name)) for name in TABLES if name in identifiers}
     analyses = [one for one in ANALYSES if one.id.lower() in identifiers]
-    view = StepFrames.of(trace, steps=steps)
-    frames |= {one.id: _plain(run(one, view).table.lazy()) for one in analyses}
+    frames = StepFrames.of(trace, steps=steps)
+    tables |= {one.id: _plain(run(one, frames).table.lazy()) for one in analyses}
     try:
-        return pl.SQLContext(frames).execute(text, eager=True)
+        return pl.SQLContext(tables).execute(text, eager=True)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _for_users(error) from error
 

@@ -35,8 +35,8 @@ def _kineto(theirs: Sequence[Sample], ours: Sequence[Sample]) -> Measured:
 
 def test_a_goal_is_judged_by_the_median_ratio_of_rounds() -> None:
     theirs = [_sample(10, 400, 40), _sample(30, 400, 31), _sample(20, 400, 20)]
-    found = _kineto(theirs, [_sample(1), _sample(2), _sample(2, 101)])
-    rows = {(row.path, row.goal): row for row in verdicts({"kineto": found})}
+    measured = _kineto(theirs, [_sample(1), _sample(2), _sample(2, 101)])
+    rows = {(row.path, row.goal): row for row in verdicts({"kineto": measured})}
     load_row = next(row for row in rows.values() if row.goal.startswith("30 times"))
     assert (load_row.met, load_row.measured) == (True, "31 (20 to 40) times less")
     wall = next(row for row in rows.values() if "wall" in row.goal)
@@ -50,15 +50,15 @@ def test_a_goal_is_judged_by_the_median_ratio_of_rounds() -> None:
 def test_what_was_not_measured_says_why() -> None:
     assert {row.met for row in verdicts({})} == {None}
     assert all("not" in row.measured for row in verdicts({}))
-    found = _kineto([], [_sample(1)])
-    skipped = Measured("kineto", "t", "w", "c", "a", "d", found.ways, {"xsp": [_sample(1)]}, {"HTA": "no index"})
+    measured = _kineto([], [_sample(1)])
+    skipped = Measured("kineto", "t", "w", "c", "a", "d", measured.ways, {"xsp": [_sample(1)]}, {"HTA": "no index"})
     row = next(row for row in verdicts({"kineto": skipped}) if "wall" in row.goal)
     assert (row.met, row.measured) == (None, "not measured: HTA: no index")
 
 
 def test_measurements_are_read_as_they_were_kept(tmp_path: Path) -> None:
-    found = _kineto([_sample(3)], [_sample(1)])
-    save(found, tmp_path)
+    measured = _kineto([_sample(3)], [_sample(1)])
+    save(measured, tmp_path)
     (again,) = load(tmp_path).values()
     assert again.ratios("HTA", "xsp", lambda sample: sample.cpu_s) == [3.0]
     text = report({"kineto": again}, None)
@@ -75,9 +75,9 @@ def test_a_peer_that_cannot_be_had_or_fails_is_left_out_with_the_reason(tmp_path
         Way("absent", "", absent),
         Way("fails", "", lambda _: [fails]),
     )
-    *_, found = measure(Experiment("key", "", "", ways), 2, "", tmp_path, 600)
-    assert {way: len(samples) for way, samples in found.samples.items()} == {"fine": 2}
-    assert found.skipped == {"absent": "there is none", "fails": "it failed: .../file.py is broken"}
+    *_, measured = measure(Experiment("key", "", "", ways), 2, "", tmp_path, 600)
+    assert {way: len(samples) for way, samples in measured.samples.items()} == {"fine": 2}
+    assert measured.skipped == {"absent": "there is none", "fails": "it failed: .../file.py is broken"}
 
 
 def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_a_grown_trace_has_its_lanes_and_replays(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     events = grow(path, 1, steps=2, lanes=3, replays=2)
-    found = json.loads(path.read_bytes())["traceEvents"]
-    assert sum(event["ph"] != "M" for event in found) == events
-    assert len({event["tid"] for event in found if event.get("cat") == "cpu_op"}) == 2 * 3
+    written = json.loads(path.read_bytes())["traceEvents"]
+    assert sum(event["ph"] != "M" for event in written) == events
+    assert len({event["tid"] for event in written if event.get("cat") == "cpu_op"}) == 2 * 3
     replayed = [
-        event for event in found if "graph node id" in event.get("args", {}) and event["args"].get("graph id") == 1
+        event for event in written if "graph node id" in event.get("args", {}) and event["args"].get("graph id") == 1
     ]
-    launches = {event["args"]["correlation"] for event in found if event["name"] == "cudaGraphLaunch"}
+    launches = {event["args"]["correlation"] for event in written if event["name"] == "cudaGraphLaunch"}
     assert {event["args"]["correlation"] for event in replayed} <= launches

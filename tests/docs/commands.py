@@ -29,14 +29,14 @@ class Command:
     text: str
 
     @property
-    def words(self) -> Sequence[str]:
+    def arguments(self) -> Sequence[str]:
         """What follows `xsp`."""
         return shlex.split(self.text)[1:]
 
     @property
     def is_synopsis(self) -> bool:
         """Whether it says how commands are made, with brackets or names in capitals, and is none itself."""
-        return any(w[:1] == "[" or w.endswith("...") or "|" in w or _PLACEHOLDER.match(w) for w in self.words)
+        return any(w[:1] == "[" or w.endswith("...") or "|" in w or _PLACEHOLDER.match(w) for w in self.arguments)
 
     @property
     def options(self) -> Sequence[str]:

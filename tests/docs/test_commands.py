@@ -40,7 +40,7 @@ def fixture_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_commands_of_a_page_run_in_their_order(
     page: str, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if any(command.words[:1] == ["figure"] for command in _SHOWN[page]):
+    if any(command.arguments[:1] == ["figure"] for command in _SHOWN[page]):
         pytest.importorskip("matplotlib")
     shutil.copytree(sandbox, tmp_path / "here", symlinks=True)
     monkeypatch.chdir(tmp_path / "here")
@@ -58,7 +58,7 @@ def test_the_samples_of_a_format_can_be_looked_at(
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for command in commands(format_pages()[page]):
-        assert main(command.words) == 0, f"`{command.text}`: {capsys.readouterr().err}"
+        assert main(command.arguments) == 0, f"`{command.text}`: {capsys.readouterr().err}"
 
 
 def test_the_examples_of_analyses_are_what_the_command_prints(
@@ -69,7 +69,7 @@ def test_the_examples_of_analyses_are_what_the_command_prints(
     for analysis in ANALYSES:
         example = example_of(analysis)
         if example is not None:
-            assert main([*Command(example.command).words, "-f", "md"]) == 0, example.command
+            assert main([*Command(example.command).arguments, "-f", "md"]) == 0, example.command
             printed = capsys.readouterr().out
             table = [line for line in example.answer.splitlines() if line.startswith("|")]
             assert plain(printed).splitlines()[2 : 2 + len(table)] == table
@@ -78,8 +78,8 @@ def test_the_examples_of_analyses_are_what_the_command_prints(
 @pytest.mark.parametrize("page", _SHOWN)
 def test_the_options_that_a_page_names_exist(page: str) -> None:
     for command in _SHOWN[page]:
-        if command.words and command.words[0] != "collect":  # the runner knows its own: see _run
-            missing = set(command.options) - _options_of(command.words[0])
+        if command.arguments and command.arguments[0] != "collect":  # the runner knows its own: see _run
+            missing = set(command.options) - _options_of(command.arguments[0])
             assert not missing, f"`{command.text}`"
 
 
@@ -89,12 +89,12 @@ def test_what_is_not_run_is_shown_somewhere() -> None:
 
 
 def _run(command: Command) -> int:
-    words = list(command.words)
-    if words[:1] != ["collect"]:
-        return main(words)
+    arguments = list(command.arguments)
+    if arguments[:1] != ["collect"]:
+        return main(arguments)
     # It becomes another program and captures for minutes; --dry-run reads its arguments and prints what it would start.
-    at = words.index("--") if "--" in words else len(words)
-    runner = [sys.executable, "-m", "xsp_runners.collect", *words[1:at], "--dry-run", *words[at:]]
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    runner = [sys.executable, "-m", "xsp_runners.collect", *arguments[1:at], "--dry-run", *arguments[at:]]
     return subprocess.run(runner, check=False, env=_WITH_US, stdout=subprocess.DEVNULL).returncode
 
 

@@ -34,12 +34,12 @@ class _Page(HTMLParser):
         super().__init__()
         self.links: set[str] = set()
         self.loaded: set[str] = set()
-        self.places: set[str] = set()
+        self.anchors: set[str] = set()
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value for name, value in attrs if value is not None}
-        self.places |= {values[name] for name in ("id", "name") if name in values}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
         if tag == "a" and "href" in values:
             self.links.add(values["href"])
         if tag in _LOADED and _LOADED[tag] in values:
@@ -65,13 +65,13 @@ def fixture_pages(site: Path) -> Mapping[Path, _Page]:
 
 
 def test_every_link_leads_somewhere(pages: Mapping[Path, _Page]) -> None:
-    broken = [
+    dangling = [
         f"{path.name}: {link}"
         for path, page in pages.items()
         for link in sorted(page.links | page.loaded)
         if not _leads_somewhere(link, path, pages)
     ]
-    assert not broken
+    assert not dangling
 
 
 def test_nothing_is_loaded_from_elsewhere(pages: Mapping[Path, _Page], site: Path) -> None:
@@ -81,18 +81,18 @@ def test_nothing_is_loaded_from_elsewhere(pages: Mapping[Path, _Page], site: Pat
 
 
 def test_each_analysis_format_finding_and_module_has_a_page(site: Path) -> None:
-    wanted = [f"analyses/{a.id}" for a in ANALYSES]
-    wanted += [f"formats/{i.name}" for i in INGESTERS]
-    wanted += [f"findings/{r.id}" for r in RULES]
-    wanted += [f"api/{m.name}" for m in PUBLIC]
-    assert [name for name in wanted if not (site / f"{name}.html").is_file()] == []
+    names = [f"analyses/{a.id}" for a in ANALYSES]
+    names += [f"formats/{i.name}" for i in INGESTERS]
+    names += [f"findings/{r.id}" for r in RULES]
+    names += [f"api/{m.name}" for m in PUBLIC]
+    assert [name for name in names if not (site / f"{name}.html").is_file()] == []
 
 
 def test_a_page_of_an_analysis_has_example_definition_formulas_and_units(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "analyses/A09.html").read_text(encoding="utf-8"))
     assert "-a A09" in text
     assert "Williams et al." in text
-    assert all(word in text for word in ("arithmetic_intensity", "flop/byte", "compute bound", "ridge"))
+    assert all(term in text for term in ("arithmetic_intensity", "flop/byte", "compute bound", "ridge"))
 
 
 def test_a_notebook_shows_what_its_cells_give(site: Path) -> None:
@@ -110,4 +110,4 @@ def _leads_somewhere(link: str, page: Path, pages: Mapping[Path, _Page]) -> bool
         target /= "index.html"
     if not target.is_file():
         return False
-    return not parts.fragment or target not in pages or unquote(parts.fragment) in {*pages[target].places, "__top"}
+    return not parts.fragment or target not in pages or unquote(parts.fragment) in {*pages[target].anchors, "__top"}

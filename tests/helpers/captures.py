@@ -68,8 +68,8 @@ def capture(work: Work, seed: int, noise: Noise = _QUIET, **order: int) -> Trace
         now = start
         step_id = hand.step(step, start, 0)
         for i in (i for i in range(work.layers) if i not in work.left_out):
-            whole = 20_000 * (i + 1) * work.slower.get(i, 1.0) / len(names[i])
-            lengths = [max(round(whole * factors[step, i, k % 2]), 1) for k in range(len(names[i]))]
+            mean_length = 20_000 * (i + 1) * work.slower.get(i, 1.0) / len(names[i])
+            lengths = [max(round(mean_length * factors[step, i, k % 2]), 1) for k in range(len(names[i]))]
             spent = sum(lengths) + _GAP_NS
             layer = hand.module(f"Net_0.Linear_{i}", now, spent, i, step=step, parent_id=step_id)
             for name, length in zip(names[i], lengths, strict=True):

@@ -31,18 +31,18 @@ class _Memory:
         self._written = [(each.ctypes.data, each.nbytes) for each in written]
         self._read = [(each.ctypes.data, each.nbytes) for each in read] + self._written
 
-    def load(self, place: int, form: str) -> Any:  # noqa: ANN401
-        self._check(place, struct.calcsize(form), self._read)
-        return struct.unpack(form, ctypes.string_at(place, struct.calcsize(form)))[0]
+    def load(self, address: int, form: str) -> Any:  # noqa: ANN401
+        self._check(address, struct.calcsize(form), self._read)
+        return struct.unpack(form, ctypes.string_at(address, struct.calcsize(form)))[0]
 
-    def store(self, place: int, form: str, value: float) -> None:
+    def store(self, address: int, form: str, value: float) -> None:
         content = struct.pack(form, value)  # refuses what does not fit
-        self._check(place, len(content), self._written)
-        ctypes.memmove(place, content, len(content))
+        self._check(address, len(content), self._written)
+        ctypes.memmove(address, content, len(content))
 
     @staticmethod
-    def _check(place: int, length: int, spans: Sequence[tuple[int, int]]) -> None:
-        if not any(start <= place and place + length <= start + size for start, size in spans):
+    def _check(address: int, length: int, spans: Sequence[tuple[int, int]]) -> None:
+        if not any(start <= address and address + length <= start + size for start, size in spans):
             raise OutsideError
 
 
@@ -50,22 +50,22 @@ def _interpreted(memory: _Memory) -> Callable[..., int]:
     machine = {**vars(records), **vars(shapes), **vars(cells)}
     names: dict[str, Any] = {
         **machine,
-        "byte": lambda place: memory.load(place, "B"),
-        "number": lambda place: memory.load(place, "<q"),
-        "pair": lambda place: memory.load(place, ">H"),
-        "big_endian": lambda place: memory.load(place, ">q"),
-        "put": lambda place, value: memory.store(place, "<q", value),
-        "put_byte": lambda place, value: memory.store(place, "B", value),
-        "put_real": lambda place, value: memory.store(place, "<d", float(value)),
+        "byte": lambda address: memory.load(address, "B"),
+        "number": lambda address: memory.load(address, "<q"),
+        "pair": lambda address: memory.load(address, ">H"),
+        "big_endian": lambda address: memory.load(address, ">q"),
+        "put": lambda address, value: memory.store(address, "<q", value),
+        "put_byte": lambda address, value: memory.store(address, "B", value),
+        "put_real": lambda address, value: memory.store(address, "<d", float(value)),
     }
     for name, value in machine.items():
         if hasattr(value, "py_func"):
             names[name] = FunctionType(value.py_func.__code__, names)
-    found: Callable[..., int] = names["read_leaves"]
-    return found
+    read_leaves: Callable[..., int] = names["read_leaves"]
+    return read_leaves
 
 
-def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
+def fill(file: BinaryIO, pages: Layout, part: Part, page_numbers: Ints) -> None:
     """What `reader._fill` does."""
     room, span = part.room, slice(part.first, part.first + int(part.state[scan_state.MAX_ROWS]))
     columns: list[NDArray[Any]] = [room.rowids, *room.values.values(), *room.missing.values()]
@@ -77,7 +77,7 @@ def fill(file: BinaryIO, pages: Layout, part: Part, wanted: Ints) -> None:
         *part.ends.values(),
         *part.bytes.values(),
     ]
-    for content, slots in reader._pieces(file, pages, wanted):
+    for content, slots in reader._pieces(file, pages, page_numbers):
         memory = _Memory([content, slots], [*(each[span] for each in columns), *kept])
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
         reader.check(file, _interpreted(memory)(*addresses, len(slots)))

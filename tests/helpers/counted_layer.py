@@ -24,11 +24,11 @@ def mixed(*, peaks: dict[str, float] | None = None) -> Hand:
         hand.metric(span, "flop_count_dp", 0.0)
         hand.metric(span, "dram_read_bytes", read)
         hand.metric(span, "dram_write_bytes", write)
-    known = {"bf16_tensor": 4e13, "fp32": 1e12, "dram": 2e10} if peaks is None else peaks
-    both = {"fp32_flop_per_s": known.get("fp32"), "dram_byte_per_s": known.get("dram")}
+    values = {"bf16_tensor": 4e13, "fp32": 1e12, "dram": 2e10} if peaks is None else peaks
+    both = {"fp32_flop_per_s": values.get("fp32"), "dram_byte_per_s": values.get("dram")}
     hand.extra["devices"].append({"run_id": 0, "device_id": 0, "name": "Card", **both})
     hand.extra["peaks"] = [
         {"run_id": 0, "device_id": 0, "quantity": name, "value": value, "unit": "1", "source": "its data sheet"}
-        for name, value in known.items()
+        for name, value in values.items()
     ]
     return hand

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["ENGINE", "small", "small_kineto", "words", "written"]
+__all__ = ["ENGINE", "small", "small_kineto", "with_texts", "written"]
 
 ENGINE = 200
 
@@ -62,6 +62,6 @@ def written(trace: Trace, target: str, folder: Path) -> Path:
     return path
 
 
-def words(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with words as text, to compare over traces."""
+def with_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with categories as text, to compare over traces."""
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["BROKEN", "RUN_SETS", "SOUND", "FixtureCase", "facts", "golden_text", "trace_of"]
+__all__ = ["DAMAGED", "RUN_SETS", "SOUND", "FixtureCase", "facts", "golden_text", "trace_of"]
 
 _ROOT = Path(__file__).resolve().parents[2] / "fixtures"
 _OURS = {"case.toml", "expected.toml", "run.json"}
@@ -53,9 +53,9 @@ def _all() -> list[FixtureCase]:
     return [FixtureCase(str(file.parent.relative_to(_ROOT))) for file in sorted(_ROOT.rglob("case.toml"))]
 
 
-BROKEN = [case for case in _all() if "/bad/" in case.name]
+DAMAGED = [case for case in _all() if "/bad/" in case.name]
 RUN_SETS = [case for case in _all() if case.name.startswith("run_set/")]
-SOUND = [case for case in _all() if case not in BROKEN and case not in RUN_SETS]
+SOUND = [case for case in _all() if case not in DAMAGED and case not in RUN_SETS]
 
 
 @cache
@@ -83,11 +83,11 @@ def facts(trace: Trace) -> dict[str, dict[str, object]]:
     }
 
 
-def golden_text(found: Mapping[str, Mapping[str, object]]) -> str:
+def golden_text(facts_by_table: Mapping[str, Mapping[str, object]]) -> str:
     """The facts as the text of an expected.toml."""
     tables = (
         "\n".join([f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in rows.items() if value is not None)])
-        for table, rows in found.items()
+        for table, rows in facts_by_table.items()
         if rows
     )
     return "\n\n".join(tables) + "\n"

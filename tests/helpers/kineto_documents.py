@@ -33,12 +33,12 @@ def event_list(*entries: bytes) -> bytes:
     return b"[" + b",".join(entries) + b"]"
 
 
-def assert_same(found: Document, expected: Document) -> None:
-    assert_frame_equal(found.events, expected.events, categorical_as_str=True)
-    assert_frame_equal(found.details, expected.details)
-    assert dict(found.head) == dict(expected.head)
-    assert found.not_objects == expected.not_objects
-    assert found.python_frames == expected.python_frames
+def assert_same(document: Document, expected: Document) -> None:
+    assert_frame_equal(document.events, expected.events, categorical_as_str=True)
+    assert_frame_equal(document.details, expected.details)
+    assert dict(document.head) == dict(expected.head)
+    assert document.not_objects == expected.not_objects
+    assert document.python_frames == expected.python_frames
 
 
 _KEYS = st.sampled_from(

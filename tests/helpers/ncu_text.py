@@ -73,8 +73,8 @@ def read_text(text: str | bytes, folder: Path) -> RawTrace:
 
 def metrics(raw: RawTrace, row: int = 0) -> dict[str, float]:
     """A kernel's counters by name."""
-    found = raw.tables["metrics"].filter(pl.col("row") == row)
-    return dict(found.select(pl.col("metric").cast(pl.String), "value").iter_rows())
+    rows = raw.tables["metrics"].filter(pl.col("row") == row)
+    return dict(rows.select(pl.col("metric").cast(pl.String), "value").iter_rows())
 
 
 def count_of(raw: RawTrace, kind: str) -> int:

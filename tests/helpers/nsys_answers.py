@@ -52,11 +52,11 @@ def _unequal(columns: Sequence[Column], ours: list[tuple[object, ...]], theirs: 
         yield from (f"row {i}: {ours[i]} for {theirs[i]}" for i in odd)
         return
     # The same rows in another order: theirs by what they say exactly.
-    places: dict[tuple[str, ...], list[int]] = {}
+    rows_of: dict[tuple[str, ...], list[int]] = {}
     for i in odd:
-        places.setdefault(tuple(theirs[i][c] for c in exact), []).append(i)
+        rows_of.setdefault(tuple(theirs[i][c] for c in exact), []).append(i)
     for i in odd:
-        candidates = places[tuple(_text(ours[i][c]) for c in exact)]
+        candidates = rows_of[tuple(_text(ours[i][c]) for c in exact)]
         match = next((j for j in candidates if _same_row(columns, ours[i], theirs[j])), None)
         if match is None:
             yield f"row {i}: {ours[i]} for {[theirs[j] for j in candidates]}"

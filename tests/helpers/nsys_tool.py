@@ -45,10 +45,10 @@ def find_nsys() -> str | None:
 
 def nsys() -> str:
     """The nsys to test with; the test is skipped where there is none."""
-    found = find_nsys()
-    if found is None:
+    path = find_nsys()
+    if path is None:
         pytest.skip("NVIDIA's nsys is not here: put it on PATH or set XSP_NSYS")
-    return found
+    return path
 
 
 @cache
@@ -66,10 +66,10 @@ def _recipe_python() -> str | None:
 
 def recipe_python() -> str:
     """A Python with what NVIDIA's recipes need; the test is skipped where there is none."""
-    found = _recipe_python()
-    if found is None:
+    path = _recipe_python()
+    if path is None:
         pytest.skip(f"no Python with {', '.join(_NEEDED)}: set XSP_NSYS_PYTHON")
-    return found
+    return path
 
 
 def analyze(rule: str, path: Path) -> list[list[str]] | None:
@@ -126,8 +126,8 @@ def parquet_folder(database: Path, folder: Path) -> None:
 
 def _write(folder: Path, name: str, cells: Mapping[str, Sequence[object]]) -> None:
     def array(values: Sequence[object], column: str) -> pa.Array:
-        known = [value for value in values if value is not None]
-        text = column in ("text", "value", "name", "label") if not known else isinstance(known[0], str)
+        present = [value for value in values if value is not None]
+        text = column in ("text", "value", "name", "label") if not present else isinstance(present[0], str)
         return pa.array(values, pa.string() if text else pa.int64())
 
     pq.write_table(pa.table({n: array(v, n) for n, v in cells.items()}), folder / f"{name}.parquet")

@@ -86,11 +86,11 @@ def _spans(role: str) -> list[tuple[int, object, str, str, str, int, int, int, o
         start, time = step * 200_000, _STEP_NS[role]
         key = (role, step)
         out.append((run, None, str(Level.MODEL), str(Kind.STEP), f"step {step}", start, time, step, key))
-        for place, name in enumerate(("Linear_0", "ReLU_0")):
-            begin, layer = start + 5 * _US + place * 60 * _US, (role, step, name)
+        for index, name in enumerate(("Linear_0", "ReLU_0")):
+            begin, layer = start + 5 * _US + index * 60 * _US, (role, step, name)
             out.append((run, key, str(Level.LAYER), str(Kind.MODULE), name, begin, _LAYER_NS[role], step, layer))
-            words = (str(Level.KERNEL), str(Kind.KERNEL), _KERNELS[name])
-            out.append((run, layer, *words, begin + 10 * _US, _KERNEL_NS[role], step, (*layer, "kernel")))
+            labels = (str(Level.KERNEL), str(Kind.KERNEL), _KERNELS[name])
+            out.append((run, layer, *labels, begin + 10 * _US, _KERNEL_NS[role], step, (*layer, "kernel")))
     return out
 
 

@@ -20,8 +20,8 @@ _MEMORY_OF_DEVICE = {True: 1, False: 0}
 
 def microseconds(time_ns: int) -> str:
     """The time as Kineto writes it: microseconds, exact to the nanosecond, never through a float."""
-    whole, rest = divmod(abs(time_ns), 1000)
-    text = f"{whole}.{rest:03d}" if rest else str(whole)
+    integer, rest = divmod(abs(time_ns), 1000)
+    text = f"{integer}.{rest:03d}" if rest else str(integer)
     return f"-{text}" if time_ns < 0 else text
 
 
@@ -137,8 +137,8 @@ class KinetoTrace:
         args: Mapping[str, object] | None = None,
     ) -> None:
         """A device activity; with correlation None the argument is left out."""
-        known = {} if correlation is None else {"correlation": correlation}
-        where = {"device": device_id, "context": 1, "stream": stream_id, **known}
+        link = {} if correlation is None else {"correlation": correlation}
+        where = {"device": device_id, "context": 1, "stream": stream_id, **link}
         self.span(
             category,
             name,

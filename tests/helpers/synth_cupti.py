@@ -36,19 +36,19 @@ class CuptiDump:
 
     def call(self, start: int, end: int, name: str, correlation: int, **fields: object) -> None:
         """A runtime call (or by `kind` a driver call)."""
-        place = {"correlationId": correlation, "processId": PROCESS, "threadId": THREAD}
-        given: dict[str, object] = {**place, **fields}
-        self.add(str(given.pop("kind", "RUNTIME")), start=start, end=end, name=name, **given)
+        shared = {"correlationId": correlation, "processId": PROCESS, "threadId": THREAD}
+        values: dict[str, object] = {**shared, **fields}
+        self.add(str(values.pop("kind", "RUNTIME")), start=start, end=end, name=name, **values)
 
     def kernel(self, start: int, end: int, correlation: int, **fields: object) -> None:
         """A kernel on device 0, stream 7."""
-        place = {"name": _GEMM, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": correlation}
-        self.add("CONCURRENT_KERNEL", start=start, end=end, **{**place, **fields})
+        shared = {"name": _GEMM, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": correlation}
+        self.add("CONCURRENT_KERNEL", start=start, end=end, **{**shared, **fields})
 
     def operator(self, start: int | None, end: int | None, name: str, external: int, **fields: object) -> None:
         """An operator of the framework, on the thread as the framework numbers it."""
-        place = {"processId": PROCESS, "threadId": OS_THREAD, "externalId": external, "externalKind": 3}
-        self.add("FRAMEWORK_OPERATOR", start=start, end=end, name=name, **{**place, **fields})
+        shared = {"processId": PROCESS, "threadId": OS_THREAD, "externalId": external, "externalKind": 3}
+        self.add("FRAMEWORK_OPERATOR", start=start, end=end, name=name, **{**shared, **fields})
 
     def external(self, external: int, correlation: int) -> None:
         """Says that the call with this correlation id was made under this external id."""
@@ -62,8 +62,8 @@ class CuptiDump:
         self.kernel(busy[0], busy[1], number, **fields)
 
     def _head(self) -> dict[str, object]:
-        given = {"format": "xsp cupti dump", "version": 1, "pid": PROCESS, "clock": "CLOCK_REALTIME", "epoch_ns": 0}
-        return {**given, **self.header}
+        usual = {"format": "xsp cupti dump", "version": 1, "pid": PROCESS, "clock": "CLOCK_REALTIME", "epoch_ns": 0}
+        return {**usual, **self.header}
 
     def lines(self, *, dropped: int = 0, end: bool = True) -> bytes:
         """The dump as JSON lines."""

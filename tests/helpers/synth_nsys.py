@@ -214,8 +214,8 @@ class NsightFile:
         axes |= {f"block{axis}": size for axis, size in zip("XYZ", block, strict=True)}
         shared = {"registersPerThread": 16, "staticSharedMemory": 0, "dynamicSharedMemory": 0}
         names = {"demangledName": self.string(name), "shortName": self.string(name)}
-        place = _place(start, end, process, device, stream, correlation)
-        self.add("CUPTI_ACTIVITY_KIND_KERNEL", **place, **axes, **{**shared, **names, **more})
+        activity = _activity(start, end, process, device, stream, correlation)
+        self.add("CUPTI_ACTIVITY_KIND_KERNEL", **activity, **axes, **{**shared, **names, **more})
 
     def launch(
         self,
@@ -246,19 +246,26 @@ class NsightFile:
         device: int = 0,
     ) -> None:
         """A copy; `kind` and `memory` (source, destination) are CUPTI's codes."""
-        place = _place(start, end, process, device, 7, correlation)
+        activity = _activity(start, end, process, device, 7, correlation)
         source, destination = memory
-        self.add("CUPTI_ACTIVITY_KIND_MEMCPY", **place, bytes=size, copyKind=kind, srcKind=source, dstKind=destination)
+        self.add(
+            "CUPTI_ACTIVITY_KIND_MEMCPY",
+            **activity,
+            bytes=size,
+            copyKind=kind,
+            srcKind=source,
+            dstKind=destination,
+        )
 
     def memset(self, start: int, end: int, *, size: int = 64, correlation: int = 0, process: int = PROCESS) -> None:
         """A fill of device memory."""
-        place = _place(start, end, process, 0, 7, correlation)
-        self.add("CUPTI_ACTIVITY_KIND_MEMSET", **place, value=0, bytes=size, memKind=2)
+        activity = _activity(start, end, process, 0, 7, correlation)
+        self.add("CUPTI_ACTIVITY_KIND_MEMSET", **activity, value=0, bytes=size, memKind=2)
 
     def graph_trace(self, start: int, end: int, *, graph: int, correlation: int = 0) -> None:
         """A graph's replay recorded as a whole."""
-        place = _place(start, end, PROCESS, 0, 7, correlation)
-        self.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **place, graphId=graph, graphExecId=graph)
+        activity = _activity(start, end, PROCESS, 0, 7, correlation)
+        self.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **activity, graphId=graph, graphExecId=graph)
 
     def graph_node(self, start: int, end: int, *, node: int, original: int = 0) -> None:
         """The making of a graph's node, in the table that this schema keeps nodes in."""
@@ -275,8 +282,8 @@ class NsightFile:
 
     def wait(self, start: int, end: int, kind: int, *, stream: int = 7, correlation: int = 0) -> None:
         """A synchronisation as CUPTI reports it."""
-        place = _place(start, end, PROCESS, 0, stream, correlation)
-        self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **place, syncType=kind)
+        activity = _activity(start, end, PROCESS, 0, stream, correlation)
+        self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **activity, syncType=kind)
 
     def library_call(self, start: int, end: int, name: str, table: str = "CUDNN_EVENTS") -> None:
         """A call into cuDNN or cuBLAS."""
@@ -356,14 +363,14 @@ class NsightFile:
                 declared = ", ".join(f'"{c}" {"TEXT" if c in texts else "INTEGER"}' for c in columns)
                 connection.execute(f'CREATE TABLE "{table}" ({declared})')
                 # Through a blob, as only SQL makes a text of bytes that are not UTF-8.
-                places = ", ".join("CAST(? AS TEXT)" if c in texts else "?" for c in columns)
+                placeholders = ", ".join("CAST(? AS TEXT)" if c in texts else "?" for c in columns)
                 values = [[row.get(c) for c in columns] for row in rows]
-                connection.executemany(f'INSERT INTO "{table}" VALUES ({places})', values)  # noqa: S608
+                connection.executemany(f'INSERT INTO "{table}" VALUES ({placeholders})', values)  # noqa: S608
             connection.commit()
         return path
 
 
-def _place(start: int, end: int, process: int, device: int, stream: int, correlation: int) -> dict[str, object]:
+def _activity(start: int, end: int, process: int, device: int, stream: int, correlation: int) -> dict[str, object]:
     return {
         "start": start,
         "end": end,

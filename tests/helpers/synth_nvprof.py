@@ -71,8 +71,8 @@ class NvprofFile:
 
     def call(self, start: object, end: object, cbid: int, correlation: object, table: str = "RUNTIME") -> None:
         """A call of the runtime, or of the driver."""
-        place = {"processId": PROCESS, "threadId": THREAD, "correlationId": correlation}
-        self.add(table, cbid=cbid, start=start, end=end, **place)
+        ids = {"processId": PROCESS, "threadId": THREAD, "correlationId": correlation}
+        self.add(table, cbid=cbid, start=start, end=end, **ids)
 
     def kernel(self, start: object, end: object, correlation: object, name: str = "_Z4gemmPf", **more: object) -> None:
         """A kernel on device 0, stream 7."""
@@ -88,16 +88,16 @@ class NvprofFile:
         self._work("MEMSET", start, end, correlation, bytes=256, value=0, memoryKind=3)
 
     def _work(self, table: str, start: object, end: object, correlation: object, **more: object) -> None:
-        place = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": correlation}
-        self.add(table, **{"start": start, "end": end, **place, **more})
+        ids = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": correlation}
+        self.add(table, **{"start": start, "end": end, **ids, **more})
 
     def range(self, number: int, start: int, end: int, name: str, domain: str | None = None) -> None:
         """A range of the user's: two markers of one number."""
         thread = struct.pack("<IQ", PROCESS, THREAD)
-        place = {"id": number, "objectKind": 2, "objectId": thread}
+        ids = {"id": number, "objectKind": 2, "objectId": thread}
         of = 0 if domain is None else self.text(domain)
-        self.add("MARKER", flags=2, timestamp=start, name=self.text(name), domain=of, **place)
-        self.add("MARKER", flags=4, timestamp=end, name=0, domain=of, **place)
+        self.add("MARKER", flags=2, timestamp=start, name=self.text(name), domain=of, **ids)
+        self.add("MARKER", flags=4, timestamp=end, name=0, domain=of, **ids)
 
     def to_bytes(self) -> bytes:
         """The database's bytes."""

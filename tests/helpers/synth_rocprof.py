@@ -151,8 +151,8 @@ def _agents(direction: str) -> tuple[str, str]:
 def _agent(number: int) -> dict[str, object]:
     gpu = {"type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X (synthetic)", "cu_count": 304}
     cpu = {"type": 1, "name": "made-up CPU", "product_name": "made-up CPU", "cu_count": 128}
-    place = {"id": {"handle": _HANDLE + number}, "node_id": number + 1, "max_engine_clk_fcompute": 2_100}
-    return {**place, **(gpu if number >= 0 else cpu)}
+    shared = {"id": {"handle": _HANDLE + number}, "node_id": number + 1, "max_engine_clk_fcompute": 2_100}
+    return {**shared, **(gpu if number >= 0 else cpu)}
 
 
 def _record(kind: int, operation: int, start: int, end: int, correlation: int) -> dict[str, object]:

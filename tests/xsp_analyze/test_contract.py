@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.fixture_cases import BROKEN, SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, trace_of
 from tests.helpers.hand import paper_trace
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, ContractError, Role, analysis, run
@@ -39,7 +39,7 @@ def test_what_is_declared_is_answered_and_what_is_not_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("table", "message"),
     [
         (_GOOD.drop("time_ns"), "answers without time_ns"),
         (_GOOD.cast({"time_ns": pl.Float64}), "time_ns is Float64, declared is Int64"),
@@ -47,8 +47,8 @@ def test_what_is_declared_is_answered_and_what_is_not_is_left_out() -> None:
         (pl.concat([_GOOD, _GOOD]), "several rows of one name"),
     ],
 )
-def test_what_is_not_as_declared_is_a_bug(table: pl.DataFrame, words: str) -> None:
-    with pytest.raises(ContractError, match=words):
+def test_what_is_not_as_declared_is_a_bug(table: pl.DataFrame, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
         run(_answering(table), StepFrames.of(paper_trace(), "all"))
 
 
@@ -89,7 +89,7 @@ def test_declarations_name_what_there_is(one: Analysis) -> None:
     assert set(one.key or ()) <= names
 
 
-@pytest.mark.parametrize("case", [*SOUND, *BROKEN], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*SOUND, *DAMAGED], ids=lambda case: case.name)
 def test_every_answer_over_every_fixture_is_as_declared(case: FixtureCase) -> None:
     try:
         trace = trace_of(case)

@@ -51,8 +51,8 @@ def test_unknown_stays_unknown() -> None:
 
 
 def test_occupancy_is_weighted_by_duration_of_what_was_measured() -> None:
-    found = value(formulas.weighted_mean(pl.col("o"), pl.col("d")), o=[0.5, 1.0, None], d=[100, 300, 1000])
-    assert found == [(0.5 * 100 + 1.0 * 300) / 400]
+    mean = value(formulas.weighted_mean(pl.col("o"), pl.col("d")), o=[0.5, 1.0, None], d=[100, 300, 1000])
+    assert mean == [(0.5 * 100 + 1.0 * 300) / 400]
 
 
 def test_optimal_batch_is_the_first_whose_doubling_gains_five_percent_or_less() -> None:

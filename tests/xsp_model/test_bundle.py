@@ -42,14 +42,14 @@ def test_every_table_survives_the_round_trip(written: Path) -> None:
 
 def test_pieces_are_the_table_whether_it_is_on_disk_or_not(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = ["name", "duration_ns", "level", "attribution"]
-    whole = sample_trace().frame("spans").select(columns)
+    table = sample_trace().frame("spans").select(columns)
     monkeypatch.setattr(bundle, "PIECE_ROWS", 2)
     bundle.write(sample_trace(), written)
-    for trace, count in ((sample_trace(), 1), (bundle.read(written), (whole.height + 1) // 2)):
+    for trace, count in ((sample_trace(), 1), (bundle.read(written), (table.height + 1) // 2)):
         pieces = list(trace.pieces("spans", columns))
         assert len(pieces) == count
-        assert pl.concat(pieces).equals(whole)
-        assert pl.concat(pieces).schema == whole.schema
+        assert pl.concat(pieces).equals(table)
+        assert pl.concat(pieces).schema == table.schema
 
 
 def test_the_same_trace_gives_the_same_bytes(written: Path, tmp_path: Path) -> None:

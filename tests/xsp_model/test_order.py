@@ -23,9 +23,9 @@ def _spans(seed: int, count: int, moments: int) -> pl.DataFrame:
         "name": [names[i] for i in random.integers(0, len(names), count)],
         "kind": ["kernel"] * count,
     }
-    words = dict.fromkeys(("level", "name", "kind"), pl.Categorical)
+    texts = dict.fromkeys(("level", "name", "kind"), pl.Categorical)
     numbers = dict.fromkeys(("duration_ns", *_NUMBERS), pl.Int64)
-    return pl.DataFrame(columns, schema_overrides={**words, **numbers})
+    return pl.DataFrame(columns, schema_overrides={**texts, **numbers})
 
 
 def _some(random: np.random.Generator, values: object) -> list[object]:
@@ -49,15 +49,15 @@ def test_the_order_is_that_of_one_sort(seed: int, moments: int, monkeypatch: pyt
     monkeypatch.setattr(scratch, "PIECE", 7)
     monkeypatch.setattr(order, "_TOGETHER", 11)
     spans = _spans(seed, 400, moments)
-    found = order.total_order(spans)
-    assert found is not None
-    assert found.tolist() == _expected(spans)
-    assert order.total_order(spans[found]) is None
+    rows = order.total_order(spans)
+    assert rows is not None
+    assert rows.tolist() == _expected(spans)
+    assert order.total_order(spans[rows]) is None
 
 
 def test_a_word_may_be_an_enum_and_a_table_empty() -> None:
     spans = _spans(1, 50, 3).with_columns(pl.col("name").cast(pl.String).cast(pl.Enum(["", "B", "a", "b", "é"])))
-    found = order.total_order(spans)
-    assert found is not None
-    assert found.tolist() == _expected(spans)
+    rows = order.total_order(spans)
+    assert rows is not None
+    assert rows.tolist() == _expected(spans)
     assert order.total_order(spans.clear()) is None

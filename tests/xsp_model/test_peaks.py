@@ -78,15 +78,15 @@ def test_the_five_gpus_of_the_paper(name: str, fp32_tflop_per_s: float, gbyte_pe
     ],
 )
 def test_devices_are_known_by_what_profilers_call_them(name: str, device: str | None) -> None:
-    found = spec_for(name)
-    assert (found.name if found else None) == device
+    spec = spec_for(name)
+    assert (spec.name if spec else None) == device
 
 
 def test_a_device_without_a_name_is_known_by_its_size() -> None:
-    found = spec_for(None, capability="9.4", multiprocessors=304)
-    assert found is not None
-    assert found.name == "Instinct MI300X"
-    assert spec_for("AMD Radeon Graphics", capability="9.4", multiprocessors=304) == found
+    spec = spec_for(None, capability="9.4", multiprocessors=304)
+    assert spec is not None
+    assert spec.name == "Instinct MI300X"
+    assert spec_for("AMD Radeon Graphics", capability="9.4", multiprocessors=304) == spec
     assert spec_for(None, capability="9.0", multiprocessors=132) is None, "several devices are so"
 
 
@@ -116,10 +116,10 @@ def test_a_table_entry_fills_what_the_file_does_not_say() -> None:
     row = devices.row(0, named=True)
     assert (row["fp32_flop_per_s"], row["dram_byte_per_s"]) == (15.7e12, 900e9)
     assert row["peak_source"] == "NVIDIA V100 data sheet; at 1530 MHz"
-    found = _by_quantity(peaks)
-    assert found["fp16_tensor"]["value"] == 125e12
-    assert found["fp16_tensor"]["detail"] == "dense, accumulates in FP32, at 1530 MHz"
-    assert "tf32" not in found, "the device has none"
+    by_quantity = _by_quantity(peaks)
+    assert by_quantity["fp16_tensor"]["value"] == 125e12
+    assert by_quantity["fp16_tensor"]["detail"] == "dense, accumulates in FP32, at 1530 MHz"
+    assert "tf32" not in by_quantity, "the device has none"
 
 
 def test_the_file_goes_before_the_table() -> None:
@@ -127,9 +127,9 @@ def test_the_file_goes_before_the_table() -> None:
     devices, peaks = fill(device)
     assert devices["fp32_flop_per_s"].to_list() == [6e13]
     assert devices["peak_source"].to_list() == ["the driver"]
-    found = _by_quantity(peaks)
-    assert (found["fp32"]["value"], found["fp32"]["source"]) == (6e13, "the profiler's file")
-    assert found["bf16_tensor"]["source"] == "NVIDIA H100 GPU architecture paper"
+    by_quantity = _by_quantity(peaks)
+    assert (by_quantity["fp32"]["value"], by_quantity["fp32"]["source"]) == (6e13, "the profiler's file")
+    assert by_quantity["bf16_tensor"]["source"] == "NVIDIA H100 GPU architecture paper"
 
 
 def test_size_and_clock_give_fp32_where_the_reader_did_not() -> None:
@@ -151,12 +151,12 @@ def test_measured_peaks_and_given_ones_go_before_others() -> None:
     )
     device = _device(name="NVIDIA L4", fp32_flop_per_s=3e13, peak_source="the driver")
     assert _by_quantity(fill(device, measured)[1])["fp32"]["value"] == 1e13
-    given = {"fp32_flop_per_s": 2e13, "dram_byte_per_s": 1e11, "bf16_tensor": 9e13}
-    devices, peaks = fill(device, measured, user_peaks=given)
+    user_peaks = {"fp32_flop_per_s": 2e13, "dram_byte_per_s": 1e11, "bf16_tensor": 9e13}
+    devices, peaks = fill(device, measured, user_peaks=user_peaks)
     assert devices.select("fp32_flop_per_s", "dram_byte_per_s").row(0) == (2e13, 1e11)
-    found = _by_quantity(peaks)
-    assert found["bf16_tensor"]["value"] == 9e13
-    assert found["fp32"]["source"] == found["bf16_tensor"]["source"] == "given by the user"
+    by_quantity = _by_quantity(peaks)
+    assert by_quantity["bf16_tensor"]["value"] == 9e13
+    assert by_quantity["fp32"]["source"] == by_quantity["bf16_tensor"]["source"] == "given by the user"
 
 
 def test_processes_that_see_other_devices_under_one_number() -> None:
@@ -199,11 +199,11 @@ def _written(folder: Path, text: str) -> Path:
 
 def test_a_users_file_overrides_quantity_by_quantity(tmp_path: Path) -> None:
     specs = read_device_file(_written(tmp_path, _FILE))
-    found = _by_quantity(fill(_device(name="NVIDIA H100 80GB HBM3"), overrides=specs)[1])
-    assert (found["fp32"]["value"], found["fp32"]["source"]) == (60e12, "user's file devices.toml")
-    assert found["bf16_tensor"]["value"] == 900e12
-    assert found["bf16_tensor"]["detail"] == "dense, accumulates in FP32, at 1755 MHz, at 600 W"
-    assert found["dram"]["value"] == 3350e9, "what the file does not give stays"
+    by_quantity = _by_quantity(fill(_device(name="NVIDIA H100 80GB HBM3"), overrides=specs)[1])
+    assert (by_quantity["fp32"]["value"], by_quantity["fp32"]["source"]) == (60e12, "user's file devices.toml")
+    assert by_quantity["bf16_tensor"]["value"] == 900e12
+    assert by_quantity["bf16_tensor"]["detail"] == "dense, accumulates in FP32, at 1755 MHz, at 600 W"
+    assert by_quantity["dram"]["value"] == 3350e9, "what the file does not give stays"
     assert _by_quantity(fill(_device(name="NVIDIA L4"), overrides=specs)[1])["fp32"]["value"] == 30.3e12
 
 

@@ -13,17 +13,17 @@ from xsp_model import tree
 @st.composite
 def _forests(draw: st.DrawFn) -> tuple[list[int], list[bool]]:
     size = draw(st.integers(0, 14))
-    parents = [draw(st.integers(-1, place - 1)) for place in range(size)]
-    wanted = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    parents = [draw(st.integers(-1, index - 1)) for index in range(size)]
+    mask = draw(st.lists(st.booleans(), min_size=size, max_size=size))
     relabelled = draw(st.permutations(range(size)))
     mixed = [-1] * size
-    for place, parent in enumerate(parents):
-        mixed[relabelled[place]] = relabelled[parent] if parent >= 0 else -1
-    return mixed, wanted
+    for index, parent in enumerate(parents):
+        mixed[relabelled[index]] = relabelled[parent] if parent >= 0 else -1
+    return mixed, mask
 
 
-def _chain(parents: list[int], place: int) -> list[int]:
-    chain = [place]
+def _chain(parents: list[int], index: int) -> list[int]:
+    chain = [index]
     while parents[chain[-1]] >= 0:
         chain.append(parents[chain[-1]])
     return chain
@@ -31,18 +31,18 @@ def _chain(parents: list[int], place: int) -> list[int]:
 
 @given(_forests())
 def test_innermost_is_the_first_wanted_on_the_way_up(forest: tuple[list[int], list[bool]]) -> None:
-    parents, wanted = forest
-    expected = [next((p for p in _chain(parents, i) if wanted[p]), -1) for i in range(len(parents))]
-    found = tree.innermost(np.array(parents, dtype=np.int64), np.array(wanted, dtype=np.bool_))
-    assert found.tolist() == expected
+    parents, mask = forest
+    expected = [next((p for p in _chain(parents, i) if mask[p]), -1) for i in range(len(parents))]
+    ancestors = tree.innermost(np.array(parents, dtype=np.int64), np.array(mask, dtype=np.bool_))
+    assert ancestors.tolist() == expected
 
 
 @given(_forests())
 def test_outermost_is_the_last_wanted_on_the_way_up(forest: tuple[list[int], list[bool]]) -> None:
-    parents, wanted = forest
-    expected = [next((p for p in reversed(_chain(parents, i)) if wanted[p]), -1) for i in range(len(parents))]
-    found = tree.outermost(np.array(parents, dtype=np.int64), np.array(wanted, dtype=np.bool_))
-    assert found.tolist() == expected
+    parents, mask = forest
+    expected = [next((p for p in reversed(_chain(parents, i)) if mask[p]), -1) for i in range(len(parents))]
+    ancestors = tree.outermost(np.array(parents, dtype=np.int64), np.array(mask, dtype=np.bool_))
+    assert ancestors.tolist() == expected
 
 
 def test_ancestors_go_up_one_generation_at_a_time() -> None:

@@ -52,10 +52,10 @@ class Findings(Sequence["Advice"]):
                 one.rule.id,
                 one.rule.title,
                 one.rule.on_trust,
-                one.found.sentence,
+                one.observation.sentence,
                 None if one.gain_ns is None else float(one.gain_ns),
                 one.gain_share,
-                one.found.rows or None,
+                one.observation.rows or None,
                 one.rule.do,
             )
             for one in self.advice
@@ -74,7 +74,7 @@ class Findings(Sequence["Advice"]):
             (
                 one.rule.title,
                 "doubts the numbers" if one.rule.on_trust else gain_of(one),
-                one.found.sentence,
+                one.observation.sentence,
                 one.rule.do,
             )
             for one in self.advice

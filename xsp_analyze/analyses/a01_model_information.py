@@ -55,31 +55,31 @@ __all__ = ["model_information"]
         "scatter", x="batch_size", y=("throughput_per_s", "latency_ns"), title="Throughput and latency by batch size"
     ),
 )
-def model_information(view: StepFrames) -> pl.LazyFrame:
+def model_information(frames: StepFrames) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
-    keys = [*view.by, "batch_size"]
-    durations = view.latencies_by_batch.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
-    rows = model_latency(view.latencies_by_batch, keys).join(durations, on=keys, nulls_equal=True)
+    keys = [*frames.by, "batch_size"]
+    durations = frames.latencies_by_batch.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
+    rows = model_latency(frames.latencies_by_batch, keys).join(durations, on=keys, nulls_equal=True)
     batch, latency = pl.col("batch_size"), pl.col("latency_ns")
     rows = rows.with_columns(
         pl.col("durations").list.median().alias("median_ns"),
         (latency / batch).alias("latency_per_input_ns"),
         throughput_per_s(batch, latency).alias("throughput_per_s"),
     ).sort(keys, nulls_last=True)
-    return rows.with_columns(*_intervals(view, rows), _optimal(view, rows)).lazy()
+    return rows.with_columns(*_intervals(frames, rows), _optimal(frames, rows)).lazy()
 
 
-def _intervals(view: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
+def _intervals(frames: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
     """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
     ends = [bootstrap_interval(np.asarray([durations])) for durations in rows["durations"].to_list()]
-    intervals = [(float(low[0]), float(high[0])) if view.averaged else (None, None) for low, high in ends]
+    intervals = [(float(low[0]), float(high[0])) if frames.averaged else (None, None) for low, high in ends]
     return [
         pl.Series(name, [pair[at] for pair in intervals], dtype=pl.Float64).fill_nan(None)
         for at, name in enumerate(("low_ns", "high_ns"))
     ]
 
 
-def _optimal(view: StepFrames, rows: pl.DataFrame) -> pl.Expr:
+def _optimal(frames: StepFrames, rows: pl.DataFrame) -> pl.Expr:
     measured = {b: t for b, t in rows.select("batch_size", "throughput_per_s").iter_rows() if b is not None}
-    best = None if view.by else first_saturating_batch({b: t for b, t in measured.items() if t is not None})
+    best = None if frames.by else first_saturating_batch({b: t for b, t in measured.items() if t is not None})
     return (pl.col("batch_size") == pl.lit(best, dtype=pl.Int64)).alias("is_optimal")

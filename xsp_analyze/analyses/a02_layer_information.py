@@ -46,14 +46,16 @@ __all__ = ["layer_information"]
         ALLOCATED,
     ),
 )
-def layer_information(view: StepFrames) -> pl.LazyFrame:
+def layer_information(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
-    rows = view.layers.join(layer_intervals(view), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
+    rows = frames.layers.join(
+        layer_intervals(frames), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left"
+    )
     return (
-        view.with_model(rows.lazy())
+        frames.with_model(rows.lazy())
         .with_columns(
             pl.col("layer_name", "layer_type", "path").cast(pl.String),
             (pl.col("latency_ns") / pl.col("model_ns")).alias("model_share"),
         )
-        .sort(*view.by, *LAYER_KEY, nulls_last=True)
+        .sort(*frames.by, *LAYER_KEY, nulls_last=True)
     )

@@ -53,11 +53,11 @@ def _spread(name: str, what: str) -> Column:
         spread=("min_ns", "q1_ns", "q3_ns", "max_ns"),
     ),
 )
-def layer_latency(view: StepFrames) -> pl.LazyFrame:
+def layer_latency(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
-    rows = view.layers.join(layer_quartiles(view), on=LAYER_KEY, how="left", nulls_equal=True)
+    rows = frames.layers.join(layer_quartiles(frames), on=LAYER_KEY, how="left", nulls_equal=True)
     return (
         rows.lazy()
         .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
-        .sort(*view.by, *LAYER_KEY, nulls_last=True)
+        .sort(*frames.by, *LAYER_KEY, nulls_last=True)
     )

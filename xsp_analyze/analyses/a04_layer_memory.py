@@ -31,6 +31,6 @@ __all__ = ["layer_memory"]
         "bars", x="layer_index", y=("allocated_bytes",), title="Memory allocated by layer", color="layer_type"
     ),
 )
-def layer_memory(view: StepFrames) -> pl.LazyFrame:
+def layer_memory(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
-    return view.layers.lazy().with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+    return frames.layers.lazy().with_columns(pl.col("layer_name", "layer_type").cast(pl.String))

@@ -31,12 +31,12 @@ __all__ = ["layer_type_distribution"]
     ),
     figure=FigureSpec("bars", x="layer_type", y=("count",), title="Layers by type"),
 )
-def layer_type_distribution(view: StepFrames) -> pl.LazyFrame:
+def layer_type_distribution(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer type, most frequent first, then by name."""
     return (
-        view.layers.lazy()
-        .group_by(*view.by, pl.col("layer_type").cast(pl.String))
+        frames.layers.lazy()
+        .group_by(*frames.by, pl.col("layer_type").cast(pl.String))
         .agg(pl.len().cast(pl.Int64).alias("count"))
-        .with_columns(share_of_sum("count", view.by).alias("share"))
-        .sort(*view.by, -pl.col("count"), "layer_type")
+        .with_columns(share_of_sum("count", frames.by).alias("share"))
+        .sort(*frames.by, -pl.col("count"), "layer_type")
     )

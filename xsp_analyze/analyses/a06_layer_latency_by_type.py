@@ -26,12 +26,12 @@ __all__ = ["layer_latency_by_type"]
     columns=(STEP, TYPE_KEY, LATENCY, Column("share", pl.Float64(), "Of the sum over all layers.")),
     figure=FigureSpec("bars", x="layer_type", y=("latency_ns",), title="Latency by layer type"),
 )
-def layer_latency_by_type(view: StepFrames) -> pl.LazyFrame:
+def layer_latency_by_type(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer type, longest first, then by name."""
     return (
-        view.layers.group_by(*view.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
+        frames.layers.group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(pl.col("latency_ns").sum())
         .lazy()
-        .with_columns(share_of_sum("latency_ns", view.by).alias("share"))
-        .sort(*view.by, -pl.col("latency_ns"), "layer_type")
+        .with_columns(share_of_sum("latency_ns", frames.by).alias("share"))
+        .sort(*frames.by, -pl.col("latency_ns"), "layer_type")
     )

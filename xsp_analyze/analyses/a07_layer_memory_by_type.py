@@ -26,12 +26,12 @@ __all__ = ["layer_memory_by_type"]
     columns=(STEP, TYPE_KEY, ALLOCATED, Column("share", pl.Float64(), "Of the sum over all layers.")),
     figure=FigureSpec("bars", x="layer_type", y=("allocated_bytes",), title="Memory allocated by layer type"),
 )
-def layer_memory_by_type(view: StepFrames) -> pl.LazyFrame:
+def layer_memory_by_type(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer type, most memory first, unknown last, then by name."""
     return (
-        view.layers.group_by(*view.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
+        frames.layers.group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"))
         .lazy()
-        .with_columns(share_of_sum("allocated_bytes", view.by).alias("share"))
-        .sort(*view.by, -pl.col("allocated_bytes"), "layer_type", nulls_last=True)
+        .with_columns(share_of_sum("allocated_bytes", frames.by).alias("share"))
+        .sort(*frames.by, -pl.col("allocated_bytes"), "layer_type", nulls_last=True)
     )

@@ -75,21 +75,21 @@ def _shape(what: str) -> Column:
         *COUNTER_COLUMNS,
     ),
 )
-def kernel_information(view: StepFrames) -> pl.LazyFrame:
+def kernel_information(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
-    rows = listed_order(view)
-    return listed(view, rows, np.arange(len(rows)))
+    rows = listed_order(frames)
+    return listed(frames, rows, np.arange(len(rows)))
 
 
-def listed_order(view: StepFrames) -> Ints:
-    """The rows of `view.executions` in the order in which they are listed."""
-    return in_order([view.executions[c] for c in (*view.by, *_ORDER)])
+def listed_order(frames: StepFrames) -> Ints:
+    """The rows of `frames.executions` in the order in which they are listed."""
+    return in_order([frames.executions[c] for c in (*frames.by, *_ORDER)])
 
 
-def listed(view: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
-    """These rows of `view.executions` as this analysis lists them; `number`: their places in the list."""
-    executions = view.executions[rows]
+def listed(frames: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
+    """These rows of `frames.executions` as this analysis lists them; `number`: their places in the list."""
+    executions = frames.executions[rows]
     shown = executions.with_columns(
-        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(view.trace, executions)
+        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(frames.trace, executions)
     )
-    return derived(shown.lazy(), view.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))
+    return derived(shown.lazy(), frames.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))

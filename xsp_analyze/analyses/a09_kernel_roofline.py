@@ -42,8 +42,8 @@ __all__ = ["kernel_roofline"]
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Kernels under the roof", color="precision"
     ),
 )
-def kernel_roofline(view: StepFrames) -> pl.LazyFrame:
+def kernel_roofline(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel execution and precision that it works in, in the order of A08."""
-    require_flops(view, "A09 (kernel roofline)")
-    rows = by_precision(kernel_information.function(view).collect())
-    return under_roof(rows, device_peaks(view), on=DEVICE).sort("execution", "place").lazy()
+    require_flops(frames, "A09 (kernel roofline)")
+    rows = by_precision(kernel_information.function(frames).collect())
+    return under_roof(rows, device_peaks(frames), on=DEVICE).sort("execution", "place").lazy()

@@ -31,16 +31,16 @@ __all__ = ["kernel_by_name"]
         "bars", x="kernel_name", y=("duration_ns",), title="Device time by kernel name", color="kind", top=20
     ),
 )
-def kernel_by_name(view: StepFrames) -> pl.LazyFrame:
+def kernel_by_name(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel name and kind, longest first, then by name."""
     sums = (
-        view.named_work.group_by(*view.by, "kernel_name", "kind", maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(view.named_work))
+        frames.named_work.group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
+        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(frames.named_work))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
         .lazy()
     )
     return (
-        derived(view.with_model(sums), view.of_trace.ideal_intensity)
+        derived(frames.with_model(sums), frames.of_trace.ideal_intensity)
         .with_columns((pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"))
-        .sort(*view.by, -pl.col("duration_ns"), "kernel_name", "kind")
+        .sort(*frames.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )

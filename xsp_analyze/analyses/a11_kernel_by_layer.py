@@ -55,6 +55,6 @@ __all__ = ["kernel_by_layer"]
         *COUNTER_COLUMNS,
     ),
 )
-def kernel_by_layer(view: StepFrames) -> pl.LazyFrame:
+def kernel_by_layer(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return derived(layer_kernels(view), view.of_trace.ideal_intensity)
+    return derived(layer_kernels(frames), frames.of_trace.ideal_intensity)

@@ -32,6 +32,6 @@ __all__ = ["metrics_by_layer"]
         title="Flops, DRAM traffic and occupancy by layer",
     ),
 )
-def metrics_by_layer(view: StepFrames) -> pl.LazyFrame:
+def metrics_by_layer(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return layer_kernels(view)
+    return layer_kernels(frames)

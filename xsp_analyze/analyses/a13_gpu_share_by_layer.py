@@ -42,11 +42,11 @@ __all__ = ["gpu_share_by_layer"]
         title="GPU and non-GPU share of each layer's latency",
     ),
 )
-def gpu_share_by_layer(view: StepFrames) -> pl.LazyFrame:
+def gpu_share_by_layer(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order."""
     latency, kernels = pl.col("layer_latency_ns"), pl.col("kernel_duration_ns")
     return (
-        layer_kernels(view)
+        layer_kernels(frames)
         .filter(latency.is_not_null())
         .with_columns(pl.when(latency > 0).then(kernels / latency).alias("kernel_share"))
         .with_columns((1 - pl.col("kernel_share")).alias("non_kernel_share"))

@@ -35,9 +35,9 @@ __all__ = ["layer_roofline"]
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Layers under the roof", color="precision"
     ),
 )
-def layer_roofline(view: StepFrames) -> pl.LazyFrame:
+def layer_roofline(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
-    require_flops(view, "A14 (layer roofline)")
-    keys = [*view.by, *LAYER_KEY]
-    rows = by_precision(layer_kernels(view).collect())
-    return under_roof(rows, agreed_peaks(view)).sort(*keys, "place", nulls_last=True).lazy()
+    require_flops(frames, "A14 (layer roofline)")
+    keys = [*frames.by, *LAYER_KEY]
+    rows = by_precision(layer_kernels(frames).collect())
+    return under_roof(rows, agreed_peaks(frames)).sort(*keys, "place", nulls_last=True).lazy()

@@ -48,16 +48,16 @@ _NAMES = tuple(c.name for c in _ROOF)
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="The model under the roof", color="precision"
     ),
 )
-def kernel_by_model(view: StepFrames) -> pl.LazyFrame:
+def kernel_by_model(frames: StepFrames) -> pl.LazyFrame:
     """One row a batch size, smallest first (null: unknown), in FP32, then one for every other precision worked in.
 
     Those hold that precision's roofline, and no device time: it stands in the first row alone.
     """
-    keys = [*view.by, "batch_size"]
-    rows = _by_batch(view, keys)
-    if not are_known(view.executions):
+    keys = [*frames.by, "batch_size"]
+    rows = _by_batch(frames, keys)
+    if not are_known(frames.executions):
         return _with_nulls(rows).sort(keys, nulls_last=True).lazy()
-    held = under_roof(by_precision(rows), agreed_peaks(view))
+    held = under_roof(by_precision(rows), agreed_peaks(frames))
     fp32 = held.filter(pl.col("precision") == "fp32").select(*keys, "precision", "place", *_NAMES)
     first = rows.join(fp32, on=keys, how="left", nulls_equal=True)
     further = held.filter(pl.col("precision") != "fp32").with_columns(
@@ -75,18 +75,20 @@ def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(None, c.type_of(averaged=True)).alias(c.name) for c in (PRECISION, *_ROOF))
 
 
-def _by_batch(view: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+def _by_batch(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
     """One row a batch size with device time, latency and FP32's counters."""
-    batches = view.trace.frame("runs").select("run_id", "batch_size")
+    batches = frames.trace.frame("runs").select("run_id", "batch_size")
     sums = (
-        view.executions.join(batches, on="run_id", how="left", maintain_order="left")
+        frames.executions.join(batches, on="run_id", how="left", maintain_order="left")
         .group_by(keys, maintain_order=True)
-        .agg(pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), *counted(view.executions))
+        .agg(pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), *counted(frames.executions))
         .lazy()
     )
-    latency = model_latency(view.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
+    latency = model_latency(frames.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (
-        derived(latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True), view.of_trace.ideal_intensity)
+        derived(
+            latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True), frames.of_trace.ideal_intensity
+        )
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns(pl.col("kernel_duration_ns", "kernel_count").fill_null(0))
         .with_columns((pl.col("kernel_duration_ns") / pl.col("model_ns")).alias("gpu_share"))

@@ -37,16 +37,16 @@ __all__ = ["ledger"]
         Column("advice", pl.String(), "What to do about it; empty: nothing is needed.", role=Role.LABEL),
     ),
 )
-def ledger(view: StepFrames) -> pl.LazyFrame:
+def ledger(frames: StepFrames) -> pl.LazyFrame:
     """One row a place that device time went to, in the order of attribution, then one a finding."""
-    rows, attributions = _merged(ledger_of(view)), [str(a) for a in ATTRIBUTIONS]
-    if view.by:
+    rows, attributions = _merged(ledger_of(frames)), [str(a) for a in ATTRIBUTIONS]
+    if frames.by:
         findings = rows.filter(~pl.col("kind").is_in(attributions))
-        rows = pl.concat([attribution(view, view.by), findings], how="diagonal_relaxed")
+        rows = pl.concat([attribution(frames, frames.by), findings], how="diagonal_relaxed")
     is_place = pl.col("kind").is_in(attributions)
     total = pl.col("duration_ns").filter(is_place).sum()
-    if view.by:
-        total = total.over(view.by)
+    if frames.by:
+        total = total.over(frames.by)
     share = pl.when(is_place & (total > 0)).then(pl.col("duration_ns") / total)
     return rows.lazy().with_columns(share.alias("share"))
 

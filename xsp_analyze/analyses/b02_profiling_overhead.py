@@ -52,11 +52,11 @@ _SCHEMA = {
     ),
     by_step=False,
 )
-def profiling_overhead(view: StepFrames) -> pl.LazyFrame:
+def profiling_overhead(frames: StepFrames) -> pl.LazyFrame:
     """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
-    roles = view.of_trace.roles
+    roles = frames.of_trace.roles
     model, layers, kernels = (
-        timed_latency(view.trace, view.of_trace.all_steps, runs)
+        timed_latency(frames.trace, frames.of_trace.all_steps, runs)
         for runs in (roles.model, roles.layers, roles.serialised_kernels)
     )
     steps, total = [], []
@@ -65,7 +65,7 @@ def profiling_overhead(view: StepFrames) -> pl.LazyFrame:
         steps.append(("kernel", layers, kernels))
     if roles.model not in (roles.layers, roles.serialised_kernels):
         total = [("total", model, kernels)]
-    rows = pl.concat([_of_model(steps), _by_layer(view), _of_model(total)])
+    rows = pl.concat([_of_model(steps), _by_layer(frames), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")
     return rows.with_columns(
         overhead.alias("overhead_ns"), (overhead / pl.col("baseline_ns")).alias("overhead_share")
@@ -77,14 +77,14 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _by_layer(view: StepFrames) -> pl.DataFrame:
+def _by_layer(frames: StepFrames) -> pl.DataFrame:
     """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
-    calls = view.of_trace.every_layer_call
+    calls = frames.of_trace.every_layer_call
     one, other = (
-        _host_latency(view, Roles.of(calls, runs))
-        for runs in (view.of_trace.roles.layers, view.of_trace.roles.serialised_kernels)
+        _host_latency(frames, Roles.of(calls, runs))
+        for runs in (frames.of_trace.roles.layers, frames.of_trace.roles.serialised_kernels)
     )
-    if view.of_trace.roles.layers == view.of_trace.roles.serialised_kernels:
+    if frames.of_trace.roles.layers == frames.of_trace.roles.serialised_kernels:
         one = one.clear()
     return (
         one.rename({"host_ns": "baseline_ns"})
@@ -100,12 +100,12 @@ def _by_layer(view: StepFrames) -> pl.DataFrame:
     )
 
 
-def _host_latency(view: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
+def _host_latency(frames: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
     """Host time of each layer per step. A run that was not serialised has none that means anything: no rows."""
-    hosted = view.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
+    hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
     serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()))
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
     in_steps = per_step.filter(pl.col("step").is_not_null())
-    return mean_over_steps(in_steps, view.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
+    return mean_over_steps(in_steps, frames.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(
         pl.col("layer_name", "layer_type").cast(pl.String)
     )

@@ -54,26 +54,26 @@ def _time(name: str, doc: str) -> Column:
         title="Time of each device",
     ),
 )
-def timeline(view: StepFrames) -> pl.LazyFrame:
+def timeline(frames: StepFrames) -> pl.LazyFrame:
     """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
 
     The four causes of idle time sum to it.
     """
     device = ["run_id", "device_id"]
-    if view.averaged:
-        parts = _parts(view, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
-        rows = view.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
+    if frames.averaged:
+        parts = _parts(frames, [*device, "step"]).with_columns(pl.col("run_id").alias("run"))
+        rows = frames.combine(parts, ["run", "device_id"], (*MEASURES, *CAUSES)).rename({"run": "run_id"})
     else:
-        rows = _parts(view, [*view.by, *device])
+        rows = _parts(frames, [*frames.by, *device])
     window = pl.col("window_ns")
     return (
         rows.lazy()
         .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
         .with_columns(pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"))
-        .sort(*view.by, *device, nulls_last=True)
+        .sort(*frames.by, *device, nulls_last=True)
     )
 
 
-def _parts(view: StepFrames, keys: list[str]) -> pl.DataFrame:
-    grouped = groups(view.activities, keys)
-    return breakdown(view.activities, keys, grouped).hstack(idle_causes(view, grouped))
+def _parts(frames: StepFrames, keys: list[str]) -> pl.DataFrame:
+    grouped = groups(frames.activities, keys)
+    return breakdown(frames.activities, keys, grouped).hstack(idle_causes(frames, grouped))

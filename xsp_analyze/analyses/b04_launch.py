@@ -53,12 +53,12 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
 )
-def launch(view: StepFrames) -> pl.LazyFrame:
+def launch(frames: StepFrames) -> pl.LazyFrame:
     """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
 
     Work before the first of a stream is not known, so the first is not starved. Graph replays share one call.
     """
-    sums = _sums(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    sums = _sums(frames).group_by(*frames.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
     sums = sums.with_columns(pl.col(_KEYS).cast(pl.String))
     means = (_ratio(column, "launched") for column in ("call_ns", "latency_ns", "queued_ns"))
     return (
@@ -68,21 +68,21 @@ def launch(view: StepFrames) -> pl.LazyFrame:
             _ratio("waiting", "launched").alias("queue_length"),
             _ratio("starved", "followers").alias("launch_bound_share"),
         )
-        .sort(*view.by, -pl.col("starved_ns"), *_KEYS)
+        .sort(*frames.by, -pl.col("starved_ns"), *_KEYS)
     )
 
 
-def _sums(view: StepFrames) -> pl.DataFrame:
+def _sums(frames: StepFrames) -> pl.DataFrame:
     """What the activities of each key add up to, a row for each share of a mean step that they have.
 
     Whole numbers are added before they are shared out: sums of fractions differ with the order in which cores add.
     """
-    keys = (*view.by, *_KEYS, "work_count")
-    sums = _rows(view).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
+    keys = (*frames.by, *_KEYS, "work_count")
+    sums = _rows(frames).group_by(keys, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
     return sums.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
 
 
-def _rows(view: StepFrames) -> pl.DataFrame:
+def _rows(frames: StepFrames) -> pl.DataFrame:
     """One row an activity of the steps chosen: its keys, what it adds to each sum, and its share of a step."""
     has_call = pl.col("call_start_ns").is_not_null()
     late = has_call & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)
@@ -100,9 +100,9 @@ def _rows(view: StepFrames) -> pl.DataFrame:
         "starved_ns": pl.when(late).then(gap).otherwise(0),
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
-    every = view.of_trace.all_activities
+    every = frames.of_trace.all_activities
     rows = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
-    work = view.work.select("span_id", *view.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
+    work = frames.work.select("span_id", *frames.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
     if work.height < every.height:
         rows = rows[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
     return work.hstack(rows.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")

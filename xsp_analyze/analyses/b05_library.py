@@ -62,16 +62,16 @@ _BY_NAME = (
     ),
     figure=FigureSpec("bars", x="call_name", y=("device_sum_ns",), title="Device time by library call", top=20),
 )
-def library_calls(view: StepFrames) -> pl.LazyFrame:
+def library_calls(frames: StepFrames) -> pl.LazyFrame:
     """One row a library and call, by device time, then host time, longest first, then by name."""
-    calls, work = _calls(view), _work(view)
-    keys = [*view.by, *_KEYS]
+    calls, work = _calls(frames), _work(frames)
+    keys = [*frames.by, *_KEYS]
     return (
-        view.combine(_per_step(calls, _HOST), _KEYS, _HOST)
+        frames.combine(_per_step(calls, _HOST), _KEYS, _HOST)
         .lazy()
         .join(work.lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
         .with_columns(pl.col(*_HOST, *_DEVICE).fill_null(0))
-        .sort(*view.by, -pl.col("device_sum_ns"), -pl.col("host_ns"), *_KEYS, nulls_last=True)
+        .sort(*frames.by, -pl.col("device_sum_ns"), -pl.col("host_ns"), *_KEYS, nulls_last=True)
     )
 
 
@@ -79,22 +79,22 @@ def _per_step(rows: pl.DataFrame, measures: tuple[str, ...]) -> pl.DataFrame:
     return rows.group_by("run_id", "step", *_KEYS, maintain_order=True).agg(pl.col(measures).sum())
 
 
-def _enclosing(view: StepFrames) -> Ints:
+def _enclosing(frames: StepFrames) -> Ints:
     """For each span its nearest library call, itself if it is one, or -1."""
-    spans = view.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.LIBRARY)).collect()
+    spans = frames.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.LIBRARY)).collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
     return innermost(parents, spans["level"].to_numpy())
 
 
-def _named(view: StepFrames) -> pl.LazyFrame:
+def _named(frames: StepFrames) -> pl.LazyFrame:
     """Every library call: span_id, run, step, parent and duration, library and call_name."""
     name = pl.col("name").cast(pl.String)
     library = pl.col("domain").cast(pl.String)
     for pattern, whose in _BY_NAME:
         library = pl.coalesce(library, pl.when(name.str.contains(pattern)).then(pl.lit(whose)))
-    domains = view.trace.scan("ranges").select("span_id", "domain")
+    domains = frames.trace.scan("ranges").select("span_id", "domain")
     return (
-        view.trace.scan("spans")
+        frames.trace.scan("spans")
         .filter(pl.col("level") == str(Level.LIBRARY))
         .select("span_id", "parent_id", "run_id", "step", "name", pl.col("duration_ns").fill_null(0))
         .join(domains, on="span_id", how="left", maintain_order="left")
@@ -102,10 +102,10 @@ def _named(view: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _calls(view: StepFrames) -> pl.DataFrame:
+def _calls(frames: StepFrames) -> pl.DataFrame:
     """One row a library call of the runs that kernels are taken from, or else of those that layers are."""
-    calls = _named(view).collect()
-    outer = _enclosing_parents(view, calls)
+    calls = _named(frames).collect()
+    outer = _enclosing_parents(frames, calls)
     inside = calls.select(pl.Series("span_id", outer), "duration_ns").filter(pl.col("span_id") >= 0)
     children = inside.group_by("span_id").agg(pl.col("duration_ns").sum().alias("children_ns"))
     one = pl.lit(1, pl.Int64).alias("count")
@@ -113,26 +113,26 @@ def _calls(view: StepFrames) -> pl.DataFrame:
     nested = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
         one, own, pl.col("duration_ns").alias("host_ns")
     )
-    kernels_run = Roles.of(nested, view.of_trace.roles.kernels)
-    return Roles.of(nested, view.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
+    kernels_run = Roles.of(nested, frames.of_trace.roles.kernels)
+    return Roles.of(nested, frames.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
 
 
-def _enclosing_parents(view: StepFrames, calls: pl.DataFrame) -> Ints:
+def _enclosing_parents(frames: StepFrames, calls: pl.DataFrame) -> Ints:
     """For each call the library call that it ran in, or -1."""
-    enclosing = pl.Series(_enclosing(view))
+    enclosing = pl.Series(_enclosing(frames))
     return enclosing.gather(calls["parent_id"]).fill_null(-1).to_numpy()
 
 
-def _work(view: StepFrames) -> pl.DataFrame:
+def _work(frames: StepFrames) -> pl.DataFrame:
     """The device work that each call launched."""
-    calls = pl.Series("call_id", _enclosing(view)).gather(view.work["span_id"])
-    names = _named(view).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()
+    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.work["span_id"])
+    names = _named(frames).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()
     return (
-        view.work.select(
-            *view.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count")
+        frames.work.select(
+            *frames.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count")
         )
         .with_columns(calls)
         .join(names, on="call_id", how="inner", maintain_order="left")
-        .group_by(*view.by, *_KEYS, maintain_order=True)
+        .group_by(*frames.by, *_KEYS, maintain_order=True)
         .agg(pl.col(_DEVICE).sum())
     )

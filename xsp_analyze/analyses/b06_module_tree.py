@@ -60,55 +60,55 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
         "icicle", x="module_path", y=("device_sum_ns",), title="Device time by module", color="module_type"
     ),
 )
-def module_tree(view: StepFrames) -> pl.LazyFrame:
+def module_tree(frames: StepFrames) -> pl.LazyFrame:
     """One row a path of modules and phase, in order of first call, then forward, recompute, backward.
 
     An instance called within itself counts once, on its outermost path. Of a profile, calls and host time are those
     of the layers run (where it has modules), device work that of the kernels run. Where none was recorded, on a CPU,
     it is unknown.
     """
-    tree = ModuleTree(view.trace)
-    work = _device(view, tree)
+    tree = ModuleTree(frames.trace)
+    work = _device(frames, tree)
     order = tree.calls.group_by(_MODULE).agg(pl.col("span_id", "depth").min())
-    keys = [*view.by, *_ROW]
+    keys = [*frames.by, *_ROW]
     phase = pl.col("phase").replace_strict(_PHASES, range(len(_PHASES)), return_dtype=pl.Int8)
     return (
-        pl.concat([_host(view, tree), _backward_calls(view, work)], how="diagonal_relaxed")
+        pl.concat([_host(frames, tree), _backward_calls(frames, work)], how="diagonal_relaxed")
         .lazy()
-        .join(_summed(view, work).lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
-        .with_columns(pl.col("count", *(_DEVICE if view.has("kernel") else ())).fill_null(0))
+        .join(_summed(frames, work).lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
+        .with_columns(pl.col("count", *(_DEVICE if frames.has("kernel") else ())).fill_null(0))
         .join(order.lazy(), on=_MODULE, how="left", nulls_equal=True)
-        .sort(*view.by, "span_id", *_MODULE, phase)
+        .sort(*frames.by, "span_id", *_MODULE, phase)
     )
 
 
-def _host(view: StepFrames, tree: ModuleTree) -> pl.DataFrame:
+def _host(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
     outermost = pl.col("duration_ns").filter(~pl.col("again")).sum()
-    calls = Roles.of(tree.calls, view.of_trace.roles.layers)
-    calls = Roles.of(tree.calls, view.of_trace.roles.kernels) if calls.is_empty() else calls
+    calls = Roles.of(tree.calls, frames.of_trace.roles.layers)
+    calls = Roles.of(tree.calls, frames.of_trace.roles.kernels) if calls.is_empty() else calls
     per_step = calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
         outermost.alias("host_ns"),
         pl.col("self_ns").sum().alias("self_host_ns"),
     )
-    return view.combine(per_step, _ROW, _HOST)
+    return frames.combine(per_step, _ROW, _HOST)
 
 
-def _device(view: StepFrames, tree: ModuleTree) -> pl.DataFrame:
+def _device(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
-    work = module_work(tree, view.work)
+    work = module_work(tree, frames.work)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 
 
-def _backward_calls(view: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
+def _backward_calls(frames: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
     per_step = (
         work.filter(pl.col("phase") == str(Phase.BACKWARD))
         .group_by("run_id", "step", *_ROW, maintain_order=True)
         .agg(pl.col("call").n_unique().cast(pl.Int64).alias("count"))
     )
-    return view.combine(per_step, _ROW, ["count"])
+    return frames.combine(per_step, _ROW, ["count"])
 
 
-def _summed(view: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
+def _summed(frames: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
     """The work of each row; of a mean step it is that of a step already."""
-    return work.group_by(*view.by, *_ROW, maintain_order=True).agg(pl.col(_DEVICE).sum())
+    return work.group_by(*frames.by, *_ROW, maintain_order=True).agg(pl.col(_DEVICE).sum())

@@ -55,10 +55,10 @@ _NS_PER_S = 1e9
         "bars", x="direction", y=("duration_ns",), title="Time in copies and memsets", color="source_kind"
     ),
 )
-def copies(view: StepFrames) -> pl.LazyFrame:
+def copies(frames: StepFrames) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
     has_bytes = pl.col("bytes").is_not_null()
-    sums = _moved(view).group_by(*view.by, *_KEYS, maintain_order=True).agg(
+    sums = _moved(frames).group_by(*frames.by, *_KEYS, maintain_order=True).agg(
         pl.col("work_count").sum().alias("count"),
         pl.col("work_count").filter(has_bytes).sum().alias("known_count"),
         pl.when(has_bytes.any()).then((pl.col("bytes") * pl.col("work_count")).sum()).alias("bytes"),
@@ -68,28 +68,28 @@ def copies(view: StepFrames) -> pl.LazyFrame:
     rate = pl.when(pl.col("known_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("known_ns"))
     return (
         sums.lazy()
-        .with_columns(rate.alias("byte_per_s"), _peak(view).alias("peak_byte_per_s"))
+        .with_columns(rate.alias("byte_per_s"), _peak(frames).alias("peak_byte_per_s"))
         .with_columns((pl.col("byte_per_s") / pl.col("peak_byte_per_s")).alias("peak_share"))
-        .sort(*view.by, -pl.col("duration_ns"), *_KEYS, nulls_last=True)
+        .sort(*frames.by, -pl.col("duration_ns"), *_KEYS, nulls_last=True)
         .with_columns(pl.col(pl.Categorical).cast(pl.String))
     )
 
 
-def _moved(view: StepFrames) -> pl.DataFrame:
+def _moved(frames: StepFrames) -> pl.DataFrame:
     """One row a copy or memset: direction and memories as text, bytes, work_ns and work_count."""
-    details = view.trace.frame("copies")
+    details = frames.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
     return (
-        view.work.select("span_id", *view.by, pl.col("kind").cast(pl.String), "work_ns", "work_count")
+        frames.work.select("span_id", *frames.by, pl.col("kind").cast(pl.String), "work_ns", "work_count")
         .filter(pl.col("kind").is_in(_COPIES))
         .join(details, on="span_id", how="left", maintain_order="left")
         .with_columns(direction.alias("direction"))
     )
 
 
-def _peak(view: StepFrames) -> pl.Expr:
+def _peak(frames: StepFrames) -> pl.Expr:
     """The rate that the link of each direction allows; null where unknown, or where devices differ."""
-    peaks = {row["quantity"]: row["peak"] for row in agreed_peaks(view).iter_rows(named=True)}
+    peaks = {row["quantity"]: row["peak"] for row in agreed_peaks(frames).iter_rows(named=True)}
     dram, pcie, nvlink = (pl.lit(peaks.get(q), dtype=pl.Float64) for q in ("dram", "pcie", "nvlink"))
     direction = pl.col("direction")
     return (

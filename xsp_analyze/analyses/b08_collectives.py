@@ -60,27 +60,27 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("stacked_bars", x="operation", y=("transfer_ns", "wait_ns"), title="Communication by operation"),
 )
-def collectives(view: StepFrames) -> pl.LazyFrame:
+def collectives(frames: StepFrames) -> pl.LazyFrame:
     """One row an operation, longest first, then by name.
 
     The n-th such operation of a step on one rank is the n-th on another. All ranks leave a collective together, so that
     the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    matched = _matched(view.chosen(operations(view)))
+    matched = _matched(frames.chosen(operations(frames)))
     per_step = matched.group_by("run_id", "step", "operation", maintain_order=True).agg(pl.col(_SUMS).sum())
-    keys = [*view.by, "operation"]
+    keys = [*frames.by, "operation"]
     ranks = matched.group_by(keys, maintain_order=True).agg(
         pl.col("run_id").n_unique().cast(pl.Int64).alias("rank_count")
     )
     mean = (pl.col(c) / pl.col("rank_count") for c in _SUMS)
     return (
-        view.combine(per_step, ["operation"], _SUMS)
+        frames.combine(per_step, ["operation"], _SUMS)
         .lazy()
         .join(ranks.lazy(), on=keys, how="left", nulls_equal=True)
         .with_columns(mean)
-        .join(_stragglers(view, matched).lazy(), on=keys, how="left", nulls_equal=True)
-        .with_columns(*_derived(), *_rates(view))
-        .sort(*view.by, -pl.col("duration_ns"), "operation")
+        .join(_stragglers(frames, matched).lazy(), on=keys, how="left", nulls_equal=True)
+        .with_columns(*_derived(), *_rates(frames))
+        .sort(*frames.by, -pl.col("duration_ns"), "operation")
     )
 
 
@@ -103,10 +103,10 @@ def _matched(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _stragglers(view: StepFrames, matched: pl.DataFrame) -> pl.DataFrame:
+def _stragglers(frames: StepFrames, matched: pl.DataFrame) -> pl.DataFrame:
     """Per operation the rank that came last most often (the lowest of several), and how often."""
-    keys = [*view.by, "operation"]
-    runs = view.trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("straggler"))
+    keys = [*frames.by, "operation"]
+    runs = frames.trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("straggler"))
     return (
         matched.filter("matched")
         .join(runs, on="run_id", how="left", maintain_order="left")
@@ -127,8 +127,8 @@ def _derived() -> list[pl.Expr]:
     ]
 
 
-def _rates(view: StepFrames) -> list[pl.Expr]:
-    sizes = view.trace.frame("runs")["world_size"].drop_nulls().unique()
+def _rates(frames: StepFrames) -> list[pl.Expr]:
+    sizes = frames.trace.frame("runs")["world_size"].drop_nulls().unique()
     world = int(sizes[0]) if len(sizes) == 1 and sizes[0] > 1 else None
     rate = pl.when(pl.col("sized_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("sized_ns"))
     if world is None:

@@ -50,10 +50,10 @@ def _bytes(name: str, doc: str) -> Column:
     figure=FigureSpec("bars", x="counter", y=("peak_bytes",), title="Most memory in use"),
     by_step=False,
 )
-def memory(view: StepFrames) -> pl.LazyFrame:
+def memory(frames: StepFrames) -> pl.LazyFrame:
     """One row a run, device and counter of bytes, in this order; over the whole trace, whatever the steps."""
     samples = (
-        view.trace.scan("counters")
+        frames.trace.scan("counters")
         .filter(pl.col("unit") == "byte")
         .with_columns(pl.col("counter").cast(pl.String))
         .sort(TABLES["counters"].order, nulls_last=True)
@@ -69,12 +69,12 @@ def memory(view: StepFrames) -> pl.LazyFrame:
         pl.col("value").max().alias("peak_bytes"),
         pl.col("time_ns").get(peak).alias("peak_time_ns"),
     )
-    return series.hstack(_running_at(view, series)).lazy()
+    return series.hstack(_running_at(frames, series)).lazy()
 
 
-def _running_at(view: StepFrames, series: pl.DataFrame) -> pl.DataFrame:
+def _running_at(frames: StepFrames, series: pl.DataFrame) -> pl.DataFrame:
     """For each row the layer call that had begun last, of those that ran on the host at its peak."""
-    calls = view.of_trace.every_layer_call
+    calls = frames.of_trace.every_layer_call
     running = []
     for run, time in series.select("run_id", "peak_time_ns").iter_rows():
         inside = calls.filter(pl.col("run_id") == run, pl.col("start_ns") <= time, pl.col("end_ns") > time)

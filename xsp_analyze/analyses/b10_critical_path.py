@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
-from xsp_analyze.frames.group_ids import codes, in_order, numbered
+from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
 from xsp_analyze.frames.launches import STREAM
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.frames.layer_time import LAYER_KEY
@@ -55,12 +55,12 @@ _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
     figure=FigureSpec("bars", x="link", y=("duration_ns",), title="The critical path", color="layer_type", top=20),
     by_step=False,
 )
-def critical_path(view: StepFrames) -> pl.LazyFrame:
+def critical_path(frames: StepFrames) -> pl.LazyFrame:
     """One row a run, link, kind and layer, by run, then longest first, then in order of the keys.
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
-    parts = [part for run in view.of_trace.roles.kernels for part in _of_run(view, run)]
+    parts = [part for run in frames.of_trace.roles.kernels for part in _of_run(frames, run)]
     links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
         links.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
@@ -69,17 +69,17 @@ def critical_path(view: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _of_run(view: StepFrames, run: int) -> Iterator[pl.DataFrame]:
+def _of_run(frames: StepFrames, run: int) -> Iterator[pl.DataFrame]:
     """The run's path in the columns of _ROW; pieces of the host cut where it went from layer to layer."""
-    work = _work(view, run)
+    work = _work(frames, run)
     if work.is_empty():
         return
-    chain = walk(_timeline(view, run, work))
+    chain = walk(_timeline(frames, run, work))
     duration = chain.end_ns - chain.start_ns
     on_host = chain.links == LINKS.index(Link.HOST)
     elsewhere = np.flatnonzero(~on_host)
     yield _summed(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
-    calls = view.of_trace.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
+    calls = frames.of_trace.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
     rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
     yield _summed(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
@@ -100,23 +100,23 @@ def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: In
     return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
 
 
-def _work(view: StepFrames, run: int) -> pl.DataFrame:
+def _work(frames: StepFrames, run: int) -> pl.DataFrame:
     """The run's device work, of its steps where it has some, in order of end."""
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     of_run = pl.col("run_id") == run
-    in_step = pl.col("step").is_not_null() if (view.of_trace.all_steps["run_id"] == run).any() else pl.lit(value=True)
+    in_step = pl.col("step").is_not_null() if (frames.of_trace.all_steps["run_id"] == run).any() else pl.lit(value=True)
     columns = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
-    work = view.of_trace.all_activities.lazy().filter(of_run & in_step).select(columns).collect()
+    work = frames.of_trace.all_activities.lazy().filter(of_run & in_step).select(columns).collect()
     return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
 
 
-def _timeline(view: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
-    waits = view.of_trace.waits(run)
-    first, last = _extent(view, run)
+def _timeline(frames: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
+    waits = frames.of_trace.waits(run)
+    first, last = _extent(frames, run)
     return Timeline(
         work["start_ns"].to_numpy(),
         work["end_ns"].to_numpy(),
-        numbered(*codes(work.select(STREAM)))[0],
+        numbered(*group_ids(work.select(STREAM)))[0],
         work["call_end_ns"].fill_null(-1).to_numpy(),
         waits["start_ns"].to_numpy(),
         waits["end_ns"].to_numpy(),
@@ -125,10 +125,10 @@ def _timeline(view: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
     )
 
 
-def _extent(view: StepFrames, run: int) -> tuple[int, int]:
+def _extent(frames: StepFrames, run: int) -> tuple[int, int]:
     """From the first to the last step; of a run without steps from the first to the last of all its spans."""
-    steps = view.of_trace.all_steps.filter(pl.col("run_id") == run)
-    spans = steps.lazy() if steps.height else view.trace.scan("spans").filter(pl.col("run_id") == run)
+    steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
+    spans = steps.lazy() if steps.height else frames.trace.scan("spans").filter(pl.col("run_id") == run)
     end = pl.col("start_ns") + pl.col("duration_ns")
     first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
     return int(first), int(last)

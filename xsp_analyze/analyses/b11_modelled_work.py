@@ -47,9 +47,9 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="operator", y=("modelled_flop_per_s",), title="Modelled throughput", top=20),
 )
-def modelled_work(view: StepFrames) -> pl.LazyFrame:
+def modelled_work(frames: StepFrames) -> pl.LazyFrame:
     """One row an operator's name, by device time, longest first, then by name; work of no operator has none."""
-    operators = operator_work(view)
+    operators = operator_work(frames)
     flop, moved, busy = pl.col("modelled_flop"), pl.col("modelled_bytes"), pl.col("modelled_device_ns")
     return (
         operators.lazy()
@@ -58,5 +58,5 @@ def modelled_work(view: StepFrames) -> pl.LazyFrame:
             pl.when(pl.col("device_sum_ns") > 0).then(busy / pl.col("device_sum_ns")).alias("modelled_share"),
             pl.when(busy > 0).then(flop * _NS_PER_S / busy).alias("modelled_flop_per_s"),
         )
-        .sort(*view.by, -pl.col("device_sum_ns"), "operator", nulls_last=True)
+        .sort(*frames.by, -pl.col("device_sum_ns"), "operator", nulls_last=True)
     )

@@ -57,37 +57,37 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="layer_index", y=("energy_j",), title="Energy by layer"),
 )
-def energy(view: StepFrames) -> pl.LazyFrame:
+def energy(frames: StepFrames) -> pl.LazyFrame:
     """One row for the model, then one a layer in order, and last the work of no layer.
 
     Kernels of one layer that run side by side count their time once; where kernels of two layers do, the device's
     power counts for both, so that layers may sum to more than the model.
     """
-    series = power_series(view.trace.frame("counters"))
-    rows = pl.concat([_of_model(view, series), _of_layers(view, series)], how="diagonal")
+    series = power_series(frames.trace.frame("counters"))
+    rows = pl.concat([_of_model(frames, series), _of_layers(frames, series)], how="diagonal")
     covered = pl.col("covered_ns")
     return (
-        view.combine(rows, _KEYS, _SUMS)
+        frames.combine(rows, _KEYS, _SUMS)
         .lazy()
         .with_columns(
             pl.when(covered > 0).then(pl.col("energy_j") * _NS_PER_S / covered).alias("mean_power_w"),
             pl.when(pl.col("time_ns") > 0).then(covered / pl.col("time_ns")).alias("covered_share"),
         )
-        .sort(*view.by, pl.col("scope") != "model", *LAYER_KEY, nulls_last=True)
+        .sort(*frames.by, pl.col("scope") != "model", *LAYER_KEY, nulls_last=True)
         .with_columns(pl.col(pl.Categorical).cast(pl.String))
     )
 
 
-def _of_model(view: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_model(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
-    if view.choice.mode is StepMode.ALL:
+    if frames.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
         extents = (
-            view.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
+            frames.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
         )
         times = extents.with_columns(pl.lit(None, pl.Int64).alias("step"))
     else:
-        times = view.steps.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+        times = frames.steps.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")
     used = _used(times.join(devices, on="run_id").select(_INTERVALS), series)
     return used.group_by("run_id", "step", maintain_order=True).agg(
@@ -95,12 +95,12 @@ def _of_model(view: StepFrames, series: Mapping[tuple[int, int | None], Energy])
     )
 
 
-def _of_layers(view: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_layers(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run, step and layer: the energy of the devices while its kernels ran."""
     keys = ["run_id", "step", "device_id", *LAYER_KEY]
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     groups = (
-        view.of_trace.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
+        frames.of_trace.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
     )
     merged = [merge(row["start_ns"].to_numpy(), row["end_ns"].to_numpy()) for row in _lists(groups)]
     unions = groups.select(keys).with_columns(

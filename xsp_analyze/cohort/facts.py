@@ -83,12 +83,12 @@ def facts_of(trace: Trace, name: str) -> Facts:
     return facts_seen(StepFrames.of(trace), name)
 
 
-def facts_seen(view: StepFrames, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
+def facts_seen(frames: StepFrames, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
     """The facts of a trace that is seen over its default steps already.
 
-    `of` answers analyses by id over this view, where the caller keeps results; else each is run here.
+    `of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
     """
-    trace, ask = view.trace, of or (lambda identity: _run(identity, view))
+    trace, ask = frames.trace, of or (lambda identity: _run(identity, frames))
     runs = trace.frame("runs")
     return Facts(
         model=_one(runs["model"]) or name,
@@ -98,15 +98,15 @@ def facts_seen(view: StepFrames, name: str, of: Callable[[str], Result | str] | 
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
-        speeds=_speeds(_table("A01", ask), averaged=view.averaged),
+        speeds=_speeds(_table("A01", ask), averaged=frames.averaged),
         **_kernels(_table("A15", ask)),
-        **_layers(_table("A06", ask), view),
+        **_layers(_table("A06", ask), frames),
         **_roof(_table("A14", ask)),
-        **_memory(trace, on_device=not view.of_trace.all_activities.is_empty()),
-        attributed_share=_attributed(view),
+        **_memory(trace, on_device=not frames.of_trace.all_activities.is_empty()),
+        attributed_share=_attributed(frames),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
-        utilisation=utilisation(view),
-        mix=operator_mix(view),
+        utilisation=utilisation(frames),
+        mix=operator_mix(frames),
         load_test=load_test(trace),
     )
 
@@ -142,9 +142,9 @@ def _system(trace: Trace) -> str | None:
     return ", ".join(labels) or None
 
 
-def _run(identity: str, view: StepFrames) -> Result | str:
+def _run(identity: str, frames: StepFrames) -> Result | str:
     try:
-        return run(find(identity), view)
+        return run(find(identity), frames)
     except XspError as error:
         return error.what
 
@@ -176,7 +176,7 @@ def _kernels(kernels: pl.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _layers(by_type: pl.DataFrame | None, view: StepFrames) -> dict[str, Any]:
+def _layers(by_type: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
     if by_type is None or by_type.is_empty():
         return {}
     top = by_type.row(0, named=True)
@@ -184,7 +184,7 @@ def _layers(by_type: pl.DataFrame | None, view: StepFrames) -> dict[str, Any]:
     measured = [share for share in shares.values() if share is not None]
     convolution = sum(share or 0.0 for name, share in shares.items() if CONVOLUTION.search(name))
     return {
-        "layer_count": view.layers.height,
+        "layer_count": frames.layers.height,
         "dominant_type": top["layer_type"] if measured else None,
         "dominant_share": top["share"],
         "convolution_share": convolution if measured else None,
@@ -216,9 +216,9 @@ def _memory(trace: Trace, *, on_device: bool) -> dict[str, Any]:
     return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
-def _attributed(view: StepFrames) -> float | None:
+def _attributed(frames: StepFrames) -> float | None:
     """Share of device time that belongs to a layer."""
-    work = view.of_trace.all_activities
+    work = frames.of_trace.all_activities
     total = int(work["duration_ns"].sum())
     in_layers = int(work.filter(pl.col("attribution") == str(Attribution.LAYER))["duration_ns"].sum())
     return in_layers / total if total else None

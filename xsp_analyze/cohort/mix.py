@@ -77,31 +77,31 @@ def group_of(operator: str) -> str:
     return next((name for name, pattern in GROUPS if pattern.search(operator)), _OTHER)
 
 
-def operator_mix(view: StepFrames) -> Mix:
+def operator_mix(frames: StepFrames) -> Mix:
     """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
     runs = (
-        view.of_trace.roles.kernels
-        if not view.of_trace.all_activities.is_empty()
-        else view.of_trace.roles.layers or view.of_trace.roles.kernels
+        frames.of_trace.roles.kernels
+        if not frames.of_trace.all_activities.is_empty()
+        else frames.of_trace.roles.layers or frames.of_trace.roles.kernels
     )
     columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
-    frame = view.trace.scan("spans").select(columns).collect()
+    frame = frames.trace.scan("spans").select(columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
     if not (is_operator & frame["run_id"].is_in(list(runs)).to_numpy()).any():
-        return _of_layers(view)
+        return _of_layers(frames)
     top = outermost(frame["parent_id"].fill_null(-1).to_numpy(), is_operator)
     owned = frame.with_columns(pl.Series("top", top))
     work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
     if work.is_empty():
         own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
-        return _shares(_per_step(view, own), "host time of operators", None)
+        return _shares(_per_step(frames, own), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
-    total, part = (int(view.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
-    return _shares(_per_step(view, inside), "device time of operators", part / total if total else None)
+    total, part = (int(frames.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
+    return _shares(_per_step(frames, inside), "device time of operators", part / total if total else None)
 
 
-def _per_step(view: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
+def _per_step(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
     """What a mean step holds of each type (name, duration_ns); of a trace without steps all of it.
 
     A type's sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
@@ -114,13 +114,13 @@ def _per_step(view: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
         rows.with_columns(pl.col("name").cast(pl.String)).join(types, on="name").drop("name").rename({"type": "name"})
     )
     sums = named.group_by("run_id", "step", "name").agg(pl.col("duration_ns").sum()).sort("run_id", "step", "name")
-    return view.combine(sums, ["name"], ["duration_ns"])
+    return frames.combine(sums, ["name"], ["duration_ns"])
 
 
-def _of_layers(view: StepFrames) -> Mix:
-    if view.of_trace.layer_calls.is_empty():
+def _of_layers(frames: StepFrames) -> Mix:
+    if frames.of_trace.layer_calls.is_empty():
         return Mix()
-    layers = view.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
+    layers = frames.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
     sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))
     return _shares(sums, "time of layers", None)
 

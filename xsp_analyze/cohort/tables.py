@@ -241,5 +241,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], rows: Iterable
     return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
 
 
-def _of_many(view: StepFrames) -> pl.LazyFrame:
-    raise XspError(f"this analysis is of many traces, not of {view.trace.origin}", advice="Use xsp cohort")
+def _of_many(frames: StepFrames) -> pl.LazyFrame:
+    raise XspError(f"this analysis is of many traces, not of {frames.trace.origin}", advice="Use xsp cohort")

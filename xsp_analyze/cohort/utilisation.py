@@ -32,19 +32,19 @@ class Utilisation:
     fp32_coverage: float | None = None
 
 
-def utilisation(view: StepFrames) -> Utilisation:
+def utilisation(frames: StepFrames) -> Utilisation:
     """Over the steps of the trace where it has any, else over all of it."""
-    if view.of_trace.all_activities.is_empty():
+    if frames.of_trace.all_activities.is_empty():
         return Utilisation()
-    fp32, coverage = _fp32(view)
-    return Utilisation(_gpu(view), fp32, coverage)
+    fp32, coverage = _fp32(frames)
+    return Utilisation(_gpu(frames), fp32, coverage)
 
 
-def _gpu(view: StepFrames) -> float | None:
+def _gpu(frames: StepFrames) -> float | None:
     """Busy time of all devices over elapsed time times devices, each run's clipped to its own window."""
-    windows = _windows(view)
+    windows = _windows(frames)
     work = (
-        view.of_trace.all_activities.join(windows, on="run_id")
+        frames.of_trace.all_activities.join(windows, on="run_id")
         .with_columns(
             pl.max_horizontal("start_ns", "from_ns").alias("begin_ns"),
             pl.min_horizontal(pl.col("start_ns") + pl.col("duration_ns"), "to_ns").alias("end_ns"),
@@ -61,32 +61,32 @@ def _gpu(view: StepFrames) -> float | None:
     return int(busy["busy_ns"].sum()) / elapsed if elapsed > 0 else None
 
 
-def _windows(view: StepFrames) -> pl.DataFrame:
+def _windows(frames: StepFrames) -> pl.DataFrame:
     """run_id, from_ns, to_ns: first start to last end of the steps chosen; of runs without, of the device's work."""
     end = pl.col("start_ns") + pl.col("duration_ns")
     ends = (pl.col("start_ns").min().alias("from_ns"), end.max().alias("to_ns"))
-    worked = view.of_trace.all_activities.group_by("run_id").agg(ends)
-    spanned = view.trace.scan("spans").filter(pl.col("level") == "model", pl.col("kind") == "step")
+    worked = frames.of_trace.all_activities.group_by("run_id").agg(ends)
+    spanned = frames.trace.scan("spans").filter(pl.col("level") == "model", pl.col("kind") == "step")
     steps = (
-        spanned.join(view.steps.lazy().select("run_id", "step"), on=["run_id", "step"], how="semi")
+        spanned.join(frames.steps.lazy().select("run_id", "step"), on=["run_id", "step"], how="semi")
         .group_by("run_id")
         .agg(ends)
         .collect()
     )
-    extents = view.trace.scan("spans").group_by("run_id").agg(ends).collect()
+    extents = frames.trace.scan("spans").group_by("run_id").agg(ends).collect()
     rest = worked.select("run_id").join(extents, on="run_id").join(steps, on="run_id", how="anti")
     return pl.concat([steps.join(worked, on="run_id", how="semi"), rest]).sort("run_id")
 
 
-def _fp32(view: StepFrames) -> tuple[float | None, float | None]:
-    work = view.executions
+def _fp32(frames: StepFrames) -> tuple[float | None, float | None]:
+    work = frames.executions
     if "flop_count" not in work.columns:
         return None, None
     counted = work.filter(pl.col("flop_count").is_not_null())
     active, total = float(counted["duration_ns"].sum()), float(work["duration_ns"].sum())
     if not active:
         return None, None
-    peak = agreed_peaks(view).filter(pl.col("quantity") == "fp32")["peak"]
+    peak = agreed_peaks(frames).filter(pl.col("quantity") == "fp32")["peak"]
     coverage = active / total
     if peak.is_empty():
         return None, coverage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare.facts import Sort, differences
+from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.level_rows import kernel_rows, layer_rows, model_rows, operator_rows
@@ -97,7 +97,7 @@ def compare(
     one, two = _sides(before, after, names, per_input=per_input)
     one.check_steps(two)
     differ = differences(one.facts, two.facts, per_input=per_input)
-    alike = not any(d.sort is Sort.SYSTEM for d in differ)
+    alike = not any(d.kind is DifferenceKind.SYSTEM for d in differ)
     frameworks = [side.facts.framework for side in (one, two)]
     same_framework = None in frameworks or frameworks[0].casefold() == frameworks[1].casefold()  # type: ignore[union-attr]
     pairs = pair_layers(one.layers[0].labels, two.layers[0].labels, same_framework=same_framework)
@@ -149,7 +149,9 @@ def _sides(
 
 def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -> list[str]:
     """Why the two did not do the same work; none: as far as the files say, they did."""
-    reasons = [f"different {d.what}: {d.before} before, {d.after} after" for d in differ if d.sort is Sort.WORK]
+    reasons = [
+        f"different {d.what}: {d.before} before, {d.after} after" for d in differ if d.kind is DifferenceKind.WORK
+    ]
     sources = {one.facts.layer_source, two.facts.layer_source}
     named = len(sources) == 1 and "operator" not in sources  # operators come and go with every optimisation
     if pairs.rate is not None and pairs.rate < MIN_MATCH and named:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["Difference", "Facts", "Sort", "differences", "facts"]
+__all__ = ["Difference", "DifferenceKind", "Facts", "differences", "facts"]
 
 _PRECISIONS = {
     "double": "fp64", "float64": "fp64", "f64": "fp64",
@@ -28,7 +28,7 @@ _PRECISIONS = {
 }  # fmt: skip
 
 
-class Sort(StrEnum):
+class DifferenceKind(StrEnum):
     """What a difference means for the comparison."""
 
     WORK = "work"  # the two did not do the same
@@ -63,50 +63,50 @@ class Difference:
     what: str
     before: str
     after: str
-    sort: Sort
+    kind: DifferenceKind
 
 
-_COMPARED: tuple[tuple[str, str, Sort], ...] = (
-    ("model", "model", Sort.WORK),
-    ("batch_size", "batch size", Sort.WORK),
-    ("device", "device", Sort.SYSTEM),
-    ("device_count", "devices used", Sort.SYSTEM),
-    ("ranks", "ranks in the job", Sort.SYSTEM),
-    ("precision", "precision", Sort.SYSTEM),
-    ("framework", "framework", Sort.SYSTEM),
-    ("framework_version", "framework version", Sort.SYSTEM),
-    ("levels", "levels recorded", Sort.METHOD),
-    ("format", "profiler's format", Sort.METHOD),
-    ("layer_source", "layers taken from", Sort.METHOD),
-    ("layer_basis", "layer latency measured on the", Sort.METHOD),
-    ("steps", "steps", Sort.METHOD),
-    ("captures", "captures", Sort.METHOD),
+_COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
+    ("model", "model", DifferenceKind.WORK),
+    ("batch_size", "batch size", DifferenceKind.WORK),
+    ("device", "device", DifferenceKind.SYSTEM),
+    ("device_count", "devices used", DifferenceKind.SYSTEM),
+    ("ranks", "ranks in the job", DifferenceKind.SYSTEM),
+    ("precision", "precision", DifferenceKind.SYSTEM),
+    ("framework", "framework", DifferenceKind.SYSTEM),
+    ("framework_version", "framework version", DifferenceKind.SYSTEM),
+    ("levels", "levels recorded", DifferenceKind.METHOD),
+    ("format", "profiler's format", DifferenceKind.METHOD),
+    ("layer_source", "layers taken from", DifferenceKind.METHOD),
+    ("layer_basis", "layer latency measured on the", DifferenceKind.METHOD),
+    ("steps", "steps", DifferenceKind.METHOD),
+    ("captures", "captures", DifferenceKind.METHOD),
 )
 
 
 def facts(views: Sequence[StepFrames]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
-    view = views[0]
+    frames = views[0]
     runs = pl.concat([v.trace.frame("runs") for v in views])
     frameworks = [name_and_version(str(f)) for f in runs["framework"].drop_nulls().unique().sort()]
-    used = set(view.of_trace.all_activities["device_id"].drop_nulls().to_list())
+    used = set(frames.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
-    has_layers = not view.of_trace.layer_calls.is_empty()
+    has_layers = not frames.of_trace.layer_calls.is_empty()
     return Facts(
-        model=_joined(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(view),
+        model=_joined(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(frames),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
         framework=_joined(list(dict.fromkeys(name for name, _ in frameworks))),
         framework_version=_joined([version for _, version in frameworks if version]),
-        device=_device(view, used),
+        device=_device(frames, used),
         device_count=len(used) or None,
-        precision=_precision(view),
+        precision=_precision(frames),
         ranks=_largest(runs["world_size"]),
         steps=min(v.steps["step"].n_unique() for v in views),
         captures=len(views),
-        levels=", ".join(view.trace.levels),
+        levels=", ".join(frames.trace.levels),
         layer_source=_joined(sources),
-        layer_basis=_joined(view.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(view.of_trace.roles.layers)))["basis"].unique()
+        layer_basis=_joined(frames.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
         format=_joined(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
@@ -115,11 +115,11 @@ def facts(views: Sequence[StepFrames]) -> Facts:
 def differences(before: Facts, after: Facts, *, per_input: bool = False) -> list[Difference]:
     """What is known of both sides and not the same, what matters most first."""
     differing = []
-    for name, label, sort in _COMPARED:
+    for name, label, usual in _COMPARED:
         one, two = getattr(before, name), getattr(after, name)
         if one is None or two is None or _folded(one) == _folded(two):
             continue
-        kind = Sort.SYSTEM if name == "batch_size" and per_input else sort
+        kind = DifferenceKind.SYSTEM if name == "batch_size" and per_input else usual
         differing.append(Difference(label, str(one), str(two), kind))
     return differing
 
@@ -137,15 +137,15 @@ def _largest(column: pl.Series) -> int | None:
     return max(values) if values else None
 
 
-def _device(view: StepFrames, used: set[int]) -> str | None:
+def _device(frames: StepFrames, used: set[int]) -> str | None:
     """As the run describes it, else as the profiler names those that did work; the CPU where there is no device work.
 
     How many of a kind there are is a fact of its own.
     """
-    described = view.trace.frame("runs")["device_name"].drop_nulls().unique().sort().to_list()
+    described = frames.trace.frame("runs")["device_name"].drop_nulls().unique().sort().to_list()
     if described:
         return _joined(described)
-    devices = view.trace.frame("devices")
+    devices = frames.trace.frame("devices")
     named = devices.filter(pl.col("device_id").is_in(list(used)))["name"].drop_nulls().unique().sort().to_list()
     if not named and used:  # the profiler may number devices of a node otherwise than those of the process
         named = devices["name"].drop_nulls().unique().to_list()
@@ -153,17 +153,17 @@ def _device(view: StepFrames, used: set[int]) -> str | None:
     return _joined(named)
 
 
-def _outermost(view: StepFrames) -> str | None:
+def _outermost(frames: StepFrames) -> str | None:
     """The type of the one module that holds all others: what a trace without a model's name calls it."""
-    roots = view.trace.scan("layers").filter(pl.col("source") == "module").select(pl.col("path").cast(pl.String))
+    roots = frames.trace.scan("layers").filter(pl.col("source") == "module").select(pl.col("path").cast(pl.String))
     names = {str(path).partition(".")[0] for path in roots.collect()["path"].drop_nulls().unique()}
     return names.pop().rpartition("_")[0] or None if len(names) == 1 else None
 
 
-def _precision(view: StepFrames) -> str | None:
+def _precision(frames: StepFrames) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
-    for dtypes, ns in view.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
+    for dtypes, ns in frames.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
         for dtype in (dtypes or "").strip("[]").split(","):
             precision = _PRECISIONS.get(dtype.strip(' "').casefold().removeprefix("c10::"))
             if precision:

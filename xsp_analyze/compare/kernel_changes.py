@@ -33,12 +33,12 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Kernels of before that stand where those of after do: in how many places, their time in one step, and where."""
+    """Kernels of before that stand where those of after do: how often (`count`), their time in one step, and where."""
 
     kind: ChangeKind
     before: tuple[str, ...]
     after: tuple[str, ...]
-    places: int
+    count: int
     before_ns: int
     after_ns: int
     layers: Sequence[str]
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass
 class _Seen:
-    places: int = 0
+    count: int = 0
     before_ns: int = 0
     after_ns: int = 0
     layers: dict[str, None] = field(default_factory=dict)
@@ -67,12 +67,12 @@ def changes(before: pl.DataFrame, after: pl.DataFrame) -> list[Change]:
     for location in dict.fromkeys([*ours, *theirs]):
         for one, two in _gaps(ours.get(location, []), theirs.get(location, [])):
             entry = seen.setdefault((tuple(n for n, _ in one), tuple(n for n, _ in two)), _Seen())
-            entry.places += 1
+            entry.count += 1
             entry.before_ns += sum(ns for _, ns in one)
             entry.after_ns += sum(ns for _, ns in two)
             entry.layers[location] = None
     changed = [
-        Change(_kind(*key), *key, entry.places, entry.before_ns, entry.after_ns, list(entry.layers))
+        Change(_kind(*key), *key, entry.count, entry.before_ns, entry.after_ns, list(entry.layers))
         for key, entry in seen.items()
     ]
     return sorted(changed, key=lambda c: (-abs(c.after_ns - c.before_ns), -c.before_ns, c.before, c.after))

@@ -42,80 +42,82 @@ class Measured:
         return self.labels["key"].to_list()
 
 
-def model(view: StepFrames) -> Measured:
+def model(frames: StepFrames) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
-    durations = [d for d in view.run_latencies["durations"].to_list() if d] if view.averaged else []
+    durations = [d for d in frames.run_latencies["durations"].to_list() if d] if frames.averaged else []
     min_steps = min(map(len, durations), default=0)
     steps = np.mean([d[:min_steps] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
-    mean = view.model_latency["latency_ns"].to_list()
+    mean = frames.model_latency["latency_ns"].to_list()
     means = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
     return Measured(pl.DataFrame({"key": ["latency"]}), means, np.ones(1), steps)
 
 
-def layers(view: StepFrames) -> Measured:
+def layers(frames: StepFrames) -> Measured:
     """One row a layer with own work, key its index: latency as A02 has it."""
-    rows = view.layers.filter(pl.col("layer_index").is_not_null())
+    rows = frames.layers.filter(pl.col("layer_index").is_not_null())
     labels = rows.select(
         pl.col("layer_index").alias("key"),
         *(pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path", "shapes", "dtypes")),
     )
-    steps = view.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
+    steps = frames.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return _measured(view, labels, rows["latency_ns"], rows["call_count"], per_step, view.of_trace.roles.layers)
+    return _measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
 
 
-def kernels(view: StepFrames) -> Measured:
+def kernels(frames: StepFrames) -> Measured:
     """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
-    rows = view.executions.with_columns(_key(view.executions))
+    rows = frames.executions.with_columns(_key(frames.executions))
     sums = rows.group_by("key", maintain_order=True).agg(
         pl.col("kernel_name").first().cast(pl.String).alias("name"),
         pl.col("kind").first().cast(pl.String),
         pl.col("count").sum(),
         pl.col("duration_ns").sum(),
     )
-    work = view.activities.rename({"name": "kernel_name"})
+    work = frames.activities.rename({"name": "kernel_name"})
     per_step = work.with_columns(_key(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
-    return _measured(view, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
-                     view.of_trace.roles.kernels)  # fmt: skip
+    return _measured(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
+                     frames.of_trace.roles.kernels)  # fmt: skip
 
 
-def operators(view: StepFrames, *, on_device: bool) -> Measured:
+def operators(frames: StepFrames, *, on_device: bool) -> Measured:
     """One row an operator's name: device time that it launched itself, or its own time on the host.
 
     Its own: outside of the operators inside it, so that rows add up.
     """
-    calls = _operator_calls(view)
+    calls = _operator_calls(frames)
     if on_device:
-        work = view.chosen(view.of_trace.all_activities).select("span_id", "run_id", "step", "duration_ns")
+        work = frames.chosen(frames.of_trace.all_activities).select("span_id", "run_id", "step", "duration_ns")
         inside = work.join(calls.select("span_id", "operator_id"), on="span_id").filter(pl.col("operator_id") >= 0)
         names = calls["name"].gather(inside["operator_id"])
         per_step = inside.select("run_id", "step", pl.Series("key", names), pl.col("duration_ns").alias("ns"))
     else:
         own = calls.filter(pl.col("is_operator"))
-        per_step = view.chosen(own).select("run_id", "step", pl.col("name").alias("key"), pl.col("self_ns").alias("ns"))
+        per_step = frames.chosen(own).select(
+            "run_id", "step", pl.col("name").alias("key"), pl.col("self_ns").alias("ns")
+        )
     per_step = per_step.with_columns(pl.col("key").cast(pl.String))
     rows = per_step.group_by("run_id", "step", "key", maintain_order=True).agg(
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
-    sums = view.combine(rows, ["key"], ["ns", "count"])
-    return _measured(view, sums.select("key"), sums["ns"], sums["count"], per_step, view.of_trace.roles.kernels)
+    sums = frames.combine(rows, ["key"], ["ns", "count"])
+    return _measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
 
 
-def operators_by_layer(view: StepFrames) -> pl.DataFrame:
+def operators_by_layer(frames: StepFrames) -> pl.DataFrame:
     """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
-    calls = _operator_calls(view).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
-    layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
-    named = view.chosen(calls).join(layers, on="layer_id").filter(pl.col("layer_index").is_not_null())
+    calls = _operator_calls(frames).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
+    layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
+    named = frames.chosen(calls).join(layers, on="layer_id").filter(pl.col("layer_index").is_not_null())
     rows = named.group_by("run_id", "step", "layer_index", pl.col("name").cast(pl.String), maintain_order=True).agg(
         pl.col("self_ns").sum().alias("ns")
     )
-    return view.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
+    return frames.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
 
 
-def _operator_calls(view: StepFrames) -> pl.DataFrame:
+def _operator_calls(frames: StepFrames) -> pl.DataFrame:
     """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
     columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
-    spans = view.trace.scan("spans").select(columns).collect()
+    spans = frames.trace.scan("spans").select(columns).collect()
     is_operator = (spans["kind"] == str(Kind.OPERATOR)) & (spans["level"] == str(Level.OPERATOR))
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     mask = is_operator.to_numpy()
@@ -128,7 +130,7 @@ def _operator_calls(view: StepFrames) -> pl.DataFrame:
     out = spans.with_columns(
         pl.Series("operator_id", around), pl.Series("self_ns", np.maximum(own, 0)), is_operator.alias("is_operator")
     )
-    return Roles.of(out, view.of_trace.roles.kernels)
+    return Roles.of(out, frames.of_trace.roles.kernels)
 
 
 def _key(rows: pl.DataFrame) -> pl.Series:
@@ -141,7 +143,7 @@ def _key(rows: pl.DataFrame) -> pl.Series:
 
 
 def _measured(
-    view: StepFrames,
+    frames: StepFrames,
     labels: pl.DataFrame,
     mean: pl.Series,
     count: pl.Series,
@@ -150,14 +152,14 @@ def _measured(
 ) -> Measured:
     means = mean.cast(pl.Float64).fill_null(np.nan).to_numpy()
     counts = count.cast(pl.Float64).fill_null(np.nan).to_numpy()
-    return Measured(labels, means, counts, _step_values(view, labels["key"], per_step, runs))
+    return Measured(labels, means, counts, _step_values(frames, labels["key"], per_step, runs))
 
 
-def _step_values(view: StepFrames, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+def _step_values(frames: StepFrames, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
     """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
-    if view.choice.mode is not StepMode.MEAN:
+    if frames.choice.mode is not StepMode.MEAN:
         return np.empty((len(keys), 0))
-    steps = Roles.of(view.steps, runs).sort("run_id", "step")
+    steps = Roles.of(frames.steps, runs).sort("run_id", "step")
     numbered = steps.with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
     height = int(numbered.group_by("run_id").len()["len"].min() or 0)  # type: ignore[arg-type]
     positions_of = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")

@@ -89,11 +89,11 @@ def _device_work(side: Side) -> pl.DataFrame:
 
 def _host_work(side: Side) -> pl.DataFrame:
     """Layer latency on the host: of each layer its operators' own time, and what is left of it."""
-    measured, view = side.layers[0], side.views[0]
+    measured, frames = side.layers[0], side.views[0]
     latency = measured.labels.select(
         pl.col("key").alias("layer_index"), "layer_type", pl.Series("whole", measured.mean_ns)
     )
-    inside = levels.operators_by_layer(view).with_columns(pl.col("ns") / side.per)
+    inside = levels.operators_by_layer(frames).with_columns(pl.col("ns") / side.per)
     left = (
         latency.join(inside.group_by("layer_index").agg(pl.col("ns").sum().alias("inside")), on="layer_index",
                      how="left")

@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
     KEPT = "kept"
     NOISE = "within noise"  # beyond the threshold, and no farther than noise reaches
-    BROKEN = "broken"
+    VIOLATED = "broken"
     UNKNOWN = "unknown"
 
 
@@ -120,7 +120,7 @@ def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> Outcom
     """
     rows = _rows(rule, comparison)
     judged = [(_verdict(rule, row, comparison, strict=strict), row) for row in rows]
-    order = (Verdict.BROKEN, Verdict.NOISE, Verdict.UNKNOWN, Verdict.KEPT)
+    order = (Verdict.VIOLATED, Verdict.NOISE, Verdict.UNKNOWN, Verdict.KEPT)
     worst = min((verdict for verdict, _ in judged), key=order.index)
     if worst is Verdict.UNKNOWN and any(verdict is Verdict.KEPT for verdict, _ in judged):
         worst = Verdict.KEPT  # rows that only one side has have no ratio
@@ -185,7 +185,7 @@ def _verdict(rule: Rule, row: Row, comparison: Comparison, *, strict: bool) -> V
     if not _COMPARISONS[rule.comparison](change, rule.number):
         return Verdict.KEPT
     by_estimate = strict or row.significant is None or rule.metric == "count"
-    return Verdict.BROKEN if by_estimate or row.significant else Verdict.NOISE
+    return Verdict.VIOLATED if by_estimate or row.significant else Verdict.NOISE
 
 
 def _sentence(rule: Rule, verdict: Verdict, row: Row, comparison: Comparison) -> str:

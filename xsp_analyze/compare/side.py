@@ -40,26 +40,26 @@ class Side:
     @cached_property
     def has_kernels(self) -> bool:
         """Whether every capture holds device work."""
-        return all(view.has("kernel") for view in self.views)
+        return all(frames.has("kernel") for frames in self.views)
 
     @cached_property
     def model(self) -> list[Measured]:
         """Model latency in each capture."""
-        return [self._scaled(levels.model(view)) for view in self.views]
+        return [self._scaled(levels.model(frames)) for frames in self.views]
 
     @cached_property
     def layers(self) -> list[Measured]:
         """Layers of each capture."""
-        return [self._scaled(levels.layers(view)) for view in self.views]
+        return [self._scaled(levels.layers(frames)) for frames in self.views]
 
     @cached_property
     def kernels(self) -> list[Measured]:
         """Kernels of each capture."""
-        return [self._scaled(levels.kernels(view)) for view in self.views]
+        return [self._scaled(levels.kernels(frames)) for frames in self.views]
 
     def operators(self, *, on_device: bool) -> list[Measured]:
         """Operators of each capture, by device time or by their own time on the host."""
-        return [self._scaled(levels.operators(view, on_device=on_device)) for view in self.views]
+        return [self._scaled(levels.operators(frames, on_device=on_device)) for frames in self.views]
 
     def device_time(self) -> list[Measured]:
         """Sum of all device work in each capture: one row."""
@@ -73,20 +73,20 @@ class Side:
 
     def one_step(self) -> pl.DataFrame:
         """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
-        view = self.views[0]
-        return template(Roles.of(kernel_work(view.trace), view.of_trace.roles.kernels))
+        frames = self.views[0]
+        return template(Roles.of(kernel_work(frames.trace), frames.of_trace.roles.kernels))
 
     def work(self) -> pl.DataFrame:
         """Device time of a mean step in the first capture: layer_index, layer_type, attribution, phase, name, ns.
 
         Of several processes side by side, what each of them takes on average, so that it compares with latency.
         """
-        view = self.views[0]
-        latency = view.model_latency
+        frames = self.views[0]
+        latency = frames.model_latency
         model_ns = float(latency["model_ns"][0] or 0) if latency.height else 0.0
         share = float(latency["latency_ns"][0]) / model_ns if model_ns else 1.0
         inside = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
-        return view.executions.select(
+        return frames.executions.select(
             pl.when(inside).then("layer_index").alias("layer_index"),
             *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase")),
             pl.col("kernel_name").cast(pl.String).alias("name"),

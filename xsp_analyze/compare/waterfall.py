@@ -21,7 +21,7 @@ class Part:
     """One part of the difference; `kernel` is what changed most within it, with its own part of it."""
 
     name: str
-    sort: str  # layer, layer_type, outside (device work of no layer) or rest
+    kind: str  # layer, layer_type, outside (device work of no layer) or rest
     before_ns: int | None
     after_ns: int | None
     difference_ns: int
@@ -45,14 +45,14 @@ class Waterfall:
 
 
 Work = dict[tuple[str, str], dict[str, float]]
-"""Time of a mean step by part (sort, name) and, in it, by kernel or operator."""
+"""Time of a mean step by part (kind, name) and, in it, by kernel or operator."""
 
 
 def waterfall(basis: str, total: tuple[float, float], before: Work, after: Work) -> Waterfall:
     """The parts, largest first, and last what is left of the total: idle time, overlap, work between layers."""
     first, last = round(total[0]), round(total[1])
     parts = [_part(key, before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
-    parts.sort(key=lambda p: (-abs(p.difference_ns), p.sort, p.name))
+    parts.sort(key=lambda p: (-abs(p.difference_ns), p.kind, p.name))
     inside = [sum(getattr(p, column) or 0 for p in parts) for column in ("before_ns", "after_ns")]
     rest = Part(REST[basis], "rest", first - inside[0], last - inside[1], last - first - (inside[1] - inside[0]))
     return Waterfall(basis, first, last, [*parts, rest])
@@ -66,7 +66,7 @@ def _part(key: tuple[str, str], before: Mapping[str, float] | None, after: Mappi
     largest = max(by_kernel, key=lambda n: abs(by_kernel[n]), default=None)
     return Part(
         name=key[1],
-        sort=key[0],
+        kind=key[0],
         before_ns=one,
         after_ns=two,
         difference_ns=(two or 0) - (one or 0),

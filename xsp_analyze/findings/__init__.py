@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xsp_analyze.findings.advice import Advice, Evidence, Found, Rule
+from xsp_analyze.findings.advice import Advice, Evidence, Observation, Rule
 from xsp_analyze.findings.registry import RULES, advise
 
-__all__ = ["RULES", "Advice", "Evidence", "Found", "Rule", "advise"]
+__all__ = ["RULES", "Advice", "Evidence", "Observation", "Rule", "advise"]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["Advice", "Evidence", "Found", "Rule", "rule"]
+__all__ = ["Advice", "Evidence", "Observation", "Rule", "rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Observation:
     """What a rule's function says where it fires.
 
     `gain_ns` is the most that acting on it takes off a step (or off the trace, where that has no steps); null: unknown.
@@ -51,16 +51,16 @@ class Rule:
     gain: str
     do: str
     source: str
-    find: Callable[[Facts], Iterator[Found]] = field(compare=False)
+    find: Callable[[Facts], Iterator[Observation]] = field(compare=False)
     on_trust: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding: the rule that fired and what it found; `gain_share` is of model latency."""
+    """A finding: the rule that fired and what it observed; `gain_share` is of model latency."""
 
     rule: Rule
-    found: Found
+    observation: Observation
     gain_ns: float | None
     gain_share: float | None
 
@@ -75,10 +75,10 @@ def rule(
     do: str,
     source: str,
     on_trust: bool = False,
-) -> Callable[[Callable[[Facts], Iterator[Found]]], Rule]:
-    """Turns `name(facts) -> Iterator[Found]` into a Rule."""
+) -> Callable[[Callable[[Facts], Iterator[Observation]]], Rule]:
+    """Turns `name(facts) -> Iterator[Observation]` into a Rule."""
 
-    def wrap(find: Callable[[Facts], Iterator[Found]]) -> Rule:
+    def wrap(find: Callable[[Facts], Iterator[Observation]]) -> Rule:
         return Rule(id, title, fires, why, gain, do, source, find, on_trust)
 
     return wrap

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
 from xsp_analyze.frames.device_peaks import device_peaks
@@ -39,7 +39,7 @@ _TENSOR_PEAKS = ("tf32", "bf16_tensor", "fp16_tensor")  # the easiest to move to
     " precision, or a library made for it; measure counters with ncu to see what bounds it.",
     source="Our choice.",
 )
-def dominant_kernel(facts: Facts) -> Iterator[Found]:
+def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     by_name = kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum(), pl.len())
@@ -48,7 +48,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Found]:
     name, time, calls = by_name.sort(-pl.col("ns"), "name").row(0)
     if facts.device_share(time) < least.DOMINANT_SHARE:
         return
-    yield Found(
+    yield Observation(
         f"{short_name(name)} takes {share(facts.device_share(time))} of device time; it is"
         f" called {times(calls / facts.step_count)}.",
         (Evidence("its device time", time), Evidence("all device time", facts.device_ns)),
@@ -68,7 +68,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Found]:
     " in memory.",
     source="Our choice, as for kernels.",
 )
-def dominant_layer(facts: Facts) -> Iterator[Found]:
+def dominant_layer(facts: Facts) -> Iterator[Observation]:
     """The longest layer of A02; device or host time, as layer latency is measured."""
     table = facts.table("A02")
     rows = None if table is None else table.drop_nulls("latency_ns").sort("latency_ns", descending=True)
@@ -78,7 +78,7 @@ def dominant_layer(facts: Facts) -> Iterator[Found]:
     if facts.share(row["latency_ns"]) < least.DOMINANT_SHARE:
         return
     name = clean(str(row["layer_name"]))
-    yield Found(
+    yield Observation(
         f"Layer {name} takes {duration(row['latency_ns'])}, {share(facts.share(row['latency_ns']))} of the model's"
         " latency.",
         (Evidence("the layer", row["latency_ns"]), Evidence("the model", facts.latency_ns)),
@@ -98,7 +98,7 @@ def dominant_layer(facts: Facts) -> Iterator[Found]:
     do="torch.set_float32_matmul_precision('high') for TF32, or autocast to BF16; check the model's accuracy.",
     source="Our choice of share; peaks as listed by xsp devices.",
 )
-def fp32_products(facts: Facts) -> Iterator[Found]:
+def fp32_products(facts: Facts) -> Iterator[Observation]:
     """Kernels with FP32 names, against the peaks of the device they ran on."""
     name = pl.col("name").cast(pl.String)
     rows = facts.work.filter(facts.named(_FP32_PRODUCTS))
@@ -108,7 +108,7 @@ def fp32_products(facts: Facts) -> Iterator[Found]:
         return
     precision, part = factor
     worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(_MAX_EVIDENCE)
-    yield Found(
+    yield Observation(
         f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {precision} would do them in"
         f" {share(1 - part)} of that time at best.",
         [Evidence(short_name(n), t) for n, t in worst.iter_rows()],
@@ -120,7 +120,7 @@ def fp32_products(facts: Facts) -> Iterator[Found]:
 
 def _tensor_gain(facts: Facts) -> tuple[str, float] | None:
     """The first precision on tensor cores that the devices have, and the part of FP32's time that it saves."""
-    peaks = device_peaks(facts.view)
+    peaks = device_peaks(facts.frames)
     peak_of = dict(peaks.group_by("quantity").agg(pl.col("peak").min()).iter_rows())
     for precision in _TENSOR_PEAKS:
         if peak_of.get("fp32") and peak_of.get(precision, 0) > peak_of["fp32"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 
@@ -23,7 +23,7 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
 
 def _attributed(facts: Facts) -> dict[str, float]:
     """Device time of the whole trace by attribution."""
-    rows = facts.view.of_trace.all_activities.group_by("attribution").agg(pl.col("duration_ns").sum())
+    rows = facts.frames.of_trace.all_activities.group_by("attribution").agg(pl.col("duration_ns").sum())
     return {str(name): float(time) for name, time in rows.iter_rows()}
 
 
@@ -38,7 +38,7 @@ def _attributed(facts: Facts) -> dict[str, float]:
     source="Our choice: more than a trace's edges.",
     on_trust=True,
 )
-def orphans(facts: Facts) -> Iterator[Found]:
+def orphans(facts: Facts) -> Iterator[Observation]:
     """Device time of the three kinds of orphans, over the whole trace."""
     times = _attributed(facts)
     lost = {a: times.get(str(a), 0.0) for a in Attribution if str(a).startswith("orphan")}
@@ -46,7 +46,7 @@ def orphans(facts: Facts) -> Iterator[Found]:
     part = sum(lost.values()) / total if total else 0.0
     if part < least.ORPHAN_SHARE:
         return
-    yield Found(
+    yield Observation(
         f"{share(part)} of device time has no launch in the trace.",
         [Evidence(str(a).replace("_", " "), time) for a, time in lost.items() if time],
         None,
@@ -64,7 +64,7 @@ def orphans(facts: Facts) -> Iterator[Found]:
     source="Below it, most of the work stands in no table over layers.",
     on_trust=True,
 )
-def unattributed(facts: Facts) -> Iterator[Found]:
+def unattributed(facts: Facts) -> Iterator[Observation]:
     """Coverage of layers, over the whole trace."""
     times = _attributed(facts)
     total = sum(times.values())
@@ -73,7 +73,7 @@ def unattributed(facts: Facts) -> Iterator[Found]:
         return
     others = [Evidence(name.replace("_", " "), time) for name, time in sorted(times.items()) if name != "layer"]
     sentence = f"Only {share(part)} of device time is in a layer." if part else "No device time is in a layer."
-    yield Found(sentence, others, None, "ledger")
+    yield Observation(sentence, others, None, "ledger")
 
 
 @rule(
@@ -86,13 +86,13 @@ def unattributed(facts: Facts) -> Iterator[Found]:
     source="No threshold.",
     on_trust=True,
 )
-def no_modules(facts: Facts) -> Iterator[Found]:
+def no_modules(facts: Facts) -> Iterator[Observation]:
     """Layer source of the runs that layers are taken from."""
-    runs = facts.view.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.view.of_trace.roles.layers)))
+    runs = facts.frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.frames.of_trace.roles.layers)))
     sources = set(runs["layer_source"].drop_nulls())
-    if facts.view.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
+    if facts.frames.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
         return
-    yield Found("The trace records neither modules nor ranges, so each outermost operator counts as a layer.")
+    yield Observation("The trace records neither modules nor ranges, so each outermost operator counts as a layer.")
 
 
 @rule(
@@ -107,7 +107,7 @@ def no_modules(facts: Facts) -> Iterator[Found]:
     source="Our choice.",
     on_trust=True,
 )
-def profiling_overhead(facts: Facts) -> Iterator[Found]:
+def profiling_overhead(facts: Facts) -> Iterator[Observation]:
     """The total of B02, or the last level it knows."""
     table = facts.table("B02")
     rows = None if table is None else table.filter(pl.col("scope") == "model").drop_nulls("overhead_share")
@@ -116,7 +116,7 @@ def profiling_overhead(facts: Facts) -> Iterator[Found]:
     row = rows.sort("overhead_share", descending=True).row(0, named=True)
     if row["overhead_share"] < least.OVERHEAD_SHARE:
         return
-    yield Found(
+    yield Observation(
         f"Profiling made a step {share(row['overhead_share'])} longer, {duration(row['overhead_ns'])}.",
         (Evidence("without", row["baseline_ns"]), Evidence("with", row["measured_ns"])),
         None,
@@ -134,15 +134,15 @@ def profiling_overhead(facts: Facts) -> Iterator[Found]:
     source="A01 gives no interval below it.",
     on_trust=True,
 )
-def few_steps(facts: Facts) -> Iterator[Found]:
+def few_steps(facts: Facts) -> Iterator[Observation]:
     """Steps of the run that model latency is from."""
-    if facts.view.of_trace.all_steps.is_empty():
+    if facts.frames.of_trace.all_steps.is_empty():
         if facts.latency_ns:
-            yield Found("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
+            yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
-    step_count = max((len(d) for d in facts.view.run_latencies["durations"].to_list()), default=0)
+    step_count = max((len(d) for d in facts.frames.run_latencies["durations"].to_list()), default=0)
     if 0 < step_count < least.FEW_STEPS:
-        yield Found(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
+        yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 
 
 @rule(
@@ -155,10 +155,10 @@ def few_steps(facts: Facts) -> Iterator[Found]:
     source="No threshold: each mismatch counts.",
     on_trust=True,
 )
-def unmatched(facts: Facts) -> Iterator[Found]:
+def unmatched(facts: Facts) -> Iterator[Observation]:
     """Rows on match rates in the trace's ledger that are no mere information."""
-    ledger = facts.view.trace.frame("ledger")
+    ledger = facts.frames.trace.frame("ledger")
     rows = ledger.filter(pl.col("kind").str.starts_with(_MATCHED), pl.col("severity") != "info")
     for row in rows.iter_rows(named=True):
         detail = row["detail"]
-        yield Found(f"{detail[:1].upper()}{detail[1:].rstrip('.')}.", (), None, "ledger")
+        yield Observation(f"{detail[:1].upper()}{detail[1:].rstrip('.')}.", (), None, "ledger")

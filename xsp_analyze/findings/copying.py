@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.render.units import counted, duration, share, size
 from xsp_model import Kind
 
@@ -32,10 +32,10 @@ _PAGEABLE = "Pageable"
     source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
     " Systems.",
 )
-def pageable_copies(facts: Facts) -> Iterator[Found]:
+def pageable_copies(facts: Facts) -> Iterator[Observation]:
     """Copies with a pageable end."""
     ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == _PAGEABLE)
-    pageable = facts.view.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
+    pageable = facts.frames.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
     rows = (
         facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
     )
@@ -44,7 +44,7 @@ def pageable_copies(facts: Facts) -> Iterator[Found]:
         return
     moved = facts.per_step(rows["bytes"])
     copies = counted(round(rows.height / facts.step_count, 1), "copy", "copies")
-    yield Found(
+    yield Observation(
         f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
         f" {share(facts.share(time))} of the time.",
         (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
@@ -65,7 +65,7 @@ def pageable_copies(facts: Facts) -> Iterator[Found]:
     " allocate without filling.",
     source="Our choice.",
 )
-def copies_in_step(facts: Facts) -> Iterator[Found]:
+def copies_in_step(facts: Facts) -> Iterator[Observation]:
     """Exposed copies of B03."""
     if facts.devices.is_empty():
         return
@@ -75,7 +75,7 @@ def copies_in_step(facts: Facts) -> Iterator[Found]:
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
     copies = facts.work.filter(pl.col("kind").is_in(kinds))
     by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
-    yield Found(
+    yield Observation(
         f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} of the time.",
         [Evidence(name, ns) for name, ns in by_name.head(3).iter_rows()],
         time,
@@ -94,7 +94,7 @@ def copies_in_step(facts: Facts) -> Iterator[Found]:
     " many small collectives; look for a slow rank whom the others wait for.",
     source="Our choice.",
 )
-def exposed_communication(facts: Facts) -> Iterator[Found]:
+def exposed_communication(facts: Facts) -> Iterator[Observation]:
     """Exposed communication of B03."""
     if facts.devices.is_empty():
         return
@@ -102,7 +102,7 @@ def exposed_communication(facts: Facts) -> Iterator[Found]:
     time = float(worst["exposed_communication_ns"])
     if facts.share(time) < least.EXPOSED_SHARE:
         return
-    yield Found(
+    yield Observation(
         f"Communication runs alone for {duration(time)}, {share(facts.share(time))} of the time, of"
         f" {duration(worst['communication_ns'])} in all (run {worst['run_id']}, device {worst['device_id']}).",
         (Evidence("communication", worst["communication_ns"]), Evidence("of it exposed", time)),

@@ -43,18 +43,18 @@ _NO_CALLS = pl.DataFrame(
 
 
 class Facts:
-    """A view's numbers as rules use them; all times are of one step of one process (of the trace, without steps)."""
+    """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
-    def __init__(self, view: StepFrames, of: Callable[[str], Result | str] | None = None) -> None:
-        """`of` answers analyses by id over this view, where the caller keeps results; else each is run here."""
-        self.view = view
+    def __init__(self, frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> None:
+        """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here."""
+        self.frames = frames
         self._answered: dict[str, Result | str] = {}
         self._of = of or self._run
 
     def _run(self, identity: str) -> Result | str:
         if identity not in self._answered:
             try:
-                self._answered[identity] = run(find(identity), self.view)
+                self._answered[identity] = run(find(identity), self.frames)
             except XspError as error:
                 self._answered[identity] = f"{error.what}."
         return self._answered[identity]
@@ -67,7 +67,7 @@ class Facts:
     @cached_property
     def latency_ns(self) -> float:
         """Latency of the model; 0 where it is unknown."""
-        latencies = self.view.model_latency["latency_ns"].drop_nulls()
+        latencies = self.frames.model_latency["latency_ns"].drop_nulls()
         return float(latencies[0]) if len(latencies) else 0.0
 
     @cached_property
@@ -77,15 +77,15 @@ class Facts:
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
         `even_ns` is the plain mean, for what has to be worked out step by step.
         """
-        rows = self.view.activities
+        rows = self.frames.activities
         steps = self.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
-        weight = rows["mean_ns" if self.view.averaged else "duration_ns"].cast(pl.Float64)
+        weight = rows["mean_ns" if self.frames.averaged else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
 
     def named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
-        names = self.view.activities["name"].unique()
+        names = self.frames.activities["name"].unique()
         return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
 
     @cached_property
@@ -113,7 +113,7 @@ class Facts:
         table = self.table("B03")
         if table is None:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        idle = pl.lit(self.latency_ns) - pl.col("busy_ns") if self.view.averaged else pl.col("idle_ns")
+        idle = pl.lit(self.latency_ns) - pl.col("busy_ns") if self.frames.averaged else pl.col("idle_ns")
         return table.with_columns(idle.clip(lower_bound=0).cast(pl.Float64).alias("waiting_ns"))
 
     @cached_property
@@ -124,12 +124,12 @@ class Facts:
     @cached_property
     def windows(self) -> pl.DataFrame:
         """run_id, start_ns, end_ns of every step chosen; without steps, of each run's device work."""
-        if self.view.averaged:
-            steps = Roles.of(self.view.steps, self.view.of_trace.roles.kernels)
+        if self.frames.averaged:
+            steps = Roles.of(self.frames.steps, self.frames.of_trace.roles.kernels)
             return steps.select("run_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         ends = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
         return (
-            self.view.activities.select("run_id", "start_ns", ends)
+            self.frames.activities.select("run_id", "start_ns", ends)
             .group_by("run_id", maintain_order=True)
             .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
         )
@@ -140,7 +140,7 @@ class Facts:
         return {run_id: self._gaps(run_id) for run_id in self.windows["run_id"].unique().sort().to_list()}
 
     def _gaps(self, run_id: int) -> tuple[Ints, Ints]:
-        rows = Roles.of(self.view.of_trace.all_activities, [run_id])
+        rows = Roles.of(self.frames.of_trace.all_activities, [run_id])
         start = rows["start_ns"].to_numpy()
         busy = merge(start, start + rows["duration_ns"].to_numpy())
         windows = self.windows.filter(pl.col("run_id") == run_id)
@@ -153,22 +153,22 @@ class Facts:
 
     def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
         """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
-        names = names_like(self.view.of_trace.span_names, lambda name: name.str.contains(pattern))
+        names = names_like(self.frames.of_trace.span_names, lambda name: name.str.contains(pattern))
         if names.is_empty():
             return _NO_CALLS
         spans = (
-            self.view.trace.scan("spans")
+            self.frames.trace.scan("spans")
             .filter(
                 pl.col("name").is_in(names.implode()),
                 pl.col("level").is_in([str(level) for level in levels]),
                 pl.col("kind") != str(Kind.SYNC),
-                pl.col("run_id").is_in(list(self.view.of_trace.roles.kernels)),
+                pl.col("run_id").is_in(list(self.frames.of_trace.roles.kernels)),
                 pl.col("duration_ns").is_not_null(),
             )
             .select("run_id", "step", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
             .collect()
         )
-        return self.view.chosen(spans) if self.view.averaged else spans
+        return self.frames.chosen(spans) if self.frames.averaged else spans
 
     @cached_property
     def syncs(self) -> pl.DataFrame:

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
-from xsp_analyze.frames.group_ids import codes, run_starts, sort_by
+from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.render.units import count, duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _LANE = ("run_id", "device_id", "stream_id", "step")
     do="torch.compile, or fused versions of the operator (GELU, dropout and add, LayerNorm, optimizers).",
     source="Our choice; the names are those of PyTorch, TensorFlow (Eigen) and MXNet.",
 )
-def unfused_chains(facts: Facts) -> Iterator[Found]:
+def unfused_chains(facts: Facts) -> Iterator[Observation]:
     """Runs of elementwise kernels on one stream; a chain is at least two."""
     chains = _chains(facts.work, facts.named(_ELEMENTWISE))
     if chains.is_empty():
@@ -46,7 +46,7 @@ def unfused_chains(facts: Facts) -> Iterator[Found]:
     if facts.device_share(float(chains["ns"].sum())) < least.CHAIN_SHARE:
         return
     number, length = chains.height / facts.step_count, float(chains["length"].sum()) / chains.height
-    yield Found(
+    yield Observation(
         f"{count(round(number, 1))} chains of {count(round(length, 1))} elementwise kernels on average take"
         f" {duration(float(chains['all_ns'].sum()))} of device time.",
         (Evidence("in chains", float(chains["all_ns"].sum())), Evidence("saved if fused", saved)),
@@ -59,7 +59,7 @@ def unfused_chains(facts: Facts) -> Iterator[Found]:
 def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
     rows = work.select(*_LANE, "start_ns", "even_ns", is_one.alias("is_one"))
-    code, size = codes(rows.select(_LANE), ordered=True)
+    code, size = group_ids(rows.select(_LANE), ordered=True)
     order = sort_by(code, size)  # work stands in order of start
     ones = rows["is_one"].to_numpy()[order]
     starts = run_starts(code[order], ones)

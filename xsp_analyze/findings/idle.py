@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Kind
@@ -39,12 +39,12 @@ _CAUSES = {
     " graphs or torch.compile, and prepare input in other processes.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
 )
-def gpu_idle(facts: Facts) -> Iterator[Found]:
+def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device."""
     part = facts.share(facts.idle_ns)
     if facts.devices.is_empty() or part < least.IDLE_SHARE:
         return
-    yield Found(
+    yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
         f" {duration(facts.latency_ns)}).",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
@@ -79,7 +79,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     " makes fewer and longer kernels, larger batches make longer ones.",
     source="Our choice of shares; the length of a launch is measured in the trace itself.",
 )
-def launch_bound(facts: Facts) -> Iterator[Found]:
+def launch_bound(facts: Facts) -> Iterator[Observation]:
     """Kernels shorter than the mean launch call of the same trace."""
     kernels = facts.work.filter(pl.col("kind") == str(Kind.KERNEL))
     launches = facts.launches["duration_ns"]
@@ -91,7 +91,7 @@ def launch_bound(facts: Facts) -> Iterator[Found]:
     if short < least.SHORT_SHARE:
         return
     launching = facts.per_step(launches)
-    yield Found(
+    yield Observation(
         f"{share(short)} of {count(round(number))} kernels are shorter than the {duration(one)} that launching one"
         " takes the host.",
         (
@@ -115,18 +115,18 @@ def launch_bound(facts: Facts) -> Iterator[Found]:
     " non_blocking. Keep such values on the device and read them once in many steps.",
     source="Our choice; the calls are those of the rule cuda_api_sync of Nsight Systems, with events, driver and HIP.",
 )
-def host_sync(facts: Facts) -> Iterator[Found]:
+def host_sync(facts: Facts) -> Iterator[Observation]:
     """Idle time that follows synchronisation."""
     lost = facts.idle_after(facts.syncs)
     if facts.share(lost) < least.SYNC_SHARE:
         return
-    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.view.averaged else ""
+    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
     names = facts.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)
         for name, time in names.head(_MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
     ]
-    yield Found(
+    yield Observation(
         f"The host waits for the device {times(number)}{a_step}; after that the device is idle for"
         f" {duration(lost)}, {share(facts.share(lost))} of the time.",
         evidence,
@@ -145,7 +145,7 @@ def host_sync(facts: Facts) -> Iterator[Found]:
     " decode on the device or beforehand.",
     source="Our choice.",
 )
-def data_wait(facts: Facts) -> Iterator[Found]:
+def data_wait(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of data loaders."""
     if facts.data_waits.is_empty():
         return
@@ -153,7 +153,7 @@ def data_wait(facts: Facts) -> Iterator[Found]:
     if facts.share(lost) < least.DATA_SHARE:
         return
     fetching = facts.per_step(facts.data_waits["duration_ns"])
-    yield Found(
+    yield Observation(
         f"Devices are idle for {duration(lost)}, {share(facts.share(lost))} of the time, while the next batch is"
         " fetched.",
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from xsp_analyze.core import Result
-    from xsp_analyze.findings.advice import Found, Rule
+    from xsp_analyze.findings.advice import Observation, Rule
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["RULES", "advise"]
@@ -46,26 +46,26 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal gain are told."""
 
 
-def advise(view: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
+def advise(frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
     """What the rules find: doubts about the numbers first, then what promises most; unknown gains last.
 
-    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over this view.
+    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames.
     """
-    facts = Facts(view, of)
+    facts = Facts(frames, of)
     advice = [_advice(rule, one, facts) for rule, one in _fired(facts)]
     return sorted(advice, key=lambda a: (not a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
 
 
-def _fired(facts: Facts) -> Iterator[tuple[Rule, Found]]:
+def _fired(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
     for rule in RULES:
-        for evidence in rule.find(facts):
-            yield rule, evidence
+        for observation in rule.find(facts):
+            yield rule, observation
 
 
-def _advice(rule: Rule, evidence: Found, facts: Facts) -> Advice:
+def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:
     """The finding with its gain, which no step can exceed."""
-    gain = evidence.gain_ns
+    gain = observation.gain_ns
     if gain is None or not facts.latency_ns:
-        return Advice(rule, evidence, gain, None)
+        return Advice(rule, observation, gain, None)
     gain = min(gain, facts.latency_ns)
-    return Advice(rule, evidence, gain, gain / facts.latency_ns)
+    return Advice(rule, observation, gain, gain / facts.latency_ns)

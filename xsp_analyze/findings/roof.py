@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import share
 
@@ -43,7 +43,7 @@ def unreached(facts: Facts, which: pl.Expr) -> float | None:
     " kernels; Nsight Compute says what stalls them.",
     source="Our choice; roofline model of Williams, Waterman and Patterson (2009).",
 )
-def below_roof(facts: Facts) -> Iterator[Found]:
+def below_roof(facts: Facts) -> Iterator[Observation]:
     """Kernels of A09 far below their roof; of a kernel in several precisions its best counts."""
     table = facts.table("A09")
     if table is None:
@@ -59,7 +59,7 @@ def below_roof(facts: Facts) -> Iterator[Found]:
         return
     lost = pl.col("duration_ns") * (1 - pl.col("roof_share").clip(0, 1))
     worst = low.group_by("kernel_name").agg(lost.sum().alias("lost")).sort(-pl.col("lost"), "kernel_name")
-    yield Found(
+    yield Observation(
         f"Kernels with {share(facts.device_share(time))} of device time reach less than {share(least.BELOW_ROOF)} of"
         " their roof.",
         [Evidence(short_name(name), value) for name, value in worst.head(_MAX_EVIDENCE).iter_rows()],
@@ -80,7 +80,7 @@ def below_roof(facts: Facts) -> Iterator[Found]:
     " batches larger where weights are most of the traffic.",
     source="Most of device time; the ridge is the device's peak over its bandwidth.",
 )
-def memory_bound(facts: Facts) -> Iterator[Found]:
+def memory_bound(facts: Facts) -> Iterator[Observation]:
     """Memory bound layers of A14, each in the precision that it does most in."""
     table = facts.table("A14")
     if table is None:
@@ -96,7 +96,7 @@ def memory_bound(facts: Facts) -> Iterator[Found]:
         return
     left = pl.col("kernel_duration_ns") * (1 - pl.col("roof_share").fill_null(1).clip(0, 1))
     worst = bound.sort("kernel_duration_ns", descending=True).head(_MAX_EVIDENCE)
-    yield Found(
+    yield Observation(
         f"{bound.height} of {main.height} layers are memory bound; they take {share(facts.device_share(time))} of"
         " device time.",
         [Evidence(str(n), t) for n, t in worst.select("layer_name", "kernel_duration_ns").iter_rows()],

@@ -57,8 +57,8 @@ def as_text(advice: Sequence[Advice], width: int = 100) -> str:
 def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
     note = "how far to trust the numbers" if one.rule.on_trust else gain_of(one)
     yield f"{number:>2}. {one.rule.title} ({one.rule.id}): {note}"
-    evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in one.found.evidence)
-    texts = [clean(one.found.sentence), f"Evidence: {evidence}." if evidence else "", f"To do: {one.rule.do}"]
+    evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in one.observation.evidence)
+    texts = [clean(one.observation.sentence), f"Evidence: {evidence}." if evidence else "", f"To do: {one.rule.do}"]
     for text in filter(None, texts):
         kept = _WITH_UNIT.sub("\u00a0\\1", text)  # a number and its unit stay on one line
         yield textwrap.fill(kept, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT).replace(
@@ -71,7 +71,7 @@ def as_markdown(advice: Sequence[Advice]) -> str:
     if not advice:
         return f"{_NOTHING}\n"
     columns = [("finding", "", False, 0), ("at most", "", True, 0), ("what was found", "", False, 0)]
-    rows = [(f"{one.rule.title} ({one.rule.id})", gain_of(one), clean(one.found.sentence)) for one in advice]
+    rows = [(f"{one.rule.title} ({one.rule.id})", gain_of(one), clean(one.observation.sentence)) for one in advice]
     return "\n".join(table_lines(of_rows("", columns, rows))) + "\n"
 
 
@@ -82,11 +82,11 @@ def as_json(advice: Sequence[Advice]) -> str:
             "id": one.rule.id,
             "title": one.rule.title,
             "on_trust": one.rule.on_trust,
-            "sentence": one.found.sentence,
+            "sentence": one.observation.sentence,
             "gain_ns": one.gain_ns,
             "gain_share": one.gain_share,
-            "evidence": [{"label": e.label, "value": e.value, "unit": e.unit} for e in one.found.evidence],
-            "rows": one.found.rows,
+            "evidence": [{"label": e.label, "value": e.value, "unit": e.unit} for e in one.observation.evidence],
+            "rows": one.observation.rows,
             "do": one.rule.do,
         }
         for one in advice

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Kind, Phase
 
@@ -28,13 +28,13 @@ __all__ = ["many_optimizer_kernels", "recompute", "small_batch"]
     do="Checkpoint fewer layers, those that are cheap to compute and large to keep; see A04 for the memory.",
     source="Our choice; a full checkpoint costs about a quarter of device time.",
 )
-def recompute(facts: Facts) -> Iterator[Found]:
+def recompute(facts: Facts) -> Iterator[Observation]:
     """Device work of phase recompute."""
     rows = facts.work.filter(pl.col("phase") == str(Phase.RECOMPUTE))
     time = float(rows["ns"].sum())
     if facts.device_share(time) < least.RECOMPUTE_SHARE:
         return
-    yield Found(
+    yield Observation(
         f"Work that runs again in the backward pass takes {share(facts.device_share(time))} of device time.",
         (Evidence("recomputed", time), Evidence("all device time", facts.device_ns)),
         facts.longest(rows),
@@ -51,7 +51,7 @@ def recompute(facts: Facts) -> Iterator[Found]:
     do="fused=True or foreach=True in torch.optim, or a fused optimizer of a library.",
     source="Our choice; fused optimizers need a handful.",
 )
-def many_optimizer_kernels(facts: Facts) -> Iterator[Found]:
+def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
     """Kernels of phase optimizer."""
     is_kernel = pl.col("kind") == str(Kind.KERNEL)
     rows = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
@@ -60,7 +60,7 @@ def many_optimizer_kernels(facts: Facts) -> Iterator[Found]:
         return
     time = facts.longest(rows)
     longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]
-    yield Found(
+    yield Observation(
         f"The optimizer launches {count(round(number))} kernels a step ({duration(time)} of device time).",
         (Evidence("kernels", round(number), ""), Evidence("device time", time)),
         max(time - longest, 0.0),
@@ -78,7 +78,7 @@ def many_optimizer_kernels(facts: Facts) -> Iterator[Found]:
     do="Measure larger batches until throughput stops growing or memory is full (A01 then marks the optimal one).",
     source="XSP's definition of the optimal batch size.",
 )
-def small_batch(facts: Facts) -> Iterator[Found]:
+def small_batch(facts: Facts) -> Iterator[Observation]:
     """The two largest batch sizes of A01 of which one is twice the other."""
     table = facts.table("A01")
     rows = None if table is None else table.drop_nulls(["batch_size", "throughput_per_s"]).sort("batch_size")
@@ -91,7 +91,7 @@ def small_batch(facts: Facts) -> Iterator[Found]:
     growth = rates[largest] / rates[largest // 2] - 1
     if growth <= least.BATCH_GROWTH:
         return
-    yield Found(
+    yield Observation(
         f"From batch {largest // 2} to {largest} throughput rose by {share(growth)}, to {rates[largest]:,.1f}"
         " inputs/s.",
         (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Found, rule
+from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.render.units import duration, share
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ __all__ = ["uneven_devices", "uneven_steps"]
     " out of the step.",
     source="Our choice.",
 )
-def uneven_steps(facts: Facts) -> Iterator[Found]:
+def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
-    for durations in facts.view.run_latencies["durations"].to_list() if facts.view.averaged else []:
+    for durations in facts.frames.run_latencies["durations"].to_list() if facts.frames.averaged else []:
         lengths = pl.Series(durations, dtype=pl.Float64)
         if len(lengths) < least.FEW_STEPS:
             continue
@@ -44,7 +44,7 @@ def uneven_steps(facts: Facts) -> Iterator[Found]:
     if widest is None:
         return
     spread, low, middle, high = widest
-    yield Found(
+    yield Observation(
         f"Steps take between {duration(low)} and {duration(high)}: {share(spread)} of the median.",
         (Evidence("fastest step", low), Evidence("median step", middle), Evidence("slowest step", high)),
         max(facts.latency_ns - low, 0.0),
@@ -63,7 +63,7 @@ def uneven_steps(facts: Facts) -> Iterator[Found]:
     " and experts; or look for a slow device.",
     source="Our choice.",
 )
-def uneven_devices(facts: Facts) -> Iterator[Found]:
+def uneven_devices(facts: Facts) -> Iterator[Observation]:
     """Compute time over devices."""
     times = facts.devices["compute_ns"].cast(pl.Float64)
     if len(times) < 2:  # noqa: PLR2004 (several)
@@ -71,7 +71,7 @@ def uneven_devices(facts: Facts) -> Iterator[Found]:
     longest, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
     if not longest or (longest - mean) / longest < least.IMBALANCE:
         return
-    yield Found(
+    yield Observation(
         f"The busiest of {len(times)} devices computes for {duration(longest)}, the average one for {duration(mean)}.",
         (Evidence("busiest device", longest), Evidence("mean over devices", mean)),
         longest - mean,

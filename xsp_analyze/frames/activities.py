@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.counters import attach_counters
-from xsp_analyze.frames.group_ids import codes, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_model import Level
 from xsp_model.arrays import lookup, nullable_index
 
@@ -67,14 +67,14 @@ def device_activities(trace: Trace) -> pl.DataFrame:
     that start, or else its own; `layer_index`, `layer_name` and `layer_type` are those of the layer it is attributed
     to, else null; then counters.
     """
-    found = (
+    activities = (
         trace.scan("spans")
         .filter(pl.col("attribution").is_not_null())
         .select(_SPAN_COLUMNS)
         .with_columns(pl.col("duration_ns").fill_null(0))
         .collect()
     )
-    called = _with_calls(trace, found).with_columns(pl.coalesce("call_start_ns", "start_ns").alias("launch_ns"))
+    called = _with_calls(trace, activities).with_columns(pl.coalesce("call_start_ns", "start_ns").alias("launch_ns"))
     layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
     return attach_counters(trace, called.hstack(_matching(layers, called["layer_id"])))
 
@@ -127,6 +127,6 @@ def shapes_at(trace: Trace, activities: pl.DataFrame) -> list[pl.Series]:
 def _shapes(trace: Trace, activities: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
     """The activities' shapes as numbers, and the columns of AXES of each number: millions of kernels have a few."""
     kernels = trace.scan("kernels").select("span_id", *AXES).collect()
-    number, first = numbered(*codes(kernels.select(AXES)))
+    number, first = numbered(*group_ids(kernels.select(AXES)))
     of_kernels = kernels.select("span_id", pl.Series("shape", number))
     return _matching(of_kernels, activities["span_id"])["shape"], kernels.select(AXES)[first]

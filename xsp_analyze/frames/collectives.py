@@ -45,7 +45,7 @@ def bus_factors(ranks: int) -> dict[str, float]:
     return {"all_reduce": 2 * others, "all_to_all": others, "broadcast": 1.0, "reduce": 1.0, "send_recv": 1.0}
 
 
-def operations(view: StepFrames) -> pl.DataFrame:
+def operations(frames: StepFrames) -> pl.DataFrame:
     """One row a communication kernel: run_id, step, operation, duration_ns, exposed_ns, bytes, number.
 
     `operation` is what the framework calls it, or else what the kernel's name says; `bytes` are of the tensors that the
@@ -53,12 +53,14 @@ def operations(view: StepFrames) -> pl.DataFrame:
     launch; `exposed_ns` is the time in which nothing else computed on the device.
     """
     name = pl.col("name").cast(pl.String)
-    kernels = view.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION))
-    said = _said(view.trace, kernels["span_id"].to_numpy())
+    kernels = frames.of_trace.all_activities.filter(
+        pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION)
+    )
+    recorded = _around_launch(frames.trace, kernels["span_id"].to_numpy())
     order = ["launch_ns", "start_ns", "span_id"]
     return (
-        kernels.hstack(said)
-        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(view, kernels))
+        kernels.hstack(recorded)
+        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(frames, kernels))
         .sort(order)
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("run_id", "step", "operation").alias("number"))
         .select("run_id", "step", "operation", "number", "duration_ns", "exposed_ns", "bytes")
@@ -70,7 +72,7 @@ def _by_name(name: pl.Expr) -> pl.Expr:
     return kind.replace_strict(_KINDS, default=None, return_dtype=pl.String).fill_null("other")
 
 
-def _said(trace: Trace, kernels: Ints) -> pl.DataFrame:
+def _around_launch(trace: Trace, kernels: Ints) -> pl.DataFrame:
     """For each kernel, of the host's calls around its launch: `range`, the operation, and `bytes`, of its tensors."""
     spans = trace.scan("spans").select("parent_id", "level", "name").collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
@@ -79,13 +81,13 @@ def _said(trace: Trace, kernels: Ints) -> pl.DataFrame:
     is_range = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
     around = innermost(parents, is_range)[kernels]
     calls = innermost(parents, (spans["name"] == _SAYS_SHAPES).to_numpy())[kernels]
-    wanted = pl.DataFrame({"span_id": calls})
+    callers = pl.DataFrame({"span_id": calls})
     shapes = trace.frame("operators").select("span_id", "input_shapes", "input_dtypes")
-    shared = wanted.join(shapes, on="span_id", how="left", maintain_order="left")
-    said = list(shared.select("input_shapes", "input_dtypes").iter_rows())
-    sizes = {pair: _bytes(*pair) for pair in dict.fromkeys(said)}
-    found = spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
-    return pl.DataFrame({"range": found, "bytes": pl.Series([sizes[pair] for pair in said], dtype=pl.Int64)})
+    shared = callers.join(shapes, on="span_id", how="left", maintain_order="left")
+    described = list(shared.select("input_shapes", "input_dtypes").iter_rows())
+    sizes = {pair: _bytes(*pair) for pair in dict.fromkeys(described)}
+    operation = spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
+    return pl.DataFrame({"range": operation, "bytes": pl.Series([sizes[pair] for pair in described], dtype=pl.Int64)})
 
 
 def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
@@ -93,16 +95,16 @@ def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
     if not shapes or not dtypes:
         return None
     first = [json.dumps(each[:1]) for each in (json.loads(shapes), json.loads(dtypes)) if isinstance(each, list)]
-    known = tensors(*first) if len(first) == 2 else None  # noqa: PLR2004 (shapes and types)
-    return known[0].bytes if known and known[0] is not None else None
+    inputs = tensors(*first) if len(first) == 2 else None  # noqa: PLR2004 (shapes and types)
+    return inputs[0].bytes if inputs and inputs[0] is not None else None
 
 
-def _exposed(view: StepFrames, kernels: pl.DataFrame) -> pl.Series:
+def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
     name = pl.col("name").cast(pl.String)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
-    compute = view.of_trace.all_activities.filter(
+    compute = frames.of_trace.all_activities.filter(
         pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION)
     )
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.modelled_calls import CALL, following_shapes, modelled_calls
-from xsp_analyze.frames.modelled_work import KNOWN
+from xsp_analyze.frames.modelled_work import MODELLED
 from xsp_analyze.frames.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
@@ -25,25 +25,25 @@ __all__ = ["operator_work"]
 _HOST = ("count", "modelled_count", "modelled_flop", "modelled_bytes")
 
 
-def operator_work(view: StepFrames) -> pl.DataFrame:
+def operator_work(frames: StepFrames) -> pl.DataFrame:
     """One row an operator's name (and step, where each is answered): its calls, modelled and measured work.
 
     A call counts if no operator around it has a name that can be modelled; below such a one nothing else counts.
     """
-    unit = _units(view.trace)
-    calls = _calls(view.trace, unit)
-    device = _device_work(view, unit, calls)
-    host = view.combine(_per_step(Roles.of(calls, view.of_trace.roles.kernels)), ["operator"], _HOST)
+    unit = _units(frames.trace)
+    calls = _calls(frames.trace, unit)
+    device = _device_work(frames, unit, calls)
+    host = frames.combine(_per_step(Roles.of(calls, frames.of_trace.roles.kernels)), ["operator"], _HOST)
     return host.join(
-        device, on=[*view.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
+        device, on=[*frames.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
     ).with_columns(pl.col("device_sum_ns", "modelled_device_ns").fill_null(0))
 
 
 def _per_step(calls: pl.DataFrame) -> pl.DataFrame:
-    known = pl.col("modelled_flop").is_not_null()
+    is_modelled = pl.col("modelled_flop").is_not_null()
     return calls.group_by("run_id", "step", "operator", maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
-        known.sum().cast(pl.Int64).alias("modelled_count"),
+        is_modelled.sum().cast(pl.Int64).alias("modelled_count"),
         known_sum(pl.col("modelled_flop")),
         known_sum(pl.col("modelled_bytes")),
     )
@@ -54,11 +54,11 @@ def _units(trace: Trace) -> Ints:
     spans = trace.scan("spans").select(
         "parent_id",
         (pl.col("level") == str(Level.OPERATOR)).alias("operator"),
-        pl.col("name").is_in(list(KNOWN)).alias("known"),
+        pl.col("name").is_in(list(MODELLED)).alias("known"),
     ).collect()  # fmt: skip
     parents, operator = spans["parent_id"].fill_null(-1).to_numpy(), spans["operator"].to_numpy()
-    known = outermost(parents, operator & spans["known"].to_numpy())
-    return np.where(known >= 0, known, outermost(parents, operator))
+    modelled = outermost(parents, operator & spans["known"].to_numpy())
+    return np.where(modelled >= 0, modelled, outermost(parents, operator))
 
 
 def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
@@ -86,15 +86,15 @@ def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     )
 
 
-def _device_work(view: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
+def _device_work(frames: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
     """One row a name of operators that launched device work, by themselves or by others: time and counters."""
-    work = view.work
+    work = frames.work
     operators = calls.select(pl.col("span_id").alias("operator_id"), "operator", "modelled_flop")
     moved = (pl.col("dram_read_bytes") + pl.col("dram_write_bytes")) * pl.col("work_count")
     return (
         work.with_columns(pl.Series("operator_id", unit[work["span_id"].to_numpy()]))
         .join(operators, on="operator_id", how="inner", maintain_order="left")
-        .group_by(*view.by, "operator", maintain_order=True)
+        .group_by(*frames.by, "operator", maintain_order=True)
         .agg(
             pl.col("work_ns").sum().alias("device_sum_ns"),
             pl.col("work_ns").filter(pl.col("modelled_flop").is_not_null()).sum().alias("modelled_device_ns"),

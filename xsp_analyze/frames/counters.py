@@ -42,12 +42,14 @@ _FURTHER = {name: name for name in (*FLOP_COUNTS, "dram_bytes") if name != _METR
 def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     """The activities with `counter_columns` (Float64, null: not measured); modelled numbers do not count."""
     source, metric = pl.col("source").cast(pl.String), pl.col("metric").cast(pl.String)
-    wanted = _METRICS | _FURTHER
-    measured = trace.scan("metrics").filter(metric.is_in(wanted.values()), ~source.str.starts_with("model")).collect()
+    metric_of = _METRICS | _FURTHER
+    measured = (
+        trace.scan("metrics").filter(metric.is_in(metric_of.values()), ~source.str.starts_with("model")).collect()
+    )
     if measured.is_empty():
         return activities.with_columns(pl.lit(None, dtype=pl.Float64).alias(c) for c in COUNTERS)
-    found = set(measured["metric"].cast(pl.String).unique())
-    columns = _METRICS | {column: name for column, name in _FURTHER.items() if name in found}
+    present = set(measured["metric"].cast(pl.String).unique())
+    columns = _METRICS | {column: name for column, name in _FURTHER.items() if name in present}
     values = measured.group_by("span_id", maintain_order=True).agg(
         pl.col("value").filter(metric == name).first().alias(column) for column, name in columns.items()
     )

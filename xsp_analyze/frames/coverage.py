@@ -1,4 +1,4 @@
-"""What the numbers of a view cover: the ledger's rows on device time, and the provenance."""
+"""What the numbers of steps cover: the ledger's rows on device time, and the provenance."""
 
 from __future__ import annotations
 
@@ -36,49 +36,49 @@ _SCHEMA = {
 _Row = dict[str, object]
 
 
-def attribution(view: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
+def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
     """Where device time went: kind, count, duration_ns (of each step, if `by` says so), in the order of `Attribution`.
 
     Only what occurs; with severity, detail and advice.
     """
-    sums = view.named_work.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
+    sums = frames.named_work.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
         pl.col("count").sum(), pl.col("duration_ns").sum()
     )
-    per_step = ", per step" if view.averaged else ""
-    words = pl.DataFrame(
+    per_step = ", per step" if frames.averaged else ""
+    texts = pl.DataFrame(
         [(str(k), str(k.severity), k.sentence + per_step, k.advice) for k in ATTRIBUTIONS.values()],
         schema=["kind", "severity", "detail", "advice"],
         orient="row",
     )
     return (
-        words.with_row_index("place")
+        texts.with_row_index("place")
         .join(sums.with_columns(pl.col("kind").cast(pl.String)), on="kind")
         .sort(*by, "place")
         .drop("place")
     )
 
 
-def ledger(view: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
+def ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
     """The rows on coverage, then the trace's own; those of the trace that coverage says more exactly give way.
 
     `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out.
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    return view.once(_ledger if on_layers else _ledger_beside_layers)
+    return frames.once(_ledger if on_layers else _ledger_beside_layers)
 
 
-def _ledger_beside_layers(view: StepFrames) -> pl.DataFrame:
-    return _ledger(view, on_layers=False)
+def _ledger_beside_layers(frames: StepFrames) -> pl.DataFrame:
+    return _ledger(frames, on_layers=False)
 
 
-def _ledger(view: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
-    flags = (asdict(f) for f in sanity.flags(view, on_layers=on_layers) if f.count)
-    rows = [*_left_out(view), *_doubts(view, on_layers=on_layers), *flags]
-    number = pl.Float64() if view.averaged else pl.Int64()
+def _ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
+    flags = (asdict(f) for f in sanity.flags(frames, on_layers=on_layers) if f.count)
+    rows = [*_left_out(frames), *_doubts(frames, on_layers=on_layers), *flags]
+    number = pl.Float64() if frames.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
-    own = view.trace.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
-    return pl.concat([attribution(view), ours, own], how="diagonal_relaxed").select(*schema)
+    own = frames.trace.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+    return pl.concat([attribution(frames), ours, own], how="diagonal_relaxed").select(*schema)
 
 
 def _row(kind: LedgerKind, count: object, duration_ns: object, severity: Severity | None = None) -> _Row:
@@ -93,95 +93,95 @@ def _row(kind: LedgerKind, count: object, duration_ns: object, severity: Severit
     }
 
 
-def _left_out(view: StepFrames) -> Iterator[_Row]:
+def _left_out(frames: StepFrames) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
-    inside = view.chosen(view.of_trace.device_work)
-    outside = view.of_trace.device_work.height - inside.height
+    inside = frames.chosen(frames.of_trace.device_work)
+    outside = frames.of_trace.device_work.height - inside.height
     if outside:
-        duration = int(view.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
-        severity = Severity.INFO if view.choice.mode is StepMode.ONE else None
+        duration = int(frames.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
+        severity = Severity.INFO if frames.choice.mode is StepMode.ONE else None
         yield _row(LedgerKind.OUTSIDE_STEPS, outside, duration, severity)
-    stubs = view.of_trace.all_steps.height - view.steps.height if view.averaged else 0
+    stubs = frames.of_trace.all_steps.height - frames.steps.height if frames.averaged else 0
     if stubs:
         yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
-    if view.averaged:
-        partial = view.activities.filter(pl.col("present") < pl.col("step_count"))
+    if frames.averaged:
+        partial = frames.activities.filter(pl.col("present") < pl.col("step_count"))
         if not partial.is_empty():
             yield _row(LedgerKind.NOT_IN_EVERY_STEP, partial["execution"].n_unique(), partial["mean_ns"].sum())
 
 
-def _doubts(view: StepFrames, *, on_layers: bool) -> Iterator[_Row]:
+def _doubts(frames: StepFrames, *, on_layers: bool) -> Iterator[_Row]:
     """What is missing from, or odd in, the tables over layers and counters."""
-    if view.of_trace.device_work.is_empty():
+    if frames.of_trace.device_work.is_empty():
         return
-    rows = view.named_work
-    if not are_known(view.of_trace.counted_work):
+    rows = frames.named_work
+    if not are_known(frames.of_trace.counted_work):
         yield _row(LedgerKind.NO_COUNTERS, rows["count"].sum(), None)
     kernels = rows.filter(
         pl.col("kind") == str(Kind.KERNEL), pl.all_horizontal(pl.col(counter_columns(rows)).is_null())
     )
-    if are_known(view.of_trace.counted_work) and not kernels.is_empty():
+    if are_known(frames.of_trace.counted_work) and not kernels.is_empty():
         yield _row(LedgerKind.COUNTERS_PARTIAL, kernels["count"].sum(), kernels["duration_ns"].sum())
-    if on_layers and not view.of_trace.layer_calls.is_empty():
-        yield from _negative(view)
+    if on_layers and not frames.of_trace.layer_calls.is_empty():
+        yield from _negative(frames)
 
 
-def _negative(view: StepFrames) -> Iterator[_Row]:
-    keys = [*view.by, *LAYER_KEY]
-    inside = view.executions.filter(pl.col("attribution") == str(Attribution.LAYER))
+def _negative(frames: StepFrames) -> Iterator[_Row]:
+    keys = [*frames.by, *LAYER_KEY]
+    inside = frames.executions.filter(pl.col("attribution") == str(Attribution.LAYER))
     kernels = inside.group_by(keys, maintain_order=True).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
-    rest = view.layers.join(kernels, on=keys, nulls_equal=True).filter(pl.col("kernel_ns") > pl.col("latency_ns"))
+    rest = frames.layers.join(kernels, on=keys, nulls_equal=True).filter(pl.col("kernel_ns") > pl.col("latency_ns"))
     if not rest.is_empty():
         longer = (rest["kernel_ns"] - rest["latency_ns"]).sum()
         yield _row(LedgerKind.NEGATIVE_NON_KERNEL, rest.height, longer)
 
 
-def provenance(view: StepFrames, *, on_layers: bool = True) -> Mapping[str, object]:
-    """JSON-able facts on where a view's numbers come from; what is on layers alone is null without `on_layers`."""
-    return view.once(_provenance if on_layers else _provenance_beside_layers)
+def provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, object]:
+    """JSON-able facts on where the numbers come from; what is on layers alone is null without `on_layers`."""
+    return frames.once(_provenance if on_layers else _provenance_beside_layers)
 
 
-def _provenance_beside_layers(view: StepFrames) -> Mapping[str, object]:
-    return _provenance(view, on_layers=False)
+def _provenance_beside_layers(frames: StepFrames) -> Mapping[str, object]:
+    return _provenance(frames, on_layers=False)
 
 
-def _provenance(view: StepFrames, *, on_layers: bool = True) -> Mapping[str, object]:
-    runs = view.trace.frame("runs")
+def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, object]:
+    runs = frames.trace.frame("runs")
     sources = [
         {"file": r["source_path"], "sha256": r["source_sha256"], "format": r["format"], "profiler": r["profiler"]}
         for r in runs.iter_rows(named=True)
     ]
-    basis, is_observed = _layer_basis(view) if on_layers else (None, None)
+    basis, is_observed = _layer_basis(frames) if on_layers else (None, None)
     return {
         "sources": sources,
         "run_count": runs.height,
-        "taken_from": dict(view.of_trace.roles.sources) or None,
-        "levels": list(view.trace.levels),
-        "layer_source": _layer_source(view),
-        "steps": str(view.choice),
-        "step_count": view.steps["step"].n_unique(),
-        "model_latency_basis": _model_basis(view),
+        "taken_from": dict(frames.of_trace.roles.sources) or None,
+        "levels": list(frames.trace.levels),
+        "layer_source": _layer_source(frames),
+        "steps": str(frames.choice),
+        "step_count": frames.steps["step"].n_unique(),
+        "model_latency_basis": _model_basis(frames),
         "layer_latency_basis": basis,
         "layer_latency_basis_observed": is_observed,
-        "over_runs": _OVER_RUNS if len(view.of_trace.roles.kernels) > 1 else None,
+        "over_runs": _OVER_RUNS if len(frames.of_trace.roles.kernels) > 1 else None,
     }
 
 
-def _layer_basis(view: StepFrames) -> tuple[str | None, bool | None]:
+def _layer_basis(frames: StepFrames) -> tuple[str | None, bool | None]:
     """What layer latency is measured by, and whether that was observed rather than supposed."""
-    if view.of_trace.layer_calls.is_empty():
+    if frames.of_trace.layer_calls.is_empty():
         return None, None
-    bases = view.of_trace.layer_bases
+    bases = frames.of_trace.layer_bases
     return " and ".join(bases["basis"].unique().sort()) or None, bool(bases["observed"].any())
 
 
-def _layer_source(view: StepFrames) -> str | None:
+def _layer_source(frames: StepFrames) -> str | None:
     """What the layers are from, in the runs that layer latency is taken from."""
-    runs = view.trace.frame("runs").filter(pl.col("run_id").is_in(list(view.of_trace.roles.layers)))
+    runs = frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))
     return " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None
 
 
-def _model_basis(view: StepFrames) -> str:
-    if view.of_trace.all_steps.is_empty():
+def _model_basis(frames: StepFrames) -> str:
+    if frames.of_trace.all_steps.is_empty():
         return "first start to last end of the trace"
-    return "trimmed mean of step durations" if view.averaged else "step durations"
+    return "trimmed mean of step durations" if frames.averaged else "step durations"

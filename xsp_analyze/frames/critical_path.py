@@ -137,14 +137,14 @@ class _Walk:
 
     def _host(self) -> int:
         """Back along the host to the last wait in which the device's work ended."""
-        place = bisect_right(self._wait_ends, self._at) - 1
-        while place >= 0:
-            work = self._waited[place]
+        index = bisect_right(self._wait_ends, self._at) - 1
+        while index >= 0:
+            work = self._waited[index]
             if not self._seen[work]:
-                self._to(_HOST, self._wait_ends[place])
+                self._to(_HOST, self._wait_ends[index])
                 self._to(_RETURN, self._end[work])
                 return work
-            place -= 1
+            index -= 1
         self._to(_HOST, self._first)
         return _NONE
 

@@ -19,29 +19,29 @@ DEVICE = ("run_id", "process_id", "device_id")
 """What tells devices apart in a frame of executions."""
 
 _COLUMNS = {"fp32": "fp32_flop_per_s", BANDWIDTH: "dram_byte_per_s"}  # what the table `devices` holds itself
-_PLACE = ("run_id", "device_id", "process_id")
+_SCOPE = ("run_id", "device_id", "process_id")
 
 
-def device_peaks(view: StepFrames) -> pl.DataFrame:
+def device_peaks(frames: StepFrames) -> pl.DataFrame:
     """One row a device that was used and a known peak of it: the columns of DEVICE, quantity, peak, words."""
-    used = view.executions.select(DEVICE).unique(maintain_order=True)
-    known = used.join(_known(view.trace), on=["run_id", "device_id"], suffix="_said")
-    said = pl.col("process_id_said")
+    used = frames.executions.select(DEVICE).unique(maintain_order=True)
+    peaks = used.join(_all_peaks(frames.trace), on=["run_id", "device_id"], suffix="_of_peak")
+    of_process = pl.col("process_id_of_peak")
     return (
-        known.filter(said.is_null() | said.eq_missing(pl.col("process_id")))
-        .sort(*DEVICE, "quantity", said, nulls_last=True, maintain_order=True)
+        peaks.filter(of_process.is_null() | of_process.eq_missing(pl.col("process_id")))
+        .sort(*DEVICE, "quantity", of_process, nulls_last=True, maintain_order=True)
         .unique([*DEVICE, "quantity"], keep="first", maintain_order=True)
         .select(*DEVICE, "quantity", "peak", "words")
     )
 
 
-def agreed_peaks(view: StepFrames) -> pl.DataFrame:
+def agreed_peaks(frames: StepFrames) -> pl.DataFrame:
     """One row a quantity whose peak is known of every device that was used and the same for all: quantity, peak, words.
 
     Work of several devices is held against it: sums of flops over sums of durations are the throughput of one.
     """
-    peaks = device_peaks(view)
-    devices = view.executions.select(DEVICE).n_unique()
+    peaks = device_peaks(frames)
+    devices = frames.executions.select(DEVICE).n_unique()
     return (
         peaks.group_by("quantity", maintain_order=True)
         .agg(pl.col("peak", "words").first(), pl.len().alias("known"), pl.col("peak").n_unique().alias("values"))
@@ -50,23 +50,23 @@ def agreed_peaks(view: StepFrames) -> pl.DataFrame:
     )
 
 
-def _known(trace: Trace) -> pl.DataFrame:
+def _all_peaks(trace: Trace) -> pl.DataFrame:
     """The peaks of all devices: those of `peaks`, and where it says nothing those of `devices`."""
     devices = trace.frame("devices")
     described = trace.frame("runs").select("run_id", "device_name")
-    names = devices.select(*_PLACE, "name").join(described, on="run_id", how="left", maintain_order="left")
-    said = trace.frame("peaks").select(
-        *_PLACE, pl.col("quantity").cast(pl.String), pl.col("value").alias("peak"), "source"
+    names = devices.select(*_SCOPE, "name").join(described, on="run_id", how="left", maintain_order="left")
+    recorded = trace.frame("peaks").select(
+        *_SCOPE, pl.col("quantity").cast(pl.String), pl.col("value").alias("peak"), "source"
     )
     own = [
-        devices.select(*_PLACE, pl.lit(quantity).alias("quantity"), pl.col(column).alias("peak"), source=_source())
+        devices.select(*_SCOPE, pl.lit(quantity).alias("quantity"), pl.col(column).alias("peak"), source=_source())
         for quantity, column in _COLUMNS.items()
     ]
-    every = pl.concat([said, *own]).drop_nulls("peak")
+    every = pl.concat([recorded, *own]).drop_nulls("peak")
     return (
-        every.unique([*_PLACE, "quantity"], keep="first", maintain_order=True)
-        .join(names, on=_PLACE, how="left", nulls_equal=True, maintain_order="left")
-        .select(*_PLACE, "quantity", "peak", _words())
+        every.unique([*_SCOPE, "quantity"], keep="first", maintain_order=True)
+        .join(names, on=_SCOPE, how="left", nulls_equal=True, maintain_order="left")
+        .select(*_SCOPE, "quantity", "peak", _sentence())
     )
 
 
@@ -74,7 +74,7 @@ def _source() -> pl.Expr:
     return pl.col("peak_source").fill_null("the trace's table of devices")
 
 
-def _words() -> pl.Expr:
+def _sentence() -> pl.Expr:
     what = pl.when(pl.col("quantity") == BANDWIDTH).then(pl.lit("DRAM bandwidth")).otherwise(
         pl.format("{} peak", "quantity")
     )  # fmt: skip

@@ -14,7 +14,7 @@ __all__ = ["POWER_UNIT", "Energy", "power_series"]
 
 POWER_UNIT = "W"
 _NS_PER_S = 1e9
-_LEAST_SAMPLES = 2
+_MIN_SAMPLES = 2
 
 
 class Energy:
@@ -45,9 +45,9 @@ def power_series(counters: pl.DataFrame) -> dict[tuple[int, int | None], Energy]
     """
     power = counters.filter(pl.col("unit") == POWER_UNIT).with_columns(pl.col("counter").cast(pl.String))
     first = pl.col("counter") == pl.col("counter").min().over("run_id", "device_id")
-    found: dict[tuple[int, int | None], Energy] = {}
+    energies: dict[tuple[int, int | None], Energy] = {}
     for (run, device), rows in power.filter(first).group_by("run_id", "device_id", maintain_order=True):
         series = rows.group_by("time_ns").agg(pl.col("value").mean()).sort("time_ns")
-        if series.height >= _LEAST_SAMPLES:
-            found[run, device] = Energy(series["time_ns"].to_numpy(), series["value"].to_numpy())
-    return found
+        if series.height >= _MIN_SAMPLES:
+            energies[run, device] = Energy(series["time_ns"].to_numpy(), series["value"].to_numpy())
+    return energies

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
 __all__ = [
-    "codes",
     "first_rows",
+    "group_ids",
     "groups",
     "in_order",
     "numbered",
@@ -29,26 +29,26 @@ __all__ = [
     "sort_by",
 ]
 
-_MOST = 1 << 62  # codes stay below, so that sums of two fit in 64 bits
+_ID_LIMIT = 1 << 62  # ids stay below, so that sums of two fit in 64 bits
 
 
-def codes(columns: Iterable[pl.Series], *, ordered: bool = False) -> tuple[Ints, int]:
+def group_ids(columns: Iterable[pl.Series], *, ordered: bool = False) -> tuple[Ints, int]:
     """A number for each row, from 0 and below the size returned; rows get the same exactly if all values agree.
 
     A null is a value of its own. `ordered`: numbers sort as the rows do by these columns, text by letters, nulls last.
     """
-    found: Ints | None = None
+    ids: Ints | None = None
     size = 1
     for column in columns:
         values, count = _ordinals(column, ordered=ordered)
-        if found is not None and size * count > _MOST:
-            found, size = _dense(found)
-        if size * count > _MOST:
+        if ids is not None and size * count > _ID_LIMIT:
+            ids, size = _dense(ids)
+        if size * count > _ID_LIMIT:
             values, count = _dense(values)
-        found = values if found is None else found * count + values
+        ids = values if ids is None else ids * count + values
         size *= count
-    assert found is not None  # noqa: S101 (there is a column)
-    return found, size
+    assert ids is not None  # noqa: S101 (there is a column)
+    return ids, size
 
 
 def _dense(values: Ints) -> tuple[Ints, int]:
@@ -62,7 +62,7 @@ def _ordinals(column: pl.Series, *, ordered: bool) -> tuple[Ints, int]:
     low, high = numbers.min(), numbers.max()
     if not isinstance(low, int) or not isinstance(high, int):  # no value at all
         return np.zeros(len(column), dtype=np.int64), 1
-    if high - low >= _MOST:
+    if high - low >= _ID_LIMIT:
         numbers = numbers.rank("dense").cast(pl.Int64)
         low, high = 1, int(numbers.max())  # type: ignore[arg-type]
     span = high - low + 1
@@ -83,21 +83,21 @@ def _numbers(column: pl.Series, *, ordered: bool) -> pl.Series:
     physical = column.to_physical().cast(pl.Int64)
     if not ordered:
         return physical
-    words = column.unique().drop_nulls()
-    physical_ids = words.to_physical().to_numpy()
+    texts = column.unique().drop_nulls()
+    physical_ids = texts.to_physical().to_numpy()
     table = np.zeros(int(physical_ids.max(initial=0)) + 1, dtype=np.int64)
-    table[physical_ids] = words.cast(pl.String).rank("dense").to_numpy()
-    known = pl.Series(table).gather(physical.fill_null(0)) if len(words) else physical
-    return known if not column.null_count() else known.set(column.is_null(), None)
+    table[physical_ids] = texts.cast(pl.String).rank("dense").to_numpy()
+    ranks = pl.Series(table).gather(physical.fill_null(0)) if len(texts) else physical
+    return ranks if not column.null_count() else ranks.set(column.is_null(), None)
 
 
 def sort_by(code: Ints, size: int) -> Ints:
-    """The rows in order of their codes, equal ones in the order in which they stand."""
+    """The rows in order of their ids, equal ones in the order in which they stand."""
     count = len(code)
     if not count or bool((code[1:] >= code[:-1]).all()):
         return np.arange(count, dtype=np.int64)
     bits = count.bit_length()
-    if size << bits >= 2 * _MOST:
+    if size << bits >= 2 * _ID_LIMIT:
         return np.argsort(code, kind="stable")
     packed = code << bits  # the row within the number makes a sort of numbers stable: far faster than a sort of places
     packed |= np.arange(count, dtype=np.int64)
@@ -108,21 +108,21 @@ def sort_by(code: Ints, size: int) -> Ints:
 
 def in_order(columns: Sequence[pl.Series]) -> Ints:
     """The rows sorted by the columns, text by letters, nulls last; rows that agree in all stand as they stood."""
-    room = _MOST >> len(columns[0]).bit_length()  # so that a code and a row fit in one number
-    found, size = codes(columns[:1], ordered=True)
+    room = _ID_LIMIT >> len(columns[0]).bit_length()  # so that a code and a row fit in one number
+    ids, size = group_ids(columns[:1], ordered=True)
     taken = 1
     for column in columns[1:]:
         values, count = _ordinals(column, ordered=True)
         if size * count > room:
             break
-        found, size, taken = found * count + values, size * count, taken + 1
-    order = sort_by(found, size)
-    return order if taken == len(columns) else _with_ties_sorted(order, found[order], columns[taken:])
+        ids, size, taken = ids * count + values, size * count, taken + 1
+    order = sort_by(ids, size)
+    return order if taken == len(columns) else _with_ties_sorted(order, ids[order], columns[taken:])
 
 
-def _with_ties_sorted(order: Ints, sorted_codes: Ints, columns: Sequence[pl.Series]) -> Ints:
-    """The order of rows by codes, those of equal codes sorted by the columns."""
-    starts = run_starts(sorted_codes)
+def _with_ties_sorted(order: Ints, sorted_ids: Ints, columns: Sequence[pl.Series]) -> Ints:
+    """The order of rows by ids, those of equal ids sorted by the columns."""
+    starts = run_starts(sorted_ids)
     lengths = np.diff(np.append(starts, len(order)))
     run = np.repeat(np.arange(len(starts)), lengths)
     tied = np.flatnonzero(np.repeat(lengths > 1, lengths))
@@ -134,22 +134,22 @@ def _with_ties_sorted(order: Ints, sorted_codes: Ints, columns: Sequence[pl.Seri
 
 
 def ranked(code: Ints, size: int) -> tuple[Ints, Ints]:
-    """The codes as numbers from 0 in their own order, and the first row of each number."""
+    """The ids as numbers from 0 in their own order, and the first row of each number."""
     if size > 4 * len(code) + (1 << 16):
         code, size = _dense(code)
     first = first_rows(code, size)
-    known = first < len(code)
-    return (np.cumsum(known) - 1)[code], first[known]
+    occurs = first < len(code)
+    return (np.cumsum(occurs) - 1)[code], first[occurs]
 
 
 def positions_in(table: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
     """For each of the rows the first row of the table with the same values of the keys, or -1; a null is like none."""
-    code, _ = codes([pl.concat([table[key], rows[key]]) for key in keys])
-    found = lookup(code[: table.height], code[table.height :])
+    code, _ = group_ids([pl.concat([table[key], rows[key]]) for key in keys])
+    rows_of_table = lookup(code[: table.height], code[table.height :])
     for key in keys:
         if rows[key].null_count():
-            found[rows[key].is_null().to_numpy()] = -1
-    return found
+            rows_of_table[rows[key].is_null().to_numpy()] = -1
+    return rows_of_table
 
 
 def run_starts(*sorted_columns: Ints) -> Ints:
@@ -163,13 +163,13 @@ def run_starts(*sorted_columns: Ints) -> Ints:
 
 def first_rows(number: Ints, count: int) -> Ints:
     """For each of the numbers 0, ..., count - 1 the first row that bears it; the number of rows where none does."""
-    found = np.full(count, len(number), dtype=np.int64)
-    found[number[::-1]] = np.arange(len(number) - 1, -1, -1)  # the last to be written stays
-    return found
+    firsts = np.full(count, len(number), dtype=np.int64)
+    firsts[number[::-1]] = np.arange(len(number) - 1, -1, -1)  # the last to be written stays
+    return firsts
 
 
 def numbered(code: Ints, size: int) -> tuple[Ints, Ints]:
-    """The codes as numbers from 0 in order of first appearance, and the first row of each number."""
+    """The ids as numbers from 0 in order of first appearance, and the first row of each number."""
     if size > 4 * len(code) + (1 << 16):
         code, size = _dense(code)
     first = first_rows(code, size)
@@ -184,7 +184,7 @@ def groups(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Ints,
 
     The rows of a group stand as they stood. The last start is the number of rows: a group ends where the next begins.
     """
-    code, size = codes(rows.select(keys), ordered=True)
+    code, size = group_ids(rows.select(keys), ordered=True)
     order = sort_by(code, size)
     starts = run_starts(code[order])
     return rows.select(keys)[order[starts]], order, np.append(starts, len(order))
@@ -196,7 +196,7 @@ def running_max(values: Ints, starts: Ints) -> Ints:
         return values
     low = int(values.min())
     reach = int(values.max()) - low + 1
-    if reach * len(starts) >= _MOST:
+    if reach * len(starts) >= _ID_LIMIT:
         distinct, at = np.unique(values, return_inverse=True)
         return distinct[running_max(at.astype(np.int64, copy=False), starts)]
     lengths = np.diff(np.append(starts, len(values)))

@@ -13,7 +13,7 @@ import polars as pl
 
 from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.frames.counters import are_known, counter_columns, summed_columns
-from xsp_analyze.frames.group_ids import codes, first_rows, numbered, positions_in, run_starts, sort_by
+from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, positions_in, run_starts, sort_by
 from xsp_analyze.frames.steps import step_counts
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["aligned", "executions"]
 _SIGNATURE = ("run_id", "process_id", "device_id", "attribution", "layer_index", "layer_name", "kind", "name", "shape")
 _LABELS = ("run_id", "process_id", "device_id", "stream_id", "kind", "name", "phase", "attribution")
 _LAYER = ("layer_index", "layer_name", "layer_type")
-_LEAST_TRIMMED = 3  # below, a trimmed mean keeps all
+_MIN_TRIMMED = 3  # below, a trimmed mean keeps all
 
 
 def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
@@ -67,21 +67,21 @@ def _in_steps(activities: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFra
 
 def _executions_of(inside: pl.DataFrame) -> tuple[Ints, Bools]:
     """For each row its execution, and whether the trimmed mean over the steps that hold it keeps the row."""
-    signature, rows = numbered(*codes(inside.select(_SIGNATURE)))
+    signature, rows = numbered(*group_ids(inside.select(_SIGNATURE)))
     # Rows stand in order of start, so a stable sort by the rest puts them in order of signature, step, launch, start.
-    launched = sort_by(*codes([inside["launch_ns"]]))
-    cell, size = codes([pl.Series(signature), inside["step"]])
+    launched = sort_by(*group_ids([inside["launch_ns"]]))
+    cell, size = group_ids([pl.Series(signature), inside["step"]])
     order = launched[sort_by(cell[launched], size)]
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = _places_in_runs(run_starts(cell[order]), len(order))
-    most = np.zeros(len(rows), dtype=np.int64)
-    np.maximum.at(most, signature, place + 1)
-    number = (np.cumsum(most) - most)[signature] + place
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = _ranks_in_runs(run_starts(cell[order]), len(order))
+    max_count = np.zeros(len(rows), dtype=np.int64)
+    np.maximum.at(max_count, signature, rank + 1)
+    number = (np.cumsum(max_count) - max_count)[signature] + rank
     return number, _kept(number, inside["duration_ns"].to_numpy())
 
 
-def _places_in_runs(starts: Ints, count: int) -> Ints:
-    """For each row its place, from 0, in its run of rows."""
+def _ranks_in_runs(starts: Ints, count: int) -> Ints:
+    """For each row its rank, from 0, in its run of rows."""
     return np.arange(count, dtype=np.int64) - np.repeat(starts, np.diff(np.append(starts, count)))
 
 
@@ -89,14 +89,14 @@ def _kept(number: Ints, duration_ns: Ints) -> Bools:
     """Whether a trimmed mean over the rows of each number, by duration and then in their order, keeps the row."""
     kept = np.ones(len(number), dtype=np.bool_)
     present = np.bincount(number)[number]
-    rows = np.flatnonzero(present >= _LEAST_TRIMMED)
+    rows = np.flatnonzero(present >= _MIN_TRIMMED)
     if not len(rows):
         return kept
-    shortest = sort_by(*codes([pl.Series(duration_ns[rows])]))
-    of, size = numbered(*codes([pl.Series(number[rows])]))[0], len(rows)
+    shortest = sort_by(*group_ids([pl.Series(duration_ns[rows])]))
+    of, size = numbered(*group_ids([pl.Series(number[rows])]))[0], len(rows)
     order = shortest[sort_by(of[shortest], size)]
     rank = np.empty(len(rows), dtype=np.int64)
-    rank[order] = _places_in_runs(run_starts(of[order]), len(rows))
+    rank[order] = _ranks_in_runs(run_starts(of[order]), len(rows))
     count = present[rows]
     dropped = pl.DataFrame({"count": count}).select(trimmed_count(pl.col("count"))).to_series().to_numpy()
     kept[rows] = (rank >= dropped) & (rank < count - dropped)
@@ -117,11 +117,11 @@ def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
     number = rows["execution"].to_numpy()
     total = int(number.max(initial=-1)) + 1
     first = first_rows(number, total)
-    found = rows[first]
-    present = pl.Series(np.bincount(number, minlength=total)) / found["step_count"]
+    firsts = rows[first]
+    present = pl.Series(np.bincount(number, minlength=total)) / firsts["step_count"]
     offset = np.full(total, np.iinfo(np.int64).max)
     np.minimum.at(offset, number, rows["offset_ns"].to_numpy())
-    return found.select(
+    return firsts.select(
         *("span_id", *_LABELS, *_LAYER),
         present.alias("count"),
         (_mean_kept(rows, number, total) * present).alias("duration_ns"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import codes, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import group_ids, run_starts, running_max, sort_by
 from xsp_model import Level
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def waits_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
     )
 
 
-def names_like(names: pl.Series, wanted: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
+def names_like(names: pl.Series, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
     """Those of the names of which this holds."""
-    return names.to_frame("name").filter(wanted(pl.col("name").cast(pl.String))).to_series()
+    return names.to_frame("name").filter(predicate(pl.col("name").cast(pl.String))).to_series()
 
 
 def queues(activities: pl.DataFrame) -> pl.DataFrame:
@@ -64,16 +64,16 @@ def queues(activities: pl.DataFrame) -> pl.DataFrame:
     `previous_end_ns`: when all earlier work of the stream had ended (null for the first); `waiting`: how many
     activities of the stream were launched before, and had not ended, when the launch of this one began.
     """
-    stream, size = codes(activities.select(STREAM))
+    stream, size = group_ids(activities.select(STREAM))
     order = sort_by(stream, size)
     starts = run_starts(stream[order])
     end = (activities["start_ns"] + activities["duration_ns"]).to_numpy()[order]
     previous, waiting = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
     previous[order[1:]] = running_max(end, starts)[:-1]
     launch = activities["call_start_ns"].fill_null(0).to_numpy()[order]
-    known = activities["call_start_ns"].is_not_null().to_numpy()[order]
+    has_call = activities["call_start_ns"].is_not_null().to_numpy()[order]
     for first, last in pairwise((*starts.tolist(), len(order))):
-        rows = slice(first, last) if known[first:last].all() else first + np.flatnonzero(known[first:last])
+        rows = slice(first, last) if has_call[first:last].all() else first + np.flatnonzero(has_call[first:last])
         waiting[order[rows]] = _pending(launch[rows], end[rows])
     first_of_stream = np.zeros(len(order), dtype=np.bool_)
     first_of_stream[order[starts]] = True

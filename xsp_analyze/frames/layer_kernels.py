@@ -19,24 +19,24 @@ GRAPH_REPLAY = "graph replay"
 """Name and type of the row that holds replayed device work which no layer can be given for."""
 
 
-def layer_kernels(view: StepFrames) -> pl.LazyFrame:
+def layer_kernels(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
 
     non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where
     graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer.
     """
-    keys = [*view.by, *LAYER_KEY]
-    work = view.executions
+    keys = [*frames.by, *LAYER_KEY]
+    work = frames.executions
     sums = (*counted(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)
     replays = (
         work.filter(pl.col("attribution") == str(Attribution.GRAPH_REPLAY))
         .with_columns(pl.lit(None, pl.Int64).alias("layer_index"))
-        .group_by(*view.by, "layer_index", maintain_order=True)
+        .group_by(*frames.by, "layer_index", maintain_order=True)
         .agg(pl.lit(GRAPH_REPLAY).alias("layer_name"), pl.lit(GRAPH_REPLAY).alias("layer_type"), *sums)
     )
-    latency = view.layers.lazy().select(*keys, pl.col("latency_ns").alias("layer_latency_ns"))
+    latency = frames.layers.lazy().select(*keys, pl.col("latency_ns").alias("layer_latency_ns"))
     layers = latency.join(in_layers.lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
     return (
         pl.concat([_as_text(layers), _as_text(replays.lazy())], how="diagonal_relaxed")

@@ -54,11 +54,11 @@ def _outermost(trace: Trace) -> pl.DataFrame:
     spans = trace.scan("spans")
     operators = spans.filter(pl.col("level") == str(Level.OPERATOR))
     inner = operators.select("span_id").with_columns(pl.lit(value=True).alias("inside"))
-    known = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
+    inputs = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
     return (
         operators.join(inner, left_on="parent_id", right_on="span_id", how="left")
         .filter(pl.col("inside").is_null())
-        .join(known, on="span_id", how="left")
+        .join(inputs, on="span_id", how="left")
         .sort("start_ns", "span_id")
         .with_columns(following_shapes())
         .filter(pl.col("layer_id").is_not_null(), pl.col("phase").is_null() | (pl.col("phase") == str(Phase.FORWARD)))

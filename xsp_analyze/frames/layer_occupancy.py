@@ -34,19 +34,19 @@ def innermost_calls(calls: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
         call[ended] = longer[call[ended]]
         ended = ended[call[ended] >= 0]
         ended = ended[end[call[ended]] <= left[ended]]
-    found = np.flatnonzero(call >= 0)
-    return left[found], right[found], order[call[found]]
+    covered = np.flatnonzero(call >= 0)
+    return left[covered], right[covered], order[call[covered]]
 
 
 def _longer_before(end: Ints) -> Ints:
     """For each call, in order of start, the last one before it that ends later, or -1."""
-    found = np.arange(-1, len(end) - 1, dtype=np.int64)
-    shorter = np.flatnonzero(end[found[1:]] <= end[1:]) + 1 if len(end) else found
+    longer = np.arange(-1, len(end) - 1, dtype=np.int64)
+    shorter = np.flatnonzero(end[longer[1:]] <= end[1:]) + 1 if len(end) else longer
     while len(shorter):
-        found[shorter] = found[found[shorter]]  # what lies between ends no later than the one passed over
-        shorter = shorter[found[shorter] >= 0]
-        shorter = shorter[end[found[shorter]] <= end[shorter]]
-    return found
+        longer[shorter] = longer[longer[shorter]]  # what lies between ends no later than the one passed over
+        shorter = shorter[longer[shorter] >= 0]
+        shorter = shorter[end[longer[shorter]] <= end[shorter]]
+    return longer
 
 
 def overlaps(stretches: tuple[Ints, Ints, Ints], start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
@@ -59,6 +59,7 @@ def overlaps(stretches: tuple[Ints, Ints, Ints], start_ns: Ints, end_ns: Ints) -
     shared = np.minimum(right[at], end_ns[interval]) - np.maximum(left[at], start_ns[interval])
     rest = end_ns - start_ns
     np.subtract.at(rest, interval, shared)
-    found = np.concatenate((rows[at], np.full(len(rest), -1, dtype=np.int64))), np.concatenate((shared, rest))
-    kept = found[1] != 0
-    return found[0][kept], found[1][kept]
+    row = np.concatenate((rows[at], np.full(len(rest), -1, dtype=np.int64)))
+    shared = np.concatenate((shared, rest))
+    kept = shared != 0
+    return row[kept], shared[kept]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["layer_intervals", "layer_quartiles"]
 
 
-def layer_quartiles(view: StepFrames) -> pl.DataFrame:
+def layer_quartiles(frames: StepFrames) -> pl.DataFrame:
     """One row a layer of a mean step: min_ns, q1_ns, median_ns, q3_ns, max_ns over steps of all runs; else none."""
     latency = pl.col("latency_ns")
     at = (
@@ -25,17 +25,17 @@ def layer_quartiles(view: StepFrames) -> pl.DataFrame:
         latency.quantile(0.75, "linear").alias("q3_ns"),
         latency.max().cast(pl.Float64).alias("max_ns"),
     )
-    return _averaged_steps(view).group_by(LAYER_KEY, maintain_order=True).agg(at)
+    return _averaged_steps(frames).group_by(LAYER_KEY, maintain_order=True).agg(at)
 
 
-def layer_intervals(view: StepFrames) -> pl.DataFrame:
+def layer_intervals(frames: StepFrames) -> pl.DataFrame:
     """One row a layer of a mean step: low_ns and high_ns, the 95 % interval of its latency; null where unknown.
 
     Known for layers of one run that are in at least three steps.
     """
     latency = pl.col("latency_ns")
     rows = (
-        _averaged_steps(view)
+        _averaged_steps(frames)
         .group_by(LAYER_KEY, maintain_order=True)
         .agg(latency, latency.len().alias("steps"), pl.col("run_id").n_unique().alias("runs"))
     )
@@ -48,6 +48,6 @@ def layer_intervals(view: StepFrames) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _averaged_steps(view: StepFrames) -> pl.DataFrame:
-    steps = view.chosen(view.of_trace.layer_steps)
-    return steps if view.averaged else steps.clear()
+def _averaged_steps(frames: StepFrames) -> pl.DataFrame:
+    steps = frames.chosen(frames.of_trace.layer_steps)
+    return steps if frames.averaged else steps.clear()

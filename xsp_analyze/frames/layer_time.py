@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.group_ids import codes, first_rows, numbered, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
 from xsp_model.arrays import lookup
 
@@ -40,17 +40,17 @@ def layer_calls(trace: Trace) -> pl.DataFrame:
 
 def layer_labels(calls: pl.DataFrame) -> pl.DataFrame:
     """One row a layer, in order: path, shapes and dtypes of its first call that has them."""
-    ordered = calls[sort_by(*codes(calls.select("start_ns", "span_id"), ordered=True))].select(*LAYER_KEY, *_LABELS)
-    number, first = numbered(*codes(ordered.select(LAYER_KEY)))
+    ordered = calls[sort_by(*group_ids(calls.select("start_ns", "span_id"), ordered=True))].select(*LAYER_KEY, *_LABELS)
+    number, first = numbered(*group_ids(ordered.select(LAYER_KEY)))
     return ordered.select(LAYER_KEY)[first].hstack([_first_known(ordered[c], number, len(first)) for c in _LABELS])
 
 
 def _first_known(values: pl.Series, number: Ints, count: int) -> pl.Series:
     """For each number the first value, of those that are not null, of a row that bears it."""
-    known = np.flatnonzero(values.is_not_null().to_numpy())
-    first = first_rows(number[known], count)
-    rows = pl.Series(np.append(known, 0)[first])
-    return values.gather(rows.set(pl.Series(first == len(known)), None))
+    valid = np.flatnonzero(values.is_not_null().to_numpy())
+    first = first_rows(number[valid], count)
+    rows = pl.Series(np.append(valid, 0)[first])
+    return values.gather(rows.set(pl.Series(first == len(valid)), None))
 
 
 def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
@@ -67,8 +67,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
         pl.col("start_ns") + pl.col("duration_ns"),
     )
     at = _call_of(activities, calls)
-    wanted = (forward["attribution"] & forward["phase"]).fill_null(value=False).to_numpy() & (at >= 0)
-    rows = np.flatnonzero(wanted)
+    selected = (forward["attribution"] & forward["phase"]).fill_null(value=False).to_numpy() & (at >= 0)
+    rows = np.flatnonzero(selected)
     ends = calls["end_ns"].gather(at[rows])
     inside = (
         forward.select("run_id", "start_ns")[rows]
@@ -127,9 +127,9 @@ def layer_steps(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFra
 
 def _grouped(rows: pl.DataFrame, *sums: pl.Expr) -> pl.DataFrame:
     """One row a run, step and layer: the columns of _STEP, and these sums over the rows."""
-    number, first = numbered(*codes(rows.select(_STEP)))
-    found = rows.with_columns(pl.Series("number", number)).group_by("number", maintain_order=True).agg(sums)
-    return rows.select(_STEP)[first].hstack(found.drop("number"))
+    number, first = numbered(*group_ids(rows.select(_STEP)))
+    totals = rows.with_columns(pl.Series("number", number)).group_by("number", maintain_order=True).agg(sums)
+    return rows.select(_STEP)[first].hstack(totals.drop("number"))
 
 
 def _device_latency(activities: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -137,15 +137,15 @@ def _device_latency(activities: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFra
     at = _call_of(activities, calls)
     rows = np.flatnonzero(at >= 0)
     work, call = activities.select("run_id", "step", "phase", "start_ns", "duration_ns")[rows], at[rows]
-    cell, size = codes([pl.Series(call), work["phase"], work["run_id"], work["step"]])
+    cell, size = group_ids([pl.Series(call), work["phase"], work["run_id"], work["step"]])
     order = sort_by(cell, size)  # activities stand in order of start
     starts = run_starts(cell[order])
     start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     first = order[starts]
-    found = calls.select(*LAYER_KEY, "is_container")[call[first]].hstack(work.select("run_id", "step")[first])
+    groups = calls.select(*LAYER_KEY, "is_container")[call[first]].hstack(work.select("run_id", "step")[first])
     span, busy = _covered(start, start + duration, starts)
     latency = pl.when("is_container").then(pl.Series(busy)).otherwise(pl.Series(span)).alias("device_ns")
-    return _grouped(found.with_columns(latency), pl.col("device_ns").sum())
+    return _grouped(groups.with_columns(latency), pl.col("device_ns").sum())
 
 
 def _covered(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, Ints]:

@@ -26,15 +26,15 @@ def run_latencies(trace: Trace, mode: StepMode, steps: pl.DataFrame, activities:
     """
     latency = trimmed_mean(pl.col("duration_ns")) if mode is StepMode.MEAN else pl.col("duration_ns").sum()
     keys = ["run_id", "step"] if mode is StepMode.EACH else ["run_id"]
-    found = steps.group_by(keys, maintain_order=True).agg(
+    latencies = steps.group_by(keys, maintain_order=True).agg(
         latency.alias("latency_ns"), pl.col("duration_ns").alias("durations")
     )
     if mode is StepMode.ALL:
-        others = sorted(set(trace.frame("runs")["run_id"]) - set(found["run_id"]))
-        found = pl.concat([found, _extents(trace, others)]) if others else found
+        others = sorted(set(trace.frame("runs")["run_id"]) - set(latencies["run_id"]))
+        latencies = pl.concat([latencies, _extents(trace, others)]) if others else latencies
     processes = activities.group_by("run_id").agg(pl.col("process_id").n_unique().cast(pl.Int64).alias("processes"))
     return (
-        found.join(trace.scan("runs").select("run_id", "batch_size").collect(), on="run_id", how="left")
+        latencies.join(trace.scan("runs").select("run_id", "batch_size").collect(), on="run_id", how="left")
         .join(processes, on="run_id", how="left")
         .with_columns(pl.col("processes").fill_null(1))
         .sort(keys)
@@ -79,5 +79,5 @@ def timed_latency(trace: Trace, steps: pl.DataFrame, runs: Sequence[int]) -> flo
     It is timed around the model's call where the runs say so, as that run is, else by the spans of steps.
     """
     timed = Roles.of(trace.frame("step_times"), runs)
-    found = (timed if timed.height else Roles.of(steps, runs)).select(trimmed_mean(pl.col("duration_ns"))).item()
-    return None if found is None else float(found)
+    mean = (timed if timed.height else Roles.of(steps, runs)).select(trimmed_mean(pl.col("duration_ns"))).item()
+    return None if mean is None else float(mean)

@@ -26,15 +26,15 @@ def following_shapes() -> Iterator[pl.Expr]:
     """
     takes_tensor = pl.col("input_dtypes").is_not_null() & ~pl.col("input_shapes").str.contains(_NO_TENSOR)
     for column in ("shapes", "dtypes"):
-        known = pl.when(takes_tensor).then(f"input_{column}")
-        yield known.shift(-1).backward_fill().over("run_id", "process_id", "thread_id").alias(f"next_{column}")
+        own = pl.when(takes_tensor).then(f"input_{column}")
+        yield own.shift(-1).backward_fill().over("run_id", "process_id", "thread_id").alias(f"next_{column}")
 
 
 def modelled_calls(calls: pl.DataFrame) -> pl.DataFrame:
     """The calls (columns of CALL) with flop, elements, input_bytes and output_bytes; null: not modelled."""
-    found = [_work(*row) for row in calls.select(CALL).iter_rows()]
+    works = [_work(*row) for row in calls.select(CALL).iter_rows()]
     fields = ("flop", "elements", "input_bytes", "output_bytes")
-    columns = [pl.Series(name, [getattr(work, name) for work in found], dtype=pl.Float64) for name in fields]
+    columns = [pl.Series(name, [getattr(work, name) for work in works], dtype=pl.Float64) for name in fields]
     return calls.with_columns(columns)
 
 

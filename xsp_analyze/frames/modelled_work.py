@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _Product = tuple[int, tuple[int, ...]]  # the length of the sums, and the shape of the output
 
-__all__ = ["KNOWN", "NOTHING", "Tensor", "Work", "modelled", "tensors"]
+__all__ = ["MODELLED", "NOTHING", "Tensor", "Work", "modelled", "tensors"]
 
 _BYTES = {
     "float": 4,
@@ -43,12 +43,12 @@ _CONVOLUTIONS = frozenset(
     for name in ("conv1d", "conv2d", "conv3d", "_convolution", "cudnn_convolution", "miopen_convolution")
 )
 _ELEMENTWISE = frozenset(
-    f"aten::{name}{place}"
+    f"aten::{name}{suffix}"
     for name in (
         "abs", "add", "clamp", "div", "elu", "exp", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mul",
         "neg", "pow", "relu", "relu6", "rsqrt", "sigmoid", "silu", "sqrt", "sub", "tanh",
     )
-    for place in ("", "_")
+    for suffix in ("", "_")
 )  # fmt: skip
 _NORMALISING = frozenset(
     f"aten::{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "log_softmax", "softmax")
@@ -105,40 +105,40 @@ def tensors(shapes: str | None, dtypes: str | None) -> list[Tensor | None] | Non
     dims, types = json.loads(shapes), json.loads(dtypes)
     if not isinstance(dims, list) or not isinstance(types, list) or len(dims) != len(types):
         return None
-    found: list[Tensor | None] = []
+    inputs: list[Tensor | None] = []
     for shape, kind in zip(dims, types, strict=True):
         if kind in _BYTES and isinstance(shape, list) and all(type(d) is int and d >= 0 for d in shape):
-            found.append(Tensor(tuple(shape), _BYTES[kind]))
+            inputs.append(Tensor(tuple(shape), _BYTES[kind]))
         elif shape:  # a list of tensors, or of a type whose size is not known
             return None
         else:
-            found.append(None)
-    return found
+            inputs.append(None)
+    return inputs
 
 
 def modelled(name: str, inputs: Sequence[Tensor | None] | None, following: Tensor | None = None) -> Work:
     """The work of one call; `following`: the first input of the operator that ran next."""
-    known = [t for t in inputs or () if t is not None]
-    if not inputs or not known:
+    operands = [t for t in inputs or () if t is not None]
+    if not inputs or not operands:
         return NOTHING
     if name in _VIEWS:
         return Work(flop=0)
-    read = None if name in _PARTLY_READ else sum(t.bytes for t in known)
+    read = None if name in _PARTLY_READ else sum(t.bytes for t in operands)
     if name in _NORMALISING or name in _ELEMENTWISE:
-        largest = max(known, key=lambda t: prod(t.shape))
-        written = known[0] if name in _NORMALISING else Tensor(_broadcast(known), known[0].element_bytes)
+        largest = max(operands, key=lambda t: prod(t.shape))
+        written = operands[0] if name in _NORMALISING else Tensor(_broadcast(operands), operands[0].element_bytes)
         return Work(0, prod(largest.shape), read, written.bytes if written.shape else None)
-    found = _PRODUCTS[name](inputs, following) if name in _PRODUCTS else None
-    if found is None:
+    product = _PRODUCTS[name](inputs, following) if name in _PRODUCTS else None
+    if product is None:
         return Work(input_bytes=read)
-    inner, output = found
-    return Work(2 * inner * prod(output), 0, read, prod(output) * known[0].element_bytes)
+    inner, output = product
+    return Work(2 * inner * prod(output), 0, read, prod(output) * operands[0].element_bytes)
 
 
-def _broadcast(known: Sequence[Tensor]) -> tuple[int, ...]:
+def _broadcast(operands: Sequence[Tensor]) -> tuple[int, ...]:
     """The shape that these are brought to; () where they cannot be."""
-    rank = max(len(t.shape) for t in known)
-    padded = [(1,) * (rank - len(t.shape)) + t.shape for t in known]
+    rank = max(len(t.shape) for t in operands)
+    padded = [(1,) * (rank - len(t.shape)) + t.shape for t in operands]
     sizes = [{d for d in dims if d != 1} for dims in zip(*padded, strict=True)]
     if any(len(size) > 1 for size in sizes):
         return ()
@@ -192,5 +192,5 @@ _PRODUCTS: Mapping[str, Callable[[Sequence[Tensor | None], Tensor | None], _Prod
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _matrices(1)),
 }
 
-KNOWN = frozenset(_PRODUCTS) | _ELEMENTWISE | _NORMALISING | _VIEWS
+MODELLED = frozenset(_PRODUCTS) | _ELEMENTWISE | _NORMALISING | _VIEWS
 """The operators whose work can be modelled, where their shapes allow it."""

@@ -62,13 +62,13 @@ def _spread(tree: ModuleTree, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield _on(cells, call, free & ~again[call], own=False)
 
 
-def _on(cells: pl.DataFrame, call: Ints, wanted: Bools, *, own: bool) -> pl.DataFrame:
+def _on(cells: pl.DataFrame, call: Ints, mask: Bools, *, own: bool) -> pl.DataFrame:
     """The wanted cells' work as the inclusive work, or the own work, of the calls."""
     zero = pl.col("work_ns", "work_count") * 0
     ours, theirs = ("self_", "") if own else ("", "self_")
     return (
         cells.with_columns(pl.Series("call", call))
-        .filter(pl.Series(wanted))
+        .filter(pl.Series(mask))
         .select(
             "run_id",
             "step",

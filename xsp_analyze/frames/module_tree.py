@@ -29,22 +29,22 @@ class ModuleTree:
 
     def __init__(self, trace: Trace) -> None:
         spans = trace.scan("spans").select("span_id", "parent_id", "run_id", "step", "phase", "duration_ns", "kind")
-        found = spans.filter(pl.col("kind") == str(Kind.MODULE)).collect()
+        modules = spans.filter(pl.col("kind") == str(Kind.MODULE)).collect()
         parent = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
-        self.owner = _owners(parent, found["span_id"].to_numpy())
-        outside = found["parent_id"].fill_null(-1).to_numpy()
+        self.owner = _owners(parent, modules["span_id"].to_numpy())
+        outside = modules["parent_id"].fill_null(-1).to_numpy()
         self.outer: Ints = np.where(outside >= 0, self.owner[outside], -1)
-        self.calls = self._described(trace, found)
+        self.calls = self._described(trace, modules)
         self._instance = self.calls["module_instance"].rank("dense").cast(pl.Int64).to_numpy()
         depth, again = self._depths()
         self.calls = self.calls.with_columns(pl.Series("depth", depth), pl.Series("again", again))
 
     @staticmethod
-    def _described(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
+    def _described(trace: Trace, modules: pl.DataFrame) -> pl.DataFrame:
         text = (pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path"))
         layers = trace.scan("layers").select("span_id", "self_host_ns", *text).collect()
         return (
-            found.join(layers, on="span_id", how="left", maintain_order="left")
+            modules.join(layers, on="span_id", how="left", maintain_order="left")
             .select(
                 "span_id",
                 "run_id",
@@ -75,17 +75,17 @@ class ModuleTree:
 
     def ran_in_instance(self, inside: Ints, call: Ints) -> Bools:
         """For each pair whether `inside` is, or ran in, a call of the instance that `call` is one of."""
-        found = np.zeros(len(call), dtype=np.bool_)
+        ran = np.zeros(len(call), dtype=np.bool_)
         for up in self.around(inside):
-            found |= (up >= 0) & (self._instance[up] == self._instance[call])
-        return found
+            ran |= (up >= 0) & (self._instance[up] == self._instance[call])
+        return ran
 
 
 def inside_phase(phase: pl.Expr) -> pl.Expr:
     """The phase of what runs inside a module's own call: recompute where it is that, else forward."""
     again = phase.cast(pl.String) == str(Phase.RECOMPUTE)
-    words = pl.lit(str(Phase.RECOMPUTE)), pl.lit(str(Phase.FORWARD))
-    return pl.when(again).then(words[0]).otherwise(words[1]).alias("phase")
+    phases = pl.lit(str(Phase.RECOMPUTE)), pl.lit(str(Phase.FORWARD))
+    return pl.when(again).then(phases[0]).otherwise(phases[1]).alias("phase")
 
 
 def _owners(parent: Ints, modules: Ints) -> Ints:

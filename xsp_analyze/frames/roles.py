@@ -52,15 +52,15 @@ def roles_of(trace: Trace) -> Roles:
     runs = trace.frame("runs").select("run_id", "role", "source_path")
     swept = runs.filter(pl.col("role") == OTHER_BATCH)["run_id"].to_list()
     runs = runs.filter(~pl.col("run_id").is_in(swept))
-    known = runs.filter(pl.col("role").is_not_null(), pl.col("role") != "counters")
-    if known["role"].n_unique() <= 1:
+    leveled = runs.filter(pl.col("role").is_not_null(), pl.col("role") != "counters")
+    if leveled["role"].n_unique() <= 1:
         every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
         return Roles(False, every, every, every, every, {}, swept)  # noqa: FBT003 (not leveled)
     taken: dict[str, list[int]] = {}
     sources: dict[str, str] = {}
     for what, roles in _ORDER.items():
-        role = next((r for r in roles if (known["role"] == r).any()), None)
-        chosen = known.filter(pl.col("role") == (role or ""))
+        role = next((r for r in roles if (leveled["role"] == r).any()), None)
+        chosen = leveled.filter(pl.col("role") == (role or ""))
         taken[what] = chosen["run_id"].to_list()
         if role is not None:
             files = ", ".join(chosen["source_path"].drop_nulls())

@@ -44,13 +44,13 @@ def _named(counter: str) -> _Precision:
 _PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
 
 
-def require_flops(view: StepFrames, wanted: str) -> None:
+def require_flops(frames: StepFrames, subject: str) -> None:
     """XspError where kernels were measured but the flop counts of none."""
-    rows = view.executions
+    rows = frames.executions
     counts = [p.column for p in _PRECISIONS if p.column in rows.columns]
     if all(rows[c].null_count() == rows.height for c in counts):
         raise XspError(
-            f"{wanted} needs flop counts, and no kernel of this trace has one",
+            f"{subject} needs flop counts, and no kernel of this trace has one",
             advice="Measure flop_count_sp (or another precision's) in a run of its own and join it with xsp merge",
         )
 
@@ -65,22 +65,22 @@ def by_precision(rows: pl.DataFrame) -> pl.DataFrame:
     shared = [c for c in rows.columns if c not in {name for p, _ in counts for name in _own(p)}]
     idle = ~pl.any_horizontal(pl.col(p.column) > 0 for p, _ in counts).fill_null(value=False)
     parts = []
-    for place, (precision, order) in enumerate(counts):
+    for index, (precision, order) in enumerate(counts):
         count = pl.col(precision.column)
-        is_first = pl.all_horizontal(pl.lit(value=True), *(pl.col(p.column).is_null() for p, _ in counts[:place]))
+        is_first = pl.all_horizontal(pl.lit(value=True), *(pl.col(p.column).is_null() for p, _ in counts[:index]))
         parts.append(
             rows.filter(count.is_not_null() & ((count > 0) | (idle & is_first))).select(
                 *shared,
                 pl.lit(precision.name).alias("precision"),
                 pl.lit(order, pl.Int64).alias("place"),
                 count.cast(pl.Float64).alias("flop_count"),
-                _counted_ns(precision, rows.columns),
+                _counted_duration(precision, rows.columns),
             )
         )
     return pl.concat(parts)
 
 
-def _counted_ns(precision: _Precision, columns: Sequence[str]) -> pl.Expr:
+def _counted_duration(precision: _Precision, columns: Sequence[str]) -> pl.Expr:
     """The time that the count refers to: of single kernels all of it."""
     time = counted_time(precision.column)
     return pl.col(time if time in columns else "duration_ns").cast(pl.Float64).alias("counted_ns")
@@ -112,8 +112,8 @@ def _with_bandwidth(rows: pl.DataFrame, peaks: pl.DataFrame, on: Sequence[str]) 
     bandwidth = peaks.select(*on, pl.col("peak").alias("bandwidth"), pl.col("words").alias("bandwidth_words"))
     if on:
         return rows.join(bandwidth, on=on, how="left", nulls_equal=True, maintain_order="left")
-    value, words = bandwidth.row(0) if bandwidth.height else (None, None)
-    return rows.with_columns(bandwidth=pl.lit(value, pl.Float64), bandwidth_words=pl.lit(words, pl.String))
+    value, text = bandwidth.row(0) if bandwidth.height else (None, None)
+    return rows.with_columns(bandwidth=pl.lit(value, pl.Float64), bandwidth_words=pl.lit(text, pl.String))
 
 
 def _bound() -> pl.Expr:

@@ -64,7 +64,7 @@ class StepFrames:
         return choose_steps(self._requested, self.of_trace.all_steps)
 
     @cached_property
-    def whole(self) -> StepFrames:
+    def of_all_steps(self) -> StepFrames:
         """The frames of all steps and of what is outside of them, which is what reports of other tools answer for."""
         return self if self.choice.mode is StepMode.ALL else StepFrames(self.of_trace, StepMode.ALL)
 
@@ -105,8 +105,8 @@ class StepFrames:
         inside = self.chosen(values)
         if self.averaged:
             return mean_over_steps(inside, self.steps, keys, measures)
-        known = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
-        return inside.group_by(*self.by, *keys, maintain_order=True).agg(known)
+        totals = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
+        return inside.group_by(*self.by, *keys, maintain_order=True).agg(totals)
 
     @cached_property
     def named_work(self) -> pl.DataFrame:

@@ -27,7 +27,7 @@ __all__ = [
     "without_stubs",
 ]
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 class StepMode(StrEnum):
@@ -96,11 +96,11 @@ def all_steps(trace: Trace, *, timed_first: Sequence[int] = ()) -> pl.DataFrame:
     return pl.concat([spanned, rest]).sort("run_id", "step")
 
 
-def choose_steps(wanted: StepChoice | str | None, steps: pl.DataFrame) -> StepChoice:
+def choose_steps(requested: StepChoice | str | None, steps: pl.DataFrame) -> StepChoice:
     """The choice made explicit: `mean` where there are steps and nothing was said; XspError where it cannot be met."""
-    if wanted is None:
+    if requested is None:
         return StepChoice(StepMode.ALL if steps.is_empty() else StepMode.MEAN)
-    choice = StepChoice.parse(wanted) if isinstance(wanted, str) else wanted
+    choice = StepChoice.parse(requested) if isinstance(requested, str) else requested
     if choice.mode is StepMode.ALL:
         return choice
     if steps.is_empty():
@@ -108,15 +108,15 @@ def choose_steps(wanted: StepChoice | str | None, steps: pl.DataFrame) -> StepCh
             "the trace has no steps",
             advice="Take it as a whole with --steps all, or name the ranges that are steps with --model-range",
         )
-    known = steps["step"].unique().sort().to_list()
-    if choice.mode is StepMode.ONE and choice.number not in known:
-        raise XspError(f"the trace has no step {choice.number}", advice=f"Its steps are {_listed(known)}")
+    numbers = steps["step"].unique().sort().to_list()
+    if choice.mode is StepMode.ONE and choice.number not in numbers:
+        raise XspError(f"the trace has no step {choice.number}", advice=f"Its steps are {_listed(numbers)}")
     return choice
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    if len(numbers) > _MOST_NAMED:
-        return f"{', '.join(map(str, numbers[:_MOST_NAMED]))}, ... {numbers[-1]}"
+    if len(numbers) > _MAX_NAMED:
+        return f"{', '.join(map(str, numbers[:_MAX_NAMED]))}, ... {numbers[-1]}"
     return ", ".join(map(str, numbers))
 
 

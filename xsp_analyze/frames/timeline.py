@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import codes, groups, numbered
+from xsp_analyze.frames.group_ids import group_ids, groups, numbered
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge
 
@@ -44,20 +44,20 @@ def breakdown(
 
     `compute` is every kernel (or graph) that is not communication, `memory` copies and memsets. What is exposed runs
     while nothing earlier in that order does, so that busy = compute + exposed communication + exposed memory.
-    `grouped`: the activities by these keys (see `codes.groups`), where the caller has them.
+    `grouped`: the activities by these keys (see `group_ids.groups`), where the caller has them.
     """
-    found, order, bounds = grouped or groups(activities, keys)
+    values, order, bounds = grouped or groups(activities, keys)
     start, duration = (activities[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     category = _categories(activities)[order]
     end = start + duration
     rows = [_measure(start[a:b], end[a:b], category[a:b]) for a, b in pairwise(bounds.tolist())]
-    return found.hstack(pl.DataFrame(rows, schema=dict.fromkeys(MEASURES, pl.Int64), orient="row"))
+    return values.hstack(pl.DataFrame(rows, schema=dict.fromkeys(MEASURES, pl.Int64), orient="row"))
 
 
 def _categories(activities: pl.DataFrame) -> Ints:
     """Which of the three each activity is."""
-    number, first = numbered(*codes(activities.select("kind", "name")))
-    words = activities.select(pl.col("kind", "name"))[first].with_columns(pl.all().cast(pl.String))
+    number, first = numbered(*group_ids(activities.select("kind", "name")))
+    texts = activities.select(pl.col("kind", "name"))[first].with_columns(pl.all().cast(pl.String))
     category = (
         pl.when(pl.col("kind").is_in(_COPIES))
         .then(_MEMORY)
@@ -65,7 +65,7 @@ def _categories(activities: pl.DataFrame) -> Ints:
         .then(_COMMUNICATION)
         .otherwise(_COMPUTE)
     )
-    return words.select(category.cast(pl.Int64)).to_series().to_numpy()[number]
+    return texts.select(category.cast(pl.Int64)).to_series().to_numpy()[number]
 
 
 def _measure(start: Ints, end: Ints, category: Ints) -> tuple[int, ...]:
@@ -85,8 +85,8 @@ def _measure(start: Ints, end: Ints, category: Ints) -> tuple[int, ...]:
     )
 
 
-def _union(start: Ints, end: Ints, wanted: Bools) -> tuple[Ints, Ints]:
-    return merge(start[wanted], end[wanted])
+def _union(start: Ints, end: Ints, mask: Bools) -> tuple[Ints, Ints]:
+    return merge(start[mask], end[mask])
 
 
 def _length(union: tuple[Ints, Ints]) -> int:

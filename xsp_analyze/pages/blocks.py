@@ -115,7 +115,7 @@ def bars(kind: str, labels: Sequence[str], series: Sequence[dict[str, Any]], **m
 def table(
     result: Result,
     *,
-    sort: str | None = None,
+    sorted_by: str | None = None,
     bar: str | None = None,
     leave_out: Sequence[str] = (),
     tree: bool = False,
@@ -138,7 +138,7 @@ def table(
         "left_out": left_out,
         "columns": _columns(shown, result, links or {}),
         "values": [_values(c, result) for c in shown],
-        "sort": sort,
+        "sort": sorted_by,
         "bar": bar,
         "unknown": [heading(c) for c in result.columns if c.name in unknown and c.name not in leave_out],
     }

@@ -29,45 +29,45 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
 
     The rank is the one given, as names or the user say it; `stated_rank` is what the file says itself.
     """
-    view = StepFrames.of(trace)
+    frames = StepFrames.of(trace)
     runs = trace.frame("runs")
     recorded = runs["rank"].drop_nulls()
     number = rank if rank is not None else (int(recorded[0]) if recorded.len() else 0)
-    frames = {"steps": _steps(view), "kernels": _kernels(view), "collectives": _collectives(view)}
-    for name, frame in frames.items():
+    tables = {"steps": _steps(frames), "kernels": _kernels(frames), "collectives": _collectives(frames)}
+    for name, frame in tables.items():
         frame.select(pl.lit(number, pl.Int64).alias("rank"), pl.all()).write_parquet(folder / f"{name}.parquet")
     facts = facts_of(trace, source).to_json()
-    means = frames["steps"].select(trimmed_mean(pl.col(m)).alias(m) for m in _MEAN).row(0, named=True)
+    means = tables["steps"].select(trimmed_mean(pl.col(m)).alias(m) for m in _MEAN).row(0, named=True)
     return {
         **facts,
         "rank": number,
         "stated_rank": int(recorded[0]) if recorded.len() else None,
         "world_size": runs["world_size"].max(),
         "source": source,
-        "step_count": frames["steps"].height,
+        "step_count": tables["steps"].height,
         "mean_step": means,
     }
 
 
-def _steps(view: StepFrames) -> pl.DataFrame:
+def _steps(frames: StepFrames) -> pl.DataFrame:
     """One row a step: step, duration_ns, and the time of the devices in it by what they did, summed over devices.
 
     A trace without steps is one row, its step null and its duration the extent of the trace. Without device work all
     but the duration is null.
     """
     keys = ["run_id", "device_id", "step"]
-    has_no_steps = view.of_trace.all_steps.is_empty()
+    has_no_steps = frames.of_trace.all_steps.is_empty()
     work = (
-        view.of_trace.all_activities.with_columns(pl.lit(None, pl.Int64).alias("step"))
+        frames.of_trace.all_activities.with_columns(pl.lit(None, pl.Int64).alias("step"))
         if has_no_steps
-        else view.of_trace.all_activities
+        else frames.of_trace.all_activities
     )
     parts = breakdown(work, keys) if not work.is_empty() else pl.DataFrame(schema=_part_schema(keys))
     times = parts.group_by("step").agg(pl.col(MEASURES).sum())
     steps = (
-        view.run_latencies.select(pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns"))
+        frames.run_latencies.select(pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns"))
         if has_no_steps
-        else view.steps.select("step", "duration_ns")
+        else frames.steps.select("step", "duration_ns")
     )
     slowest = steps.group_by("step").agg(pl.col("duration_ns").max().cast(pl.Int64))
     return slowest.join(times, on="step", how="left", nulls_equal=True).sort("step", nulls_last=True)
@@ -77,10 +77,10 @@ def _part_schema(keys: list[str]) -> dict[str, pl.DataType]:
     return {name: pl.Int64() for name in (*keys, *MEASURES)}
 
 
-def _kernels(view: StepFrames) -> pl.DataFrame:
+def _kernels(frames: StepFrames) -> pl.DataFrame:
     """One row a kernel, copy or memset: kernel_name, kind, count, duration_ns, over the whole trace, exact."""
     return (
-        view.of_trace.all_activities.group_by(
+        frames.of_trace.all_activities.group_by(
             pl.col("name").cast(pl.String).alias("kernel_name"), pl.col("kind").cast(pl.String)
         )
         .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("duration_ns").sum())
@@ -88,14 +88,14 @@ def _kernels(view: StepFrames) -> pl.DataFrame:
     )
 
 
-def _collectives(view: StepFrames) -> pl.DataFrame:
+def _collectives(frames: StepFrames) -> pl.DataFrame:
     """One row a collective's kernel, in order: step, kernel_name, nth (of its name in its step), duration_ns.
 
     `start_ns` is Unix time where the trace knows it, else null.
     """
-    epoch = view.trace.frame("runs").select("run_id", "epoch_ns")
+    epoch = frames.trace.frame("runs").select("run_id", "epoch_ns")
     return (
-        view.of_trace.all_activities.filter(pl.col("name").cast(pl.String).str.contains(COMMUNICATION))
+        frames.of_trace.all_activities.filter(pl.col("name").cast(pl.String).str.contains(COMMUNICATION))
         .sort("start_ns", "span_id")
         .join(epoch, on="run_id", how="left", maintain_order="left")
         .select(

@@ -88,5 +88,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.Data
     )
 
 
-def _of_job(view: StepFrames) -> pl.LazyFrame:
-    raise XspError(f"this analysis is of a job's ranks, not of {view.trace.origin}", advice="Use xsp batch")
+def _of_job(frames: StepFrames) -> pl.LazyFrame:
+    raise XspError(f"this analysis is of a job's ranks, not of {frames.trace.origin}", advice="Use xsp batch")

@@ -17,7 +17,7 @@ def test_ids_are_found_however_they_are_capitalised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "near"),
+    ("identifier", "near"),
     [
         ("A99", "A09 "),
         ("roofline", "A09 (kernel roofline)"),
@@ -25,9 +25,9 @@ def test_ids_are_found_however_they_are_capitalised() -> None:
         ("cuda_gpu_kernsum", "cuda_gpu_kern_sum "),
     ],
 )
-def test_unknown_id_is_answered_with_those_near_to_it(wanted: str, near: str) -> None:
-    with pytest.raises(XspError, match=f"no analysis '{wanted}'. Did you mean .*{re.escape(near)}"):
-        find(wanted)
+def test_unknown_id_is_answered_with_those_near_to_it(identifier: str, near: str) -> None:
+    with pytest.raises(XspError, match=f"no analysis '{identifier}'. Did you mean .*{re.escape(near)}"):
+        find(identifier)
 
 
 def test_unknown_id_near_to_none_is_answered_with_where_they_are_listed() -> None:
@@ -42,23 +42,23 @@ def test_ids_are_unique() -> None:
 
 @pytest.mark.parametrize("analysis", [a for a in ANALYSES if a.id[0] in "AB"], ids=lambda a: a.id)
 def test_every_analysis_describes_itself(analysis: object) -> None:
-    found = find(analysis.id)  # type: ignore[attr-defined]
-    assert found.doc.startswith("One row ")
-    names = [c.name for c in found.columns]
+    one = find(analysis.id)  # type: ignore[attr-defined]
+    assert one.doc.startswith("One row ")
+    names = [c.name for c in one.columns]
     assert len(set(names)) == len(names)
-    assert all(c.doc.endswith(".") for c in found.columns)
-    assert any(c.role is Role.KEY for c in found.columns)
-    for column in found.columns:
+    assert all(c.doc.endswith(".") for c in one.columns)
+    assert any(c.role is Role.KEY for c in one.columns)
+    for column in one.columns:
         assert column.unit == "ns" or not column.name.endswith("_ns")
-    if found.figure is not None:
-        shown = {found.figure.x, *found.figure.y, found.figure.color or found.figure.x, *found.figure.spread}
+    if one.figure is not None:
+        shown = {one.figure.x, *one.figure.y, one.figure.color or one.figure.x, *one.figure.spread}
         assert shown <= set(names)
 
 
-_TOLD = [*(f"A{n:02}" for n in range(1, 16)), *(f"B{n:02}" for n in (*range(1, 12), 14))]
+_DESCRIBED = [*(f"A{n:02}" for n in range(1, 16)), *(f"B{n:02}" for n in (*range(1, 12), 14))]
 
 
-@pytest.mark.parametrize("identity", _TOLD)
+@pytest.mark.parametrize("identity", _DESCRIBED)
 def test_every_analysis_says_in_one_sentence_how_to_read_it(identity: str) -> None:
     read = find(identity).read
     assert len(read) > 40

@@ -54,10 +54,10 @@ def test_rates_are_those_of_the_tensors_handed_over() -> None:
     # 1,000 floats in 40 ns: 100 GB/s; over the link of one of four ranks 2 x 3 / 4 of that.
     hand = Hand()
     hand.run(0, rank=0, world_size=4)
-    said = hand.span("operator", "operator", "record_param_comms", 0, 50)
+    handed_over = hand.span("operator", "operator", "record_param_comms", 0, 50)
     shapes = {"input_shapes": "[[1000], [], []]", "input_dtypes": '["float", "Scalar", ""]'}
-    hand.extra["operators"] = [{"span_id": said, **shapes}]
-    around = hand.span("library", "range", "nccl:all_reduce", 5, 30, parent_id=said)
+    hand.extra["operators"] = [{"span_id": handed_over, **shapes}]
+    around = hand.span("library", "range", "nccl:all_reduce", 5, 30, parent_id=handed_over)
     hand.work("ncclDevKernel_SendRecv(ncclDevComm*)", 100, 40, launch=10, parent=around)
     row = run(find("B08"), StepFrames.of(hand.build())).table.row(0, named=True)
     assert (row["operation"], row["bytes"]) == ("all_reduce", 4000)

@@ -46,8 +46,8 @@ def test_unknown_bytes_and_unknown_peaks_are_null() -> None:
     hand = Hand()
     hand.run(0)
     hand.work("Memcpy HtoD", 0, 10, kind="memcpy")
-    known = hand.work("Memcpy HtoD", 20, 10, kind="memcpy")
-    hand.extra["copies"] = [{"span_id": known, "bytes": 50, "copy_kind": "Host-to-Device"}]
+    copy = hand.work("Memcpy HtoD", 20, 10, kind="memcpy")
+    hand.extra["copies"] = [{"span_id": copy, "bytes": 50, "copy_kind": "Host-to-Device"}]
     rows = (
         run(find("B07"), StepFrames.of(hand.build()))
         .table.select("direction", "count", "known_count", "byte_per_s")

@@ -44,23 +44,23 @@ def test_sums_intensity_throughput_and_bound_follow_from_counters() -> None:
         ("copy", None, None, None, None, None, None, None),
     ]
     occupancy = (0.5 * 100 + 0.9 * 300) / 400
-    whole = (3600.0, 210.0, 90.0, pytest.approx(occupancy), 12.0, 3600.0 * 1e9 / 400, False)
-    assert run(find("A11"), StepFrames.of(trace)).table.select(columns).rows() == [whole]
-    assert run(find("A15"), StepFrames.of(trace)).table.select(columns).rows() == [whole]
+    total = (3600.0, 210.0, 90.0, pytest.approx(occupancy), 12.0, 3600.0 * 1e9 / 400, False)
+    assert run(find("A11"), StepFrames.of(trace)).table.select(columns).rows() == [total]
+    assert run(find("A15"), StepFrames.of(trace)).table.select(columns).rows() == [total]
     assert "no_counters" not in coverage.ledger(StepFrames.of(trace))["kind"].to_list()
 
 
 def test_kernels_that_were_not_measured_are_said() -> None:
     hand = measured()
     hand.work("late", 700, 33, launch=690)
-    found = coverage.ledger(StepFrames.of(hand.build())).filter(pl.col("kind") == "counters_partial")
-    assert found.select("count", "duration_ns").rows() == [(1, 33)]
+    partial = coverage.ledger(StepFrames.of(hand.build())).filter(pl.col("kind") == "counters_partial")
+    assert partial.select("count", "duration_ns").rows() == [(1, 33)]
 
 
 def test_without_counters_the_columns_are_there_and_null_and_the_ledger_says_so() -> None:
     view = StepFrames.of(paper_trace())
-    for wanted in ("A08", "A10", "A11", "A15"):
-        table = run(find(wanted), view).table
+    for identifier in ("A08", "A10", "A11", "A15"):
+        table = run(find(identifier), view).table
         for column in COUNTER_COLUMNS:
             assert table[column.name].null_count() == table.height
     assert "no_counters" in coverage.ledger(view)["kind"].to_list()

@@ -94,7 +94,7 @@ def test_the_pieces_fill_the_run(
     end = (pl.col("start_ns") + pl.col("duration_ns")).max()
     spans = trace.scan("spans")
     device = spans.filter(pl.col("attribution").is_not_null()).select(end).collect().item()
-    whole = max(500, device) if in_steps else spans.select(end).collect().item()
+    total = max(500, device) if in_steps else spans.select(end).collect().item()
     table = run(find("B10"), StepFrames.of(trace)).table
-    assert sum(table["duration_ns"].to_list()) == whole
+    assert sum(table["duration_ns"].to_list()) == total
     assert (table["duration_ns"] > 0).all()

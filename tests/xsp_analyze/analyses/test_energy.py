@@ -60,6 +60,6 @@ def test_energy_is_conserved_wherever_time_is_cut(samples: list[tuple[int, float
     used = Energy(time, np.array(power))
     edges = np.array(sorted({0, int(time[-1]) + 5, *cuts}), dtype=np.int64)
     edges = edges[edges <= time[-1] + 5]
-    whole = used.between(edges[:1], edges[-1:])[0]
-    assert used.between(edges[:-1], edges[1:]).sum() == pytest.approx(whole)
-    assert whole == pytest.approx(np.trapezoid(power, time) / 1e9)
+    total = used.between(edges[:1], edges[-1:])[0]
+    assert used.between(edges[:-1], edges[1:]).sum() == pytest.approx(total)
+    assert total == pytest.approx(np.trapezoid(power, time) / 1e9)

@@ -43,19 +43,19 @@ def _answer(one: Analysis, trace: Trace) -> pl.DataFrame | str:
 
 def _check(path: Path) -> int:
     """Compares all that declare what they read; how many of them had something to say."""
-    whole = convert([path], Options())
+    full = convert([path], Options())
     answered = 0
     for one in _DECLARED:
         assert one.reads is not None
         part = excerpt([path], one.reads)
         assert part is not None
-        expected, found = _answer(one, whole), _answer(one, part)
+        expected, answer = _answer(one, full), _answer(one, part)
         if isinstance(expected, str):
-            assert found == expected
+            assert answer == expected
             continue
-        assert isinstance(found, pl.DataFrame), found
-        assert found.equals(expected), one.id
-        assert found.schema == expected.schema
+        assert isinstance(answer, pl.DataFrame), answer
+        assert answer.equals(expected), one.id
+        assert answer.schema == expected.schema
         answered += expected.height > 0
     return answered
 
@@ -144,11 +144,11 @@ def test_rows_in_any_order(seed: int, tmp_path: Path) -> None:
 
 def test_what_is_no_single_sound_capture_is_left_to_whole_reading(tmp_path: Path, fixtures_dir: Path) -> None:
     file = NsightFile().write(tmp_path / "a.sqlite")
-    broken = tmp_path / "broken.sqlite"
-    broken.write_bytes(file.read_bytes()[:3000])
-    wanted = {"kernels": ("name",)}
-    assert excerpt([file, file], wanted) is None
-    assert excerpt([tmp_path], wanted) is None
-    assert excerpt([broken], wanted) is None
-    assert excerpt([file], wanted, format="torch_profiler") is None
-    assert excerpt([next((fixtures_dir / "torch_profiler").rglob("*.json*"))], wanted) is None
+    damaged = tmp_path / "broken.sqlite"
+    damaged.write_bytes(file.read_bytes()[:3000])
+    columns = {"kernels": ("name",)}
+    assert excerpt([file, file], columns) is None
+    assert excerpt([tmp_path], columns) is None
+    assert excerpt([damaged], columns) is None
+    assert excerpt([file], columns, format="torch_profiler") is None
+    assert excerpt([next((fixtures_dir / "torch_profiler").rglob("*.json*"))], columns) is None

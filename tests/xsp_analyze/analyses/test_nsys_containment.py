@@ -29,13 +29,13 @@ def _bounds(intervals: list[tuple[int, int]]) -> tuple[Ints, Ints]:
 
 @given(_INTERVALS, _INTERVALS)
 def test_every_pair_comes_once(ranges: list[tuple[int, int]], calls: list[tuple[int, int]]) -> None:
-    found = [
+    pairs = [
         (int(i), int(o))
         for inner, outer in containing(*_bounds(ranges), *_bounds(calls))
         for i, o in zip(inner, outer, strict=True)
     ]
     every = [(i, o) for i, c in enumerate(calls) for o, r in enumerate(ranges) if r[0] <= c[0] and c[1] <= r[1]]
-    assert sorted(found) == every
+    assert sorted(pairs) == every
 
 
 @given(_INTERVALS)
@@ -59,9 +59,9 @@ def test_the_tightest_is_the_shortest_other_one(ranges: list[tuple[int, int]]) -
     ],
 )
 def test_there_are_no_more_lanes_than_ranges_open_at_once(ranges: list[tuple[int, int]], count: int) -> None:
-    found = lanes(*_bounds(ranges))
-    assert len(found) == count
-    assert sorted(np.concatenate(found).tolist()) == list(range(len(ranges)))
+    rows = lanes(*_bounds(ranges))
+    assert len(rows) == count
+    assert sorted(np.concatenate(rows).tolist()) == list(range(len(ranges)))
 
 
 def _halved(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
@@ -75,14 +75,14 @@ def _halved(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
 @given(st.lists(st.integers(0, 99), max_size=12).map(lambda cuts: _halved(0, 40, cuts)) | _INTERVALS, st.randoms())
 def test_a_plain_nest_is_found_without_looking_at_pairs(ranges: list[tuple[int, int]], random: Random) -> None:
     random.shuffle(ranges)
-    found = nest_of(*_bounds(ranges))
+    nest = nest_of(*_bounds(ranges))
     together = [(a, b) for i, a in enumerate(ranges) for b in ranges[:i] if max(a[0], b[0]) < min(a[1], b[1])]
     holds = [a != b and ((a[0] <= b[0] and b[1] <= a[1]) or (b[0] <= a[0] and a[1] <= b[1])) for a, b in together]
-    assert (found is not None) == (all(holds) and all(a < b for a, b in ranges))
-    if found is not None:
-        assert found[0].tolist() == tightest(*_bounds(ranges)).tolist()
+    assert (nest is not None) == (all(holds) and all(a < b for a, b in ranges))
+    if nest is not None:
+        assert nest[0].tolist() == tightest(*_bounds(ranges)).tolist()
         around = [sum(a[0] <= r[0] and r[1] <= a[1] for a in ranges) - 1 for r in ranges]
-        assert found[1].tolist() == around
+        assert nest[1].tolist() == around
 
 
 @given(_INTERVALS, _LAUNCHES, st.booleans())
@@ -94,8 +94,8 @@ def test_an_envelope_is_of_all_calls_inside(
     calls = sorted((start, start + length, work, work + long, number) for start, length, work, long, number in launches)
     if in_turn:  # calls that follow one another, each with a number of its own
         calls = [(i, i, *call[2:4], i) for i, call in enumerate(calls)]
-    found = envelopes(*_bounds(ranges), Calls(*np.array(calls, dtype=np.int64).reshape(-1, 5).T))
-    columns = (found.rows, found.first, found.last, found.operations)
+    envelope = envelopes(*_bounds(ranges), Calls(*np.array(calls, dtype=np.int64).reshape(-1, 5).T))
+    columns = (envelope.rows, envelope.first, envelope.last, envelope.operations)
     inside = [[c for c in calls if r[0] <= c[0] and c[1] <= r[1]] for r in ranges]
     expected = [
         (row, min(c[2] for c in held), max(c[3] for c in held), len({c[4] for c in held}))
@@ -103,4 +103,4 @@ def test_an_envelope_is_of_all_calls_inside(
         if held
     ]
     assert list(zip(*(each.tolist() for each in columns), strict=True)) == expected
-    assert found.outside.tolist() == [not any(r[0] <= c[0] and c[1] <= r[1] for r in ranges) for c in calls]
+    assert envelope.outside.tolist() == [not any(r[0] <= c[0] and c[1] <= r[1] for r in ranges) for c in calls]

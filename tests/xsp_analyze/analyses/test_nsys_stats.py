@@ -53,10 +53,10 @@ def _compare(file: NsightFile, *, expected: int = len(NSYS_REPORTS)) -> None:
         path = file.write(Path(folder) / "made.sqlite")
         answers = _answers(path)
         view = StepFrames.of(convert([path], Options()))
-        asked = [report for report in NSYS_REPORTS if report.id in answers]
-        found = [(r.id, differences(r, r.function(view).collect(), answers[r.id])) for r in asked]
-    assert [each for each in found if each[1]] == []
-    assert len(found) == expected
+        reports = [report for report in NSYS_REPORTS if report.id in answers]
+        differing = [(r.id, differences(r, r.function(view).collect(), answers[r.id])) for r in reports]
+    assert [each for each in differing if each[1]] == []
+    assert len(differing) == expected
 
 
 def _odd_file(schema: str = "3.7") -> NsightFile:

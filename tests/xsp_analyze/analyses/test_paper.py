@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 
-def rows(trace: Trace, wanted: str, steps: str | None, *columns: str) -> list[tuple[object, ...]]:
-    return run(find(wanted), StepFrames.of(trace, steps)).table.select(columns).rows()
+def rows(trace: Trace, identifier: str, steps: str | None, *columns: str) -> list[tuple[object, ...]]:
+    return run(find(identifier), StepFrames.of(trace, steps)).table.select(columns).rows()
 
 
 def test_kernels_by_name_over_the_whole_trace_are_exact_sums() -> None:
@@ -61,8 +61,8 @@ def test_kernels_by_name_of_each_step_have_the_step_as_first_key() -> None:
 
 
 def test_kernels_by_name_of_one_step_are_that_steps() -> None:
-    found = rows(paper_trace(), "A10", "2", "kernel_name", "duration_ns")
-    assert found == [("gemm", 220), ("gemm_bw", 60), ("add", 20), ("copy", 10), ("replay", 10)]
+    answer = rows(paper_trace(), "A10", "2", "kernel_name", "duration_ns")
+    assert answer == [("gemm", 220), ("gemm_bw", 60), ("add", 20), ("copy", 10), ("replay", 10)]
 
 
 def test_kernels_by_layer_hold_backward_work_and_show_replays_in_a_row_of_their_own() -> None:
@@ -88,8 +88,8 @@ def test_kernels_by_layer_have_no_replay_row_without_replays() -> None:
 
 
 def test_gpu_share_by_layer_is_normalised() -> None:
-    found = rows(paper_trace(), "A13", None, "layer_name", "kernel_share", "non_kernel_share")
-    assert found == [("Linear_0", 1.0, 0.0), ("Linear_1", 0.3, 0.7), ("Block_0", 20 / 170, 1 - 20 / 170)]
+    answer = rows(paper_trace(), "A13", None, "layer_name", "kernel_share", "non_kernel_share")
+    assert answer == [("Linear_0", 1.0, 0.0), ("Linear_1", 0.3, 0.7), ("Block_0", 20 / 170, 1 - 20 / 170)]
 
 
 def test_kernels_by_model_divide_device_time_by_model_latency() -> None:
@@ -114,8 +114,8 @@ def test_layer_information_and_its_shares() -> None:
 
 
 def test_layer_latency_shows_its_spread_over_steps() -> None:
-    found = rows(paper_trace(), "A03", None, "layer_name", "latency_ns", "min_ns", "median_ns", "max_ns")
-    assert found[0] == ("Linear_0", 200.0, 200.0, 200.0, 200.0)
+    answer = rows(paper_trace(), "A03", None, "layer_name", "latency_ns", "min_ns", "median_ns", "max_ns")
+    assert answer[0] == ("Linear_0", 200.0, 200.0, 200.0, 200.0)
     assert rows(paper_trace(), "A03", "all", "latency_ns", "min_ns")[0] == (400, None)
 
 
@@ -124,10 +124,10 @@ def test_layers_by_type() -> None:
         ("Linear", 2, 2 / 3),
         ("Block", 1, 1 / 3),
     ]
-    found = rows(paper_trace(), "A06", None, "layer_type", "latency_ns", "share")
-    assert found == [("Linear", 400.0, 400 / 570), ("Block", 170.0, 170 / 570)]
-    found = rows(paper_trace(), "A07", None, "layer_type", "allocated_bytes", "share")
-    assert found == [("Linear", 96.0, 1.0), ("Block", None, None)]
+    answer = rows(paper_trace(), "A06", None, "layer_type", "latency_ns", "share")
+    assert answer == [("Linear", 400.0, 400 / 570), ("Block", 170.0, 170 / 570)]
+    answer = rows(paper_trace(), "A07", None, "layer_type", "allocated_bytes", "share")
+    assert answer == [("Linear", 96.0, 1.0), ("Block", None, None)]
     assert rows(paper_trace(), "A04", "all", "allocated_bytes") == [(128,), (64,), (None,)]
 
 
@@ -147,8 +147,8 @@ def test_kernel_information_lists_aligned_executions_by_layer_and_launch() -> No
 
 
 def test_ledger_says_where_each_nanosecond_went() -> None:
-    found = rows(paper_trace(), "B01", "all", "kind", "count", "duration_ns", "share")
-    assert found[:4] == [
+    answer = rows(paper_trace(), "B01", "all", "kind", "count", "duration_ns", "share")
+    assert answer[:4] == [
         ("layer", 10, 560, 560 / 597),
         ("model_only", 2, 20, 20 / 597),
         ("graph_replay", 2, 10, 10 / 597),
@@ -157,20 +157,20 @@ def test_ledger_says_where_each_nanosecond_went() -> None:
 
 
 def test_ledger_of_a_mean_step_says_what_is_left_out() -> None:
-    found = rows(paper_trace(), "B01", None, "kind", "count", "duration_ns")
-    assert found[:5] == [
+    answer = rows(paper_trace(), "B01", None, "kind", "count", "duration_ns")
+    assert answer[:5] == [
         ("layer", 5.0, 280.0),
         ("model_only", 1.0, 10.0),
         ("graph_replay", 1.0, 5.0),
         ("outside_steps", 1.0, 7.0),
         ("not_in_every_step", 2.0, 5.0),
     ]
-    assert found[5][0] == "no_counters"
+    assert answer[5][0] == "no_counters"
 
 
 def test_ledger_of_each_step_gives_the_places_per_step() -> None:
-    found = rows(paper_trace(), "B01", "each", "step", "kind", "duration_ns", "share")
-    assert found[:3] == [(1, "layer", 260, 260 / 270), (1, "model_only", 10, 10 / 270), (2, "layer", 300, 300 / 320)]
+    answer = rows(paper_trace(), "B01", "each", "step", "kind", "duration_ns", "share")
+    assert answer[:3] == [(1, "layer", 260, 260 / 270), (1, "model_only", 10, 10 / 270), (2, "layer", 300, 300 / 320)]
 
 
 def test_module_tree_gives_forward_by_call_and_backward_by_twin() -> None:
@@ -202,18 +202,18 @@ def test_two_ranks_are_summed_and_their_latency_averaged() -> None:
     mean = rows(trace, "A10", None, "kernel_name", "count", "duration_ns", "model_share")
     assert mean[0] == ("gemm", 4.0, 240.0, 240 / (1100 + 900))
     assert rows(trace, "A15", None, "model_latency_ns", "gpu_share") == [((1100 + 900) / 2, (295 + 40) / 2000)]
-    found = rows(trace, "A11", None, "layer_latency_ns", "kernel_duration_ns")
-    assert found[0] == (200.0 + 100.0, 200.0 + 40.0)
+    answer = rows(trace, "A11", None, "layer_latency_ns", "kernel_duration_ns")
+    assert answer[0] == (200.0 + 100.0, 200.0 + 40.0)
 
 
 def test_provenance_says_what_the_numbers_rest_on() -> None:
-    found = coverage.provenance(StepFrames.of(paper_trace()))
-    assert found["steps"] == "mean"
-    assert found["step_count"] == 2
-    assert found["layer_latency_basis"] == "host"
-    assert found["layer_latency_basis_observed"] is True
-    assert found["levels"] == ["model", "layer", "runtime", "kernel"]
-    assert found["sources"] == [{"file": "paper.json", "sha256": None, "format": None, "profiler": None}]
+    provenance = coverage.provenance(StepFrames.of(paper_trace()))
+    assert provenance["steps"] == "mean"
+    assert provenance["step_count"] == 2
+    assert provenance["layer_latency_basis"] == "host"
+    assert provenance["layer_latency_basis_observed"] is True
+    assert provenance["levels"] == ["model", "layer", "runtime", "kernel"]
+    assert provenance["sources"] == [{"file": "paper.json", "sha256": None, "format": None, "profiler": None}]
 
 
 @pytest.mark.parametrize("steps", ["all", None, "each", "1"])

@@ -85,8 +85,8 @@ def _launch(hand: Hand, work: Work, start: int, layers: tuple[int, ...], here: d
 
 def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
     view = StepFrames.of(trace, steps)
-    wanted = [a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
-    return {a.id: run(a, view).table for a in wanted}
+    applicable = [a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
+    return {a.id: run(a, view).table for a in applicable}
 
 
 @settings(max_examples=examples(40))
@@ -103,8 +103,8 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
         assert abs(by_layer + lost - everything) <= slack
         assert abs(total(run(find("A15"), view).table["kernel_duration_ns"]) - everything) <= slack
         assert abs(total(run(find("A08"), view).table["duration_ns"]) - everything) <= slack
-        places = run(find("B01"), view).table.filter(pl.col("share").is_not_null())
-        assert everything == 0 or abs(total(places["duration_ns"]) - everything) <= slack
+        shares = run(find("B01"), view).table.filter(pl.col("share").is_not_null())
+        assert everything == 0 or abs(total(shares["duration_ns"]) - everything) <= slack
         own = total(run(find("B06"), view).table["self_device_sum_ns"])
         assert abs(own - _of_modules(view)) <= slack
     given_ns = [work.duration for step in steps for work in step] + orphans
@@ -129,8 +129,8 @@ def test_order_of_rows_and_origin_of_time_do_not_matter(
     plain = tables(build(steps, []), choice)
     moved = tables(build(steps, [], shuffle=seed, shift=shift), choice)
     assert plain.keys() == moved.keys()
-    for wanted, table in plain.items():
-        assert _near(table, moved[wanted]), wanted
+    for identifier, table in plain.items():
+        assert _near(table, moved[identifier]), identifier
 
 
 @settings(max_examples=examples(25))
@@ -139,11 +139,11 @@ def test_a_mean_of_equal_steps_is_each_of_them(step: list[Work], count: int) -> 
     trace = build([step] * count, [])
     mean = tables(trace, "mean")
     each = tables(trace, "each")
-    for wanted in ("A02", "A06", "A10", "A11", "A13", "A15", "B03", "B06"):
+    for identifier in ("A02", "A06", "A10", "A11", "A13", "A15", "B03", "B06"):
         for number in range(count):
-            one = each[wanted].filter(pl.col("step") == number).drop("step")
+            one = each[identifier].filter(pl.col("step") == number).drop("step")
             measures = [c for c in one.columns if c not in {"low_ns", "high_ns"}]
-            assert _near(one.select(measures), mean[wanted].select(measures)), wanted
+            assert _near(one.select(measures), mean[identifier].select(measures)), identifier
 
 
 def _near(left: pl.DataFrame, right: pl.DataFrame) -> bool:

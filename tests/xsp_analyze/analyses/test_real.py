@@ -59,8 +59,8 @@ _NSYS = (
 def kineto_path(real_dir: Path, name: str) -> Path:
     if not name.startswith("dlrm"):
         return real_dir / "kineto" / f"{name}.json.gz"
-    [found] = (real_dir / "kineto" / "dlrm_8rank.v100").glob(f"{name.split('.')[1]}_*")
-    return found
+    [path] = (real_dir / "kineto" / "dlrm_8rank.v100").glob(f"{name.split('.')[1]}_*")
+    return path
 
 
 @lru_cache(maxsize=32)
@@ -152,10 +152,8 @@ def leveled(real_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 def test_layer_latency_of_a_layer_run_is_exact(leveled: tuple[Path, dict[str, Any]]) -> None:
     folder, expected = leveled
     view = StepFrames.of(converted(folder / "ML" / "trace.json.gz"))
-    found = (
-        run(find("A02"), view).table.select("layer_index", "layer_name", "layer_type", "latency_ns").rows(named=True)
-    )
-    assert found == [{key: row[key] for key in found[0]} for row in expected["A02"]]
+    rows = run(find("A02"), view).table.select("layer_index", "layer_name", "layer_type", "latency_ns").rows(named=True)
+    assert rows == [{key: row[key] for key in rows[0]} for row in expected["A02"]]
     assert coverage.provenance(view)["layer_latency_basis"] == "host"
 
 
@@ -163,17 +161,17 @@ def test_kernels_of_a_kernel_run_are_exact(leveled: tuple[Path, dict[str, Any]])
     folder, expected = leveled
     view = StepFrames.of(converted(folder / "MLG" / "trace.json.gz"))
     columns = ("layer_index", "layer_name", "kernel_name", "kind", "duration_ns")
-    found = run(find("A08"), view).table.select(columns).rows(named=True)
-    assert found == [{key: row[key] for key in columns} for row in expected["A08"]]
+    rows = run(find("A08"), view).table.select(columns).rows(named=True)
+    assert rows == [{key: row[key] for key in columns} for row in expected["A08"]]
     by_name = {(r["kernel_name"], r["kind"]): r for r in expected["A10"]}
     for name, kind, count, duration in (
         run(find("A10"), view).table.select("kernel_name", "kind", "count", "duration_ns").rows()
     ):
-        wanted = by_name.pop((name, kind))
-        assert (count, duration) == (wanted["count"], pytest.approx(wanted["duration_ns"], rel=1e-12))
+        answer = by_name.pop((name, kind))
+        assert (count, duration) == (answer["count"], pytest.approx(answer["duration_ns"], rel=1e-12))
     assert not by_name
     measured = {r["scope"]: r["measured_ns"] for r in expected["B02"] if r["level"] == "kernel"}
-    for row, wanted in zip(run(find("A11"), view).table.iter_rows(named=True), expected["A11"], strict=True):
-        assert row["kernel_duration_ns"] == pytest.approx(wanted["kernel_duration_ns"], rel=1e-12)
+    for row, answer in zip(run(find("A11"), view).table.iter_rows(named=True), expected["A11"], strict=True):
+        assert row["kernel_duration_ns"] == pytest.approx(answer["kernel_duration_ns"], rel=1e-12)
         assert row["layer_latency_ns"] == measured[row["layer_name"]]
     assert run(find("A15"), view).table["model_latency_ns"].to_list() == [measured["model"]]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _MS = 1_000_000
 
 
-def _rows(file: NsightFile, folder: Path, wanted: Analysis, *columns: str) -> list[tuple[object, ...]]:
+def _rows(file: NsightFile, folder: Path, analysis: Analysis, *columns: str) -> list[tuple[object, ...]]:
     view = StepFrames.of(convert([file.write(folder / "made.sqlite")], Options()))
-    return run(wanted, view).table.select(columns).rows()
+    return run(analysis, view).table.select(columns).rows()
 
 
 def test_a_gap_is_what_no_operation_covers(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_a_gap_is_what_no_operation_covers(tmp_path: Path) -> None:
     file.memset(1201 * _MS, 1202 * _MS)  # 500 ms after the copy: not more
     file.kernel(1800 * _MS, 1801 * _MS)
     file.kernel(90 * _MS, 91 * _MS, device=1)
-    found = _rows(file, tmp_path, recipes.gpu_gaps, "row_number", "duration_ns", "start_ns", "device_id")
-    assert found == [(1, 600 * _MS, 100 * _MS, 0), (2, 598 * _MS, 1202 * _MS, 0)]
+    rows = _rows(file, tmp_path, recipes.gpu_gaps, "row_number", "duration_ns", "start_ns", "device_id")
+    assert rows == [(1, 600 * _MS, 100 * _MS, 0), (2, 598 * _MS, 1202 * _MS, 0)]
 
 
 def test_profiling_overhead_is_no_gap(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_neighbouring_chunks_of_low_use_are_one_stretch(tmp_path: Path) -> None:
     file.kernel(150, 164)
     file.kernel(170, 400)
     file.kernel(170, 180, stream=9)
-    found = _rows(file, tmp_path, recipes.gpu_time_util, "share", "duration_ns", "start_ns")
-    assert found == [(0.0, 20, 130), (0.4, 10, 160)]
+    rows = _rows(file, tmp_path, recipes.gpu_time_util, "share", "duration_ns", "start_ns")
+    assert rows == [(0.0, 20, 130), (0.4, 10, 160)]
 
 
 def test_a_device_used_for_one_instant_has_no_stretch(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_only_asynchronous_copies_of_pageable_memory_are_found(tmp_path: Path) -
         link = file.correlation()
         file.call(10 * link, 10 * link + 5, name, correlation=link)
         file.memcpy(100 * link, 100 * link + link, correlation=link, memory=memory)
-    found = _rows(file, tmp_path, recipes.cuda_memcpy_async, "duration_ns", "source_kind", "call_name")
-    assert found == [(4, "Device", "cudaMemcpy2DAsync_v3020"), (1, "Pageable", "cudaMemcpyAsync_v3020")]
+    rows = _rows(file, tmp_path, recipes.cuda_memcpy_async, "duration_ns", "source_kind", "call_name")
+    assert rows == [(4, "Device", "cudaMemcpy2DAsync_v3020"), (1, "Pageable", "cudaMemcpyAsync_v3020")]
 
 
 def test_small_copies_to_a_device_do_not_hold_up_the_host(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_small_copies_to_a_device_do_not_hold_up_the_host(tmp_path: Path) -> Non
         link = file.correlation()
         file.call(10 * link, 10 * link + 5, "cudaMemcpy_v3020", correlation=link)
         file.memcpy(100 * link, 100 * link + link, kind, size=size, correlation=link)
-    found = _rows(file, tmp_path, recipes.cuda_memcpy_sync, "duration_ns", "bytes")
-    assert found == [(3, 8), (2, 64_001)]
+    rows = _rows(file, tmp_path, recipes.cuda_memcpy_sync, "duration_ns", "bytes")
+    assert rows == [(3, 8), (2, 64_001)]
 
 
 def test_fills_of_device_memory_do_not_hold_up_the_host(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_fills_of_device_memory_do_not_hold_up_the_host(tmp_path: Path) -> None:
         file.call(10 * link, 10 * link + 5, "cudaMemset_v3020", correlation=link)
         file.memset(100 * link, 100 * link + link, correlation=link)
         file.rows["CUPTI_ACTIVITY_KIND_MEMSET"][-1]["memKind"] = memory
-    found = _rows(file, tmp_path, recipes.cuda_memset_sync, "duration_ns", "destination_kind")
-    assert found == [(3, "Managed"), (1, "Pinned")]
+    rows = _rows(file, tmp_path, recipes.cuda_memset_sync, "duration_ns", "destination_kind")
+    assert rows == [(3, "Managed"), (1, "Pinned")]
 
 
 def test_waiting_calls_are_found_by_name(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_waiting_calls_are_found_by_name(tmp_path: Path) -> None:
     file.call(10, 20, "cudaDeviceSynchronize_v3020")
     file.call(30, 60, "cudaStreamSynchronize_v3020", thread=7)
     file.call(70, 99, "cudaEventSynchronize_v3020")
-    found = _rows(file, tmp_path, recipes.cuda_api_sync, "duration_ns", "start_ns", "thread_id")
-    assert found == [(30, 30, 7), (10, 10, THREAD)]
+    rows = _rows(file, tmp_path, recipes.cuda_api_sync, "duration_ns", "start_ns", "thread_id")
+    assert rows == [(30, 30, 7), (10, 10, THREAD)]
 
 
 def test_pace_counts_from_the_start_of_the_capture(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_pace_of_ranges_leaves_out_those_that_never_ended(tmp_path: Path) -> Non
     file.range(10, 20, "step")
     file.range(25, None, "step")
     file.range(30, 45, "step", domain=3)
-    found = _rows(file, tmp_path, recipes.nvtx_pace, "name", "start_ns", "delta_ns", "file")
-    assert found == [("step", 10, 10, "made"), ("step", 30, 10, "made")]
+    rows = _rows(file, tmp_path, recipes.nvtx_pace, "name", "start_ns", "delta_ns", "file")
+    assert rows == [("step", 10, 10, "made"), ("step", 30, 10, "made")]
 
 
 def test_a_call_that_ends_with_its_range_is_not_in_it(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_call_that_ends_with_its_range_is_not_in_it(tmp_path: Path) -> None:
     file.range(60, 90, "step")
     file.launch((61, 70), (210, 230))
     file.launch((71, 80), (300, 301))
-    found = _rows(file, tmp_path, recipes.nvtx_gpu_proj_pace, "name", "start_ns", "end_ns", "delta_ns")
-    assert found == [("step", 100, 120, 100), ("step", 210, 301, 90)]
+    rows = _rows(file, tmp_path, recipes.nvtx_gpu_proj_pace, "name", "start_ns", "end_ns", "delta_ns")
+    assert rows == [("step", 100, 120, 100), ("step", 210, 301, 90)]
 
 
 def _collectives() -> NsightFile:
@@ -171,16 +171,16 @@ def test_only_ranges_of_nccl_are_calls_of_it(tmp_path: Path) -> None:
 
 
 def test_calls_of_nccl_on_the_device(tmp_path: Path) -> None:
-    found = _rows(_collectives(), tmp_path, recipes.nccl_gpu_proj_sum, "text", "count", "total_ns")
-    assert found == [("ncclAllReduce", 2, 200), ("ncclSend", 1, 100)]
+    rows = _rows(_collectives(), tmp_path, recipes.nccl_gpu_proj_sum, "text", "count", "total_ns")
+    assert rows == [("ncclAllReduce", 2, 200), ("ncclSend", 1, 100)]
 
 
 def test_the_map_tells_nccl_from_computing(tmp_path: Path) -> None:
     columns = ("bin_start_ns", "all_share", "nccl_share", "compute_share")
-    found = _rows(_collectives(), tmp_path, recipes.nccl_gpu_time_util_map, *columns)
-    assert found[6:8] == [(600, 1.0, 1.0, 0.0), (700, 1.0, 1.0, 0.0)]
-    assert found[10] == (1000, 0.5, 0.0, 0.5)
-    assert len(found) == 30
+    rows = _rows(_collectives(), tmp_path, recipes.nccl_gpu_time_util_map, *columns)
+    assert rows[6:8] == [(600, 1.0, 1.0, 0.0), (700, 1.0, 1.0, 0.0)]
+    assert rows[10] == (1000, 0.5, 0.0, 0.5)
+    assert len(rows) == 30
 
 
 def test_without_ranges_of_nccl_the_map_tells_by_names(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_without_ranges_of_nccl_the_map_tells_by_names(tmp_path: Path) -> None:
     file.session(epoch_ns=10**18, duration_ns=3000)
     file.kernel(0, 100, "ncclDevKernel_AllReduce")
     file.kernel(100, 150, "gemm")
-    found = _rows(file, tmp_path, recipes.nccl_gpu_time_util_map, "nccl_share", "compute_share")
-    assert found[:2] == [(1.0, 0.0), (0.0, 0.5)]
+    rows = _rows(file, tmp_path, recipes.nccl_gpu_time_util_map, "nccl_share", "compute_share")
+    assert rows[:2] == [(1.0, 0.0), (0.0, 0.5)]
 
 
 def test_the_map_of_two_runs_is_empty_outside_each_capture(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_the_map_of_two_runs_is_empty_outside_each_capture(tmp_path: Path) -> No
         file.kernel(100, 200, "gemm")
         file.write(tmp_path / f"rank{number}.sqlite")
     view = StepFrames.of(convert([tmp_path], Options()))
-    found = run(recipes.cuda_gpu_time_util_map, view).table
-    assert found["kernel_share"].to_list() == [
+    table = run(recipes.cuda_gpu_time_util_map, view).table
+    assert table["kernel_share"].to_list() == [
         *[0.0], 1.0, *[0.0] * 13, *[None] * 15,
         *[None] * 15, 0.0, 1.0, *[0.0] * 13,
     ]  # fmt: skip
-    assert found["file"].unique(maintain_order=True).to_list() == ["rank0", "rank1"]
+    assert table["file"].unique(maintain_order=True).to_list() == ["rank0", "rank1"]
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,10 @@ def test_gaps_of_a_millisecond_on_real_files(real: Path) -> None:
     assert _ours(recipes.gpu_gaps, ours) == _numbers(run_rule("gpu_gaps", real, "gap=1"))
 
 
-def _paces(analysis: Analysis, path: Path, folder: Path, *, most: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+def _paces(analysis: Analysis, path: Path, folder: Path, *, count: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
     """Theirs and ours of the most frequent names, under our names of columns."""
     ours = analysis.function(_view(path)).collect()
-    for name in ours["name"].value_counts(sort=True)["name"].head(most):
+    for name in ours["name"].value_counts(sort=True)["name"].head(count):
         files = recipe(analysis.id, {"report": path}, folder, "--name", name)
         theirs = pl.DataFrame({ours: files[f"pace_{file}"]["0"].cast(pl.Int64) for file, ours in _PACE_FILES.items()})
         yield theirs, ours.filter(pl.col("name") == name).select(theirs.columns)
@@ -181,14 +181,14 @@ def _paces(analysis: Analysis, path: Path, folder: Path, *, most: int) -> Iterat
 @pytest.mark.parametrize("analysis", _PACES, ids=lambda a: a.id)
 def test_paces_on_made_files(analysis: Analysis, made: Path, tmp_path: Path) -> None:
     assert analysis.function(_view(made)).collect().height > 0
-    for theirs, ours in _paces(analysis, made, tmp_path, most=3):
+    for theirs, ours in _paces(analysis, made, tmp_path, count=3):
         assert ours.equals(theirs)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("analysis", _PACES, ids=lambda a: a.id)
 def test_paces_on_real_files(analysis: Analysis, real: Path, tmp_path: Path) -> None:
-    for theirs, ours in _paces(analysis, real, tmp_path, most=1):
+    for theirs, ours in _paces(analysis, real, tmp_path, count=1):
         if analysis is recipes.nvtx_gpu_proj_pace:
             # Theirs are in the order of the file's table of calls, in which a process or buffer follows another.
             own = ["start_ns", "end_ns", "duration_ns"]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _HELD = ("precision", "flop_count", "arithmetic_intensity", "flop_per_s", "roof_flop_per_s", "roof_share", "bound")
 
 
-def _rows(trace: Trace, wanted: str, *columns: str, steps: str | None = None) -> list[tuple[object, ...]]:
-    return run(find(wanted), StepFrames.of(trace, steps)).table.select(columns).rows()
+def _rows(trace: Trace, identifier: str, *columns: str, steps: str | None = None) -> list[tuple[object, ...]]:
+    return run(find(identifier), StepFrames.of(trace, steps)).table.select(columns).rows()
 
 
 def test_each_precision_of_a_kernel_is_held_against_its_own_peak() -> None:
@@ -95,20 +95,20 @@ def test_bytes_that_are_only_known_together_give_an_intensity() -> None:
     assert _rows(trace, "A10", "arithmetic_intensity") == _rows(trace, "A15", "arithmetic_intensity") == [(4.0,)]
 
 
-@pytest.mark.parametrize("wanted", ["A09", "A12", "A14"])
-def test_without_counters_they_say_what_to_do(wanted: str) -> None:
+@pytest.mark.parametrize("identifier", ["A09", "A12", "A14"])
+def test_without_counters_they_say_what_to_do(identifier: str) -> None:
     with pytest.raises(XspError, match=r"needs hardware counters.*Measure them in a run of their own.*xsp merge"):
-        run(find(wanted), StepFrames.of(paper_trace()))
+        run(find(identifier), StepFrames.of(paper_trace()))
 
 
-@pytest.mark.parametrize("wanted", ["A09", "A14"])
-def test_without_flop_counts_there_is_no_roofline(wanted: str) -> None:
+@pytest.mark.parametrize("identifier", ["A09", "A14"])
+def test_without_flop_counts_there_is_no_roofline(identifier: str) -> None:
     hand = Hand()
     hand.run(0)
     layer = hand.module("Linear_0", 0, 100, 0)
     hand.metric(hand.work("k", 10, 10, launch=5, layer=layer, phase="forward"), "achieved_occupancy", 0.5)
     with pytest.raises(XspError, match="needs flop counts, and no kernel of this trace has one"):
-        run(find(wanted), StepFrames.of(hand.build()))
+        run(find(identifier), StepFrames.of(hand.build()))
 
 
 def test_series_of_different_units_have_scales_of_their_own() -> None:

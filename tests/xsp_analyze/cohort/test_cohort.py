@@ -50,9 +50,9 @@ def test_gpu_utilisation_is_active_time_over_time_elapsed(tmp_path: Path) -> Non
         # 2 ms and 3 ms side by side for 1 ms on two streams: active for 4 ms of 10
         kineto.launch("a", start + 2_000, start + 1 * _MS, 2 * _MS)
         kineto.launch("b", start + 9_000, start + 2 * _MS, 3 * _MS, stream_id=9)
-    found = utilisation(StepFrames.of(_trace(kineto, tmp_path)))
-    assert found.gpu == pytest.approx(0.4)
-    assert replace(found, gpu=None) == Utilisation()  # no counters: nothing is known of FP32
+    used = utilisation(StepFrames.of(_trace(kineto, tmp_path)))
+    assert used.gpu == pytest.approx(0.4)
+    assert replace(used, gpu=None) == Utilisation()  # no counters: nothing is known of FP32
 
 
 def test_work_beyond_the_last_step_does_not_count(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_cost_is_price_over_throughput(tmp_path: Path) -> None:
     prices = read_prices(path)
     systems = gathered([member("a", "one GPU"), member("b", "one Big GPU"), member("c", "cpu")])
     # 100 inputs/s: 1000 inputs take 10 s; 3.6 an hour is 0.01 for 10 s
-    found = tables.models(systems, prices).table["cost_per_1k_inputs"].to_list()
-    assert found == [pytest.approx(0.01), pytest.approx(0.1), None]
+    costs = tables.models(systems, prices).table["cost_per_1k_inputs"].to_list()
+    assert costs == [pytest.approx(0.01), pytest.approx(0.1), None]
 
 
 @pytest.mark.parametrize("text", ["", "[per_hour]\n", '[per_hour]\n"a" = -1\n', '[per_hour]\n"a" = true\n', "x ="])

@@ -31,8 +31,8 @@ def _compared(before: Work, after: Work, *, seed: int = 0, noise: Noise = _NOISE
     return compare(*sides)
 
 
-def _row(found: Comparison, level: str, name: str) -> Row:
-    return next(row for row in found.level(level) if row.name == name)
+def _row(comparison: Comparison, level: str, name: str) -> Row:
+    return next(row for row in comparison.level(level) if row.name == name)
 
 
 @settings(max_examples=examples(25))
@@ -40,30 +40,30 @@ def _row(found: Comparison, level: str, name: str) -> Row:
     seed=st.integers(0, 10_000),
     layers=st.integers(3, 14),
     steps=st.integers(5, 24),
-    place=st.floats(0, 0.999),
+    share=st.floats(0, 0.999),
     factor=st.floats(1.3, 3.0),
 )
 def test_a_planted_regression_comes_first_with_its_layer_and_kernel(
-    seed: int, layers: int, steps: int, place: float, factor: float
+    seed: int, layers: int, steps: int, share: float, factor: float
 ) -> None:
-    slow = int(place * layers)
+    slow = int(share * layers)
     work = Work(layers=layers, steps=steps)
-    found = _compared(work, replace(work, slower={slow: factor}), seed=seed, noise=Noise(0.01, 0.005, 0.3, 0.002))
-    layer = found.level("layer")[0]
+    comparison = _compared(work, replace(work, slower={slow: factor}), seed=seed, noise=Noise(0.01, 0.005, 0.3, 0.002))
+    layer = comparison.level("layer")[0]
     assert (layer.name, layer.significant) == (f"Linear_{slow}", True)
     assert layer.ratio == pytest.approx(factor, rel=0.1)
     assert layer.kernel in {f"gemm_{slow}", "add"}
-    assert next(row.name for row in found.level("kernel") if row.name != "add") == f"gemm_{slow}"
-    assert found.waterfall is not None
-    assert found.waterfall.parts[0].name == f"Linear_{slow}"
+    assert next(row.name for row in comparison.level("kernel") if row.name != "add") == f"gemm_{slow}"
+    assert comparison.waterfall is not None
+    assert comparison.waterfall.parts[0].name == f"Linear_{slow}"
 
 
 @pytest.mark.slow
 def test_intervals_hold_the_planted_ratio_as_often_as_they_say() -> None:
     held = 0
     for seed in range(40):
-        found = _compared(Work(steps=8), Work(steps=8, slower={5: 1.4}), seed=seed)
-        row = _row(found, "layer", "Linear_5")
+        comparison = _compared(Work(steps=8), Work(steps=8, slower={5: 1.4}), seed=seed)
+        row = _row(comparison, "layer", "Linear_5")
         assert row.low is not None
         assert row.high is not None
         held += row.low <= 1.4 <= row.high
@@ -73,7 +73,7 @@ def test_intervals_hold_the_planted_ratio_as_often_as_they_say() -> None:
 def test_repeated_captures_of_the_same_thing_show_nothing_significant() -> None:
     views = [view(Work(steps=10), seed, _NOISE) for seed in range(20)]
     pairs = [compare([a], [b]) for a, b in zip(views[::2], views[1::2], strict=True)]
-    assert sum(any(row.significant for row in found.rows) for found in pairs) <= 1
+    assert sum(any(row.significant for row in comparison.rows) for comparison in pairs) <= 1
     together = compare(views[:10], views[10:])
     assert not any(row.significant for row in [*together.rows, *together.model])
     assert together.run_noise_source == "captures"
@@ -82,13 +82,13 @@ def test_repeated_captures_of_the_same_thing_show_nothing_significant() -> None:
 
 def test_a_trace_compared_with_itself_differs_in_nothing() -> None:
     one = view(Work(), 3, _NOISE)
-    found = compare([one], [one])
-    assert {row.ratio for row in found.rows} == {1.0}
-    assert {row.difference_ns for row in found.rows} == {0.0}
-    assert not any(row.significant for row in found.rows)
-    assert found.comparable
-    assert not found.differences
-    assert (found.layer_match, found.kernel_match, found.changes) == (1.0, 1.0, [])
+    comparison = compare([one], [one])
+    assert {row.ratio for row in comparison.rows} == {1.0}
+    assert {row.difference_ns for row in comparison.rows} == {0.0}
+    assert not any(row.significant for row in comparison.rows)
+    assert comparison.comparable
+    assert not comparison.differences
+    assert (comparison.layer_match, comparison.kernel_match, comparison.changes) == (1.0, 1.0, [])
 
 
 @settings(max_examples=examples(30))
@@ -110,13 +110,13 @@ def test_the_parts_of_the_difference_add_up_to_it_exactly(
 ) -> None:
     before = Work(layers=layers, steps=steps)
     after = replace(before, slower=slower, left_out=left_out - {0}, kernels=anew)
-    found = _compared(before, after, seed=seed)
-    falls = found.waterfall
+    comparison = _compared(before, after, seed=seed)
+    falls = comparison.waterfall
     assert falls is not None
     assert sum(part.difference_ns for part in falls.parts) == falls.difference_ns == falls.after_ns - falls.before_ns
     assert sum(part.before_ns or 0 for part in falls.parts) == falls.before_ns
     assert sum(part.after_ns or 0 for part in falls.parts) == falls.after_ns
-    latency = found.latency
+    latency = comparison.latency
     assert latency.before_ns is not None
     assert falls.before_ns == round(latency.before_ns)
 
@@ -141,20 +141,20 @@ def test_order_of_rows_and_origin_of_time_do_not_matter() -> None:
 
 
 def test_one_step_on_a_side_gives_ratios_without_intervals() -> None:
-    found = _compared(Work(steps=1), Work(steps=10, slower={2: 2.0}))
-    assert found.tested == 0
-    assert {row.significant for row in found.rows} == {None}
-    assert found.level("layer")[0].ratio == pytest.approx(2.0, rel=0.1)
-    assert found.latency.low is None
+    comparison = _compared(Work(steps=1), Work(steps=10, slower={2: 2.0}))
+    assert comparison.tested == 0
+    assert {row.significant for row in comparison.rows} == {None}
+    assert comparison.level("layer")[0].ratio == pytest.approx(2.0, rel=0.1)
+    assert comparison.latency.low is None
 
 
 def test_a_layer_that_only_one_side_has_is_new_or_gone_and_the_others_keep_their_partners() -> None:
-    found = _compared(Work(), Work(left_out=frozenset({4})), noise=_QUIET)
-    assert _row(found, "layer", "Linear_4").change == "vanished"
-    assert _row(found, "layer", "Linear_4").ratio is None
-    assert _row(found, "layer", "Linear_5").ratio == pytest.approx(1.0)
-    assert found.layer_match == pytest.approx(11 / 12)
-    assert _row(found, "kernel", "gemm_4").change == "vanished"
+    comparison = _compared(Work(), Work(left_out=frozenset({4})), noise=_QUIET)
+    assert _row(comparison, "layer", "Linear_4").change == "vanished"
+    assert _row(comparison, "layer", "Linear_4").ratio is None
+    assert _row(comparison, "layer", "Linear_5").ratio == pytest.approx(1.0)
+    assert comparison.layer_match == pytest.approx(11 / 12)
+    assert _row(comparison, "kernel", "gemm_4").change == "vanished"
 
 
 def test_kernels_that_were_renamed_replaced_fused_split_new_and_gone() -> None:
@@ -175,8 +175,8 @@ def test_kernels_that_were_renamed_replaced_fused_split_new_and_gone() -> None:
         5: ("d",),
     }
     work = Work(layers=6, steps=3)
-    found = _compared(replace(work, kernels=before), replace(work, kernels=after), noise=_QUIET)
-    kinds = {(c.before, c.after): c.kind for c in found.changes}
+    comparison = _compared(replace(work, kernels=before), replace(work, kernels=after), noise=_QUIET)
+    kinds = {(c.before, c.after): c.kind for c in comparison.changes}
     assert kinds == {
         (("void gemm<64>(float*)",), ("void gemm<128>(float*)",)): ChangeKind.RENAMED,
         (("old",), ("other",)): ChangeKind.REPLACED,
@@ -185,20 +185,20 @@ def test_kernels_that_were_renamed_replaced_fused_split_new_and_gone() -> None:
         ((), ("new",)): ChangeKind.APPEARED,
         (("e",), ()): ChangeKind.VANISHED,
     }
-    renamed = _row(found, "kernel", "void gemm<64>(float*)")
+    renamed = _row(comparison, "kernel", "void gemm<64>(float*)")
     assert (renamed.change, renamed.after_name) == ("renamed", "void gemm<128>(float*)")
     assert renamed.ratio == pytest.approx(1.0)
-    assert _row(found, "kernel", "a").change == "vanished"
+    assert _row(comparison, "kernel", "a").change == "vanished"
 
 
 def test_what_differs_is_listed_and_other_work_is_not_comparable() -> None:
-    found = _compared(Work(), Work(device="another", batch=16, model="net"))
-    assert {d.what: (d.before, d.after) for d in found.differences} == {
+    comparison = _compared(Work(), Work(device="another", batch=16, model="net"))
+    assert {d.what: (d.before, d.after) for d in comparison.differences} == {
         "device": ("a device", "another"),
         "batch size": ("8", "16"),
     }
-    assert not found.comparable
-    assert found.reasons == ["different batch size: 8 before, 16 after"]
+    assert not comparison.comparable
+    assert comparison.reasons == ["different batch size: 8 before, 16 after"]
     assert not _compared(Work(), Work(model="other")).comparable
 
 
@@ -206,11 +206,11 @@ def test_per_input_evens_out_batch_sizes() -> None:
     twice = dict.fromkeys(range(12), 2.0)
     one = view(Work(batch=8), 1, _QUIET)
     two = view(Work(batch=16, slower=twice, idle_ns=2 * 50_000 + 12 * 1_000), 1, _QUIET)
-    found = compare([one], [two], per_input=True)
-    assert found.comparable
-    assert {round(row.ratio or 0, 6) for row in found.level("kernel")} == {1.0}
-    assert found.latency.ratio == pytest.approx(1.0)
-    assert found.throughput[0] == pytest.approx(found.throughput[1])
+    comparison = compare([one], [two], per_input=True)
+    assert comparison.comparable
+    assert {round(row.ratio or 0, 6) for row in comparison.level("kernel")} == {1.0}
+    assert comparison.latency.ratio == pytest.approx(1.0)
+    assert comparison.throughput[0] == pytest.approx(comparison.throughput[1])
 
 
 def test_times_per_input_need_a_batch_size() -> None:
@@ -220,7 +220,7 @@ def test_times_per_input_need_a_batch_size() -> None:
         compare([one], [_without_batch(two)], per_input=True)
 
 
-def _without_batch(found: StepFrames) -> StepFrames:
+def _without_batch(example: StepFrames) -> StepFrames:
     from tests.helpers.hand import Hand  # noqa: PLC0415
 
     hand = Hand()
@@ -228,7 +228,7 @@ def _without_batch(found: StepFrames) -> StepFrames:
     step = hand.step(0, 0, 1000)
     layer = hand.module("Net_0.Linear_0", 0, 500, 0, step=0, parent_id=step)
     hand.work("gemm", 100, 300, launch=10, parent=layer, layer=layer, step=0, phase="forward", grid=1)
-    assert found.averaged
+    assert example.averaged
     return StepFrames.of(hand.build())
 
 
@@ -240,7 +240,7 @@ def test_steps_are_not_compared_with_a_whole_trace() -> None:
 
 def test_whole_traces_compare_without_intervals() -> None:
     one = view(Work(steps=4), 1)
-    found = compare([StepFrames.of(one.trace, steps="all")], [StepFrames.of(one.trace, steps="all")])
-    assert found.tested == 0
-    assert {row.ratio for row in found.level("kernel")} == {1.0}
-    assert _row(found, "kernel", "gemm_0").before_count == 4
+    comparison = compare([StepFrames.of(one.trace, steps="all")], [StepFrames.of(one.trace, steps="all")])
+    assert comparison.tested == 0
+    assert {row.ratio for row in comparison.level("kernel")} == {1.0}
+    assert _row(comparison, "kernel", "gemm_0").before_count == 4

@@ -29,21 +29,21 @@ def _net(*types: str, shape: str | None = "[[8, 4]]") -> pl.DataFrame:
 
 def test_equal_layers_pair_by_all_that_is_known() -> None:
     one = _net("Linear", "ReLU", "Linear")
-    found = pair_layers(one, one)
-    assert (found.rows, found.rate, found.by) == ([(0, 0), (1, 1), (2, 2)], 1.0, "name, type and shapes")
+    paired = pair_layers(one, one)
+    assert (paired.rows, paired.rate, paired.by) == ([(0, 0), (1, 1), (2, 2)], 1.0, "name, type and shapes")
 
 
 def test_a_layer_put_in_between_moves_the_numbers_and_not_the_partners() -> None:
     before = _net("Linear", "ReLU", "Linear", "Linear")
     after = _net("Linear", "Linear", "ReLU", "Linear", "Linear")
-    found = pair_layers(before, after)
-    assert [pair for pair in found.rows if None not in pair] == [(0, 0), (1, 2), (2, 3), (3, 4)]
-    assert found.rate == pytest.approx(4 / 5)
+    paired = pair_layers(before, after)
+    assert [pair for pair in paired.rows if None not in pair] == [(0, 0), (1, 2), (2, 3), (3, 4)]
+    assert paired.rate == pytest.approx(4 / 5)
 
 
 def test_another_batch_size_pairs_without_shapes() -> None:
-    found = pair_layers(_net("Linear", "ReLU"), _net("Linear", "ReLU", shape="[[16, 4]]"))
-    assert (found.rate, found.by) == (1.0, "name and type")
+    paired = pair_layers(_net("Linear", "ReLU"), _net("Linear", "ReLU", shape="[[16, 4]]"))
+    assert (paired.rate, paired.by) == (1.0, "name and type")
 
 
 def test_other_frameworks_pair_by_family() -> None:
@@ -51,8 +51,8 @@ def test_other_frameworks_pair_by_family() -> None:
     keras = _layers(("conv1", "Conv2D", None), ("bn1", "BatchNormalization", None), ("act", "Activation", None),
                     ("pool", "MaxPooling2D", None), ("fc", "Dense", None))  # fmt: skip
     assert pair_layers(torch, keras).rate == 0.0
-    found = pair_layers(torch, keras, same_framework=False)
-    assert (found.rate, found.by) == (1.0, "family of layers, in order")
+    paired = pair_layers(torch, keras, same_framework=False)
+    assert (paired.rate, paired.by) == (1.0, "family of layers, in order")
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_sequences_that_differ_much_are_aligned_exactly_all_the_same() -> None:
     # 300 of a, then 300 that only one has, interleaved: more edits than are followed one by one.
     first = [x for i in range(300) for x in (f"a{i}", f"only first {i}")]
     second = [x for i in range(300) for x in (f"only second {i}", f"a{i}")]
-    found = align(first, second)
-    assert len(found.pairs) == 300
-    assert all(first[i] == second[j] for i, j in found.pairs)
-    assert all(i < k and j < m for (i, j), (k, m) in zip(found.pairs, found.pairs[1:], strict=False))
+    alignment = align(first, second)
+    assert len(alignment.pairs) == 300
+    assert all(first[i] == second[j] for i, j in alignment.pairs)
+    assert all(i < k and j < m for (i, j), (k, m) in zip(alignment.pairs, alignment.pairs[1:], strict=False))
 
 
 def test_long_sequences_that_differ_much_are_aligned_window_by_window() -> None:
     first = [x for i in range(6_000) for x in (f"a{i}", f"only first {i}")]
     second = [x for i in range(6_000) for x in (f"only second {i}", f"a{i}")]
-    found = align(first, second)
-    assert len(found.pairs) > 5_900
-    assert all(first[i] == second[j] for i, j in found.pairs)
+    alignment = align(first, second)
+    assert len(alignment.pairs) > 5_900
+    assert all(first[i] == second[j] for i, j in alignment.pairs)
 
 
 def _on_the_host(slow_ns: int) -> StepFrames:
@@ -101,25 +101,25 @@ def _on_the_host(slow_ns: int) -> StepFrames:
     for step in range(4):
         start = step * 100_000
         step_id = hand.step(step, start, 60_000 + slow_ns)
-        for place, (name, length) in enumerate((("Linear_0", 20_000), ("ReLU_0", 10_000 + slow_ns))):
-            begin = start + place * 25_000
-            layer = hand.module(f"Net_0.{name}", begin, length, place, step=step, parent_id=step_id)
+        for index, (name, length) in enumerate((("Linear_0", 20_000), ("ReLU_0", 10_000 + slow_ns))):
+            begin = start + index * 25_000
+            layer = hand.module(f"Net_0.{name}", begin, length, index, step=step, parent_id=step_id)
             hand.span("operator", "operator", f"aten::{name[:4].lower()}", begin + 1_000, length - 2_000, step=step,
                       parent_id=layer, layer_id=layer)  # fmt: skip
     return StepFrames.of(hand.build())
 
 
 def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
-    found = compare([_on_the_host(0)], [_on_the_host(5_000)])
-    assert found.operator_basis == "host"
-    assert found.kernel_match is None
-    assert {row.name: row.difference_ns for row in found.rows} == {
+    comparison = compare([_on_the_host(0)], [_on_the_host(5_000)])
+    assert comparison.operator_basis == "host"
+    assert comparison.kernel_match is None
+    assert {row.name: row.difference_ns for row in comparison.rows} == {
         "Linear_0": 0.0,
         "ReLU_0": 5_000.0,
         "aten::line": 0.0,
         "aten::relu": 5_000.0,
     }
-    falls = found.waterfall
+    falls = comparison.waterfall
     assert falls is not None
     assert [(p.name, p.difference_ns, p.kernel) for p in falls.parts] == [
         ("ReLU_0", 5_000, "aten::relu"),
@@ -131,9 +131,9 @@ def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
 
 def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
     view = StepFrames.of(profile())
-    found = compare([view], [view])
-    assert found.latency.before_ns == view.model_latency["latency_ns"][0]
-    assert [row.before_ns for row in found.level("layer")] == view.layers["latency_ns"].to_list()
-    device = found.model[1]
+    comparison = compare([view], [view])
+    assert comparison.latency.before_ns == view.model_latency["latency_ns"][0]
+    assert [row.before_ns for row in comparison.level("layer")] == view.layers["latency_ns"].to_list()
+    device = comparison.model[1]
     assert device.before_ns == pytest.approx(view.executions["duration_ns"].sum())
-    assert {row.ratio for row in found.rows} == {1.0}
+    assert {row.ratio for row in comparison.rows} == {1.0}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.facts import Sort
+from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.compare.kernel_changes import ChangeKind
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
@@ -40,27 +40,27 @@ def fixture_steps(pair: tuple[Trace, Trace]) -> Comparison:
 def test_whole_traces_have_the_kernel_counts_and_times_of_the_reference(
     pair: tuple[Trace, Trace], real_dir: Path
 ) -> None:
-    found = compare(*([StepFrames.of(trace, steps="all")] for trace in pair))
+    comparison = compare(*([StepFrames.of(trace, steps="all")] for trace in pair))
     expected = [
         json.loads((real_dir / "reference" / "kineto" / f"diff_{side}.json").read_text())["kernels_by_name"]
         for side in ("control", "test")
     ]
     checked = [0, 0]
-    for row in found.level("kernel"):
+    for row in comparison.level("kernel"):
         names = row.name, row.after_name or row.name
         values = (row.before_count, row.before_ns), (row.after_count, row.after_ns)
         for side, (name, (count, ns)) in enumerate(zip(names, values, strict=True)):
             if count is not None and name in expected[side]:
-                known = expected[side][name]
-                assert (count, ns) == (known["count"], known["duration_ns"])
+                reference = expected[side][name]
+                assert (count, ns) == (reference["count"], reference["duration_ns"])
                 checked[side] += 1
     assert checked == [len(kernels) for kernels in expected]
 
 
 def test_the_pair_says_what_differs_before_any_number(steps: Comparison) -> None:
-    told = {d.what: (d.before, d.after, d.sort) for d in steps.differences}
-    assert told["device"] == ("NVIDIA A100-PG509-200", "Tesla V100-SXM2-16GB", Sort.SYSTEM)
-    assert told["ranks in the job"] == ("8", "2", Sort.SYSTEM)
+    differing = {d.what: (d.before, d.after, d.kind) for d in steps.differences}
+    assert differing["device"] == ("NVIDIA A100-PG509-200", "Tesla V100-SXM2-16GB", DifferenceKind.SYSTEM)
+    assert differing["ranks in the job"] == ("8", "2", DifferenceKind.SYSTEM)
 
 
 def test_three_quarters_of_the_pair_s_operators_find_their_partner(steps: Comparison) -> None:
@@ -91,15 +91,15 @@ def test_the_slower_table_lookup_is_found_by_its_interval(steps: Comparison) -> 
 
 
 def test_bert_s_layers_align_across_vendors_and_kernels_do_not(real_dir: Path) -> None:
-    found = compare(*([StepFrames.of(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
-    assert found.comparable
-    assert found.layer_match == 1.0
-    assert found.kernel_match == pytest.approx(1 / 60)
-    assert [(d.what, d.before, d.after) for d in found.differences] == [
+    comparison = compare(*([StepFrames.of(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
+    assert comparison.comparable
+    assert comparison.layer_match == 1.0
+    assert comparison.kernel_match == pytest.approx(1 / 60)
+    assert [(d.what, d.before, d.after) for d in comparison.differences] == [
         ("device", "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X VF")
     ]
-    assert found.tested == 0  # a step each
-    replaced = next(c for c in found.changes if c.after == ("attn_fwd",))
-    assert (replaced.kind, replaced.places) == (ChangeKind.REPLACED, 4)
+    assert comparison.tested == 0  # a step each
+    replaced = next(c for c in comparison.changes if c.after == ("attn_fwd",))
+    assert (replaced.kind, replaced.count) == (ChangeKind.REPLACED, 4)
     assert "flash_fwd_kernel" in replaced.before[0]
-    assert {row.layer_type for row in found.level("layer")[:4]} == {"BertSdpaSelfAttention"}
+    assert {row.layer_type for row in comparison.level("layer")[:4]} == {"BertSdpaSelfAttention"}

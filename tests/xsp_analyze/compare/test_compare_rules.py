@@ -44,7 +44,7 @@ def test_what_a_rule_says(text: str, expected: Rule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "is no rule"),
         ("model.latency", "is no rule"),
@@ -58,29 +58,29 @@ def test_what_a_rule_says(text: str, expected: Rule) -> None:
         ("model.latency == 3%", "is no rule"),
     ],
 )
-def test_what_is_no_rule_is_told_in_a_sentence(text: str, told: str) -> None:
-    with pytest.raises(XspError, match=told):
+def test_what_is_no_rule_is_told_in_a_sentence(text: str, message: str) -> None:
+    with pytest.raises(XspError, match=message):
         parse(text)
 
 
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        ('layer["*Linear_11"].latency > +10%', Verdict.BROKEN),
-        ('layer["Linear_11"].latency > +10%', Verdict.BROKEN),
-        ('layer["Net_0.Linear_11"].latency > +10%', Verdict.BROKEN),
+        ('layer["*Linear_11"].latency > +10%', Verdict.VIOLATED),
+        ('layer["Linear_11"].latency > +10%', Verdict.VIOLATED),
+        ('layer["Net_0.Linear_11"].latency > +10%', Verdict.VIOLATED),
         ('layer["*Linear_11"].latency > +60%', Verdict.KEPT),
-        ('layer["*Linear_11"].latency > 1.4x', Verdict.BROKEN),
-        ('layer["*Linear_11"].latency > +100us', Verdict.BROKEN),
+        ('layer["*Linear_11"].latency > 1.4x', Verdict.VIOLATED),
+        ('layer["*Linear_11"].latency > +100us', Verdict.VIOLATED),
         ('layer["*Linear_11"].latency > +1ms', Verdict.KEPT),
         ('layer["*Linear_3"].latency > +10%', Verdict.KEPT),
-        ("layer.latency > +10%", Verdict.BROKEN),
-        ('kernel["gemm_1?"].time > +50us', Verdict.BROKEN),
+        ("layer.latency > +10%", Verdict.VIOLATED),
+        ('kernel["gemm_1?"].time > +50us', Verdict.VIOLATED),
         ("kernel.count > 0", Verdict.KEPT),
-        ("model.latency > +3%", Verdict.BROKEN),
+        ("model.latency > +3%", Verdict.VIOLATED),
         ("model.latency < -3%", Verdict.KEPT),
-        ("model.throughput < -3%", Verdict.BROKEN),
-        ("model.device_time > +3%", Verdict.BROKEN),
+        ("model.throughput < -3%", Verdict.VIOLATED),
+        ("model.device_time > +3%", Verdict.VIOLATED),
     ],
 )
 def test_rules_go_by_the_rows_they_name(slower: Comparison, text: str, verdict: Verdict) -> None:
@@ -97,24 +97,24 @@ def test_a_change_that_noise_explains_breaks_a_rule_only_where_it_is_strict() ->
     loud = Noise(kernel=0.2, step=0.2)
     seeds = ((seed, compare([view(Work(steps=4), seed, loud)], [view(Work(steps=4), seed + 50, loud)]))
              for seed in range(20))  # fmt: skip
-    found = next(c for _, c in seeds if (c.latency.ratio or 0) > 1.05 and not c.latency.significant)
-    assert _held("model.latency > +3%", found).verdict is Verdict.NOISE
-    assert _held("model.latency > +3%", found, strict=True).verdict is Verdict.BROKEN
+    comparison = next(c for _, c in seeds if (c.latency.ratio or 0) > 1.05 and not c.latency.significant)
+    assert _held("model.latency > +3%", comparison).verdict is Verdict.NOISE
+    assert _held("model.latency > +3%", comparison, strict=True).verdict is Verdict.VIOLATED
 
 
 def test_without_an_interval_the_estimate_decides_and_the_sentence_says_so() -> None:
-    found = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={11: 1.5}), 1)])
-    outcome = _held("model.latency > +3%", found)
-    assert outcome.verdict is Verdict.BROKEN
+    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={11: 1.5}), 1)])
+    outcome = _held("model.latency > +3%", comparison)
+    assert outcome.verdict is Verdict.VIOLATED
     assert "nothing is known of its noise" in outcome.sentences[0]
 
 
 def test_a_new_kernel_counts_with_all_its_time_and_has_no_change_in_percent() -> None:
     after = Work(kernels={3: ("gemm_3", "add", "new")})
-    found = compare([view(Work(), 1)], [view(after, 1)])
-    assert _held('kernel["new"].time > +10us', found).verdict is Verdict.BROKEN
-    assert _held('kernel["new"].count > 0', found).verdict is Verdict.BROKEN
-    assert _held('kernel["new"].time > +10%', found).verdict is Verdict.UNKNOWN
+    comparison = compare([view(Work(), 1)], [view(after, 1)])
+    assert _held('kernel["new"].time > +10us', comparison).verdict is Verdict.VIOLATED
+    assert _held('kernel["new"].count > 0', comparison).verdict is Verdict.VIOLATED
+    assert _held('kernel["new"].time > +10%', comparison).verdict is Verdict.UNKNOWN
 
 
 def test_a_pattern_that_matches_nothing_is_an_error_and_no_silent_pass(slower: Comparison) -> None:
@@ -123,6 +123,6 @@ def test_a_pattern_that_matches_nothing_is_an_error_and_no_silent_pass(slower: C
 
 
 def test_throughput_without_a_batch_size_cannot_be_asked_for() -> None:
-    found = compare([view(Work(batch=0), 1)], [view(Work(batch=0), 2)])
+    comparison = compare([view(Work(batch=0), 1)], [view(Work(batch=0), 2)])
     with pytest.raises(XspError, match="batch size"):
-        _held("model.throughput < -3%", found)
+        _held("model.throughput < -3%", comparison)

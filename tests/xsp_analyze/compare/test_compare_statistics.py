@@ -39,16 +39,16 @@ def test_the_worked_example_of_benjamini_and_hochberg() -> None:
     p = np.array([0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719,
                   0.6528, 0.7590, 1.0])  # fmt: skip
     shuffled = np.random.default_rng(0).permutation(len(p))
-    q, found = discoveries(p[shuffled])
-    assert sorted(p[shuffled][found]) == [0.0001, 0.0004, 0.0019, 0.0095]
+    q, rejected = discoveries(p[shuffled])
+    assert sorted(p[shuffled][rejected]) == [0.0001, 0.0004, 0.0019, 0.0095]
     assert q[shuffled.tolist().index(0)] == pytest.approx(0.0015)
 
 
 def test_what_was_not_tested_is_not_counted() -> None:
     p = np.array([0.01, np.nan, np.nan, 0.04])
-    q, found = discoveries(p)
+    q, rejected = discoveries(p)
     assert q[0] == pytest.approx(0.02)
-    assert found.tolist() == [True, False, False, True]
+    assert rejected.tolist() == [True, False, False, True]
     assert np.isnan(q[1])
 
 
@@ -132,12 +132,12 @@ def test_captures_of_one_step_give_an_interval_together() -> None:
 
 def test_more_captures_tell_a_run_that_is_off_from_a_change() -> None:
     random = np.random.default_rng(0)
-    rows, found = 40, 0
+    rows, discovered = 40, 0
     for _ in range(40):
         runs = np.exp(0.03 * random.normal(size=(2, 4, 1)) + 0.01 * random.normal(size=(2, 4, rows)))
         sides = [Estimates(100 * side, [StepNoise.unknown(rows)] * 4) for side in runs]
-        found += bool(discoveries(judge(*sides, floor=0.01).p)[1].any())
-    assert found <= 5  # 5 % of 40 is 2; 6 or more come by chance once in 70 times
+        discovered += bool(discoveries(judge(*sides, floor=0.01).p)[1].any())
+    assert discovered <= 5  # 5 % of 40 is 2; 6 or more come by chance once in 70 times
 
 
 def test_a_value_of_zero_has_no_ratio() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.exported import small, words
+from tests.helpers.exported import small, with_texts
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export import EXPORTERS, export, find, part_of
 from xsp_model import XspError, integrity
@@ -25,10 +25,10 @@ def test_nothing_chosen_is_the_trace_itself(tmp_path: Path) -> None:
 
 def test_a_step_keeps_its_spans_their_times_and_their_layers(tmp_path: Path) -> None:
     trace = small(tmp_path)
-    part = words(part_of(trace, step=1).frame("spans"))
-    whole = words(trace.frame("spans")).filter(pl.col("step") == 1)
+    part = with_texts(part_of(trace, step=1).frame("spans"))
+    full = with_texts(trace.frame("spans")).filter(pl.col("step") == 1)
     columns = ["name", "start_ns", "duration_ns", "level", "phase", "attribution"]
-    assert part.select(columns).equals(whole.select(columns))
+    assert part.select(columns).equals(full.select(columns))
     assert part["parent_id"].null_count() == 1
 
 
@@ -45,7 +45,7 @@ def test_a_part_is_a_sound_trace_with_the_same_device_time(case: FixtureCase, le
 
 
 def test_a_span_hangs_under_its_nearest_ancestor_that_is_there(tmp_path: Path) -> None:
-    spans = words(part_of(small(tmp_path), levels=["layer", "kernel"]).frame("spans"))
+    spans = with_texts(part_of(small(tmp_path), levels=["layer", "kernel"]).frame("spans"))
     names = spans["name"].to_list()
     parents = {row["name"]: None if row["parent_id"] is None else names[row["parent_id"]] for row in spans.to_dicts()}
     assert parents["gemm<float>"] == "Linear_0"

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from fixtures.make.catalog import CASES
-from tests.helpers.exported import small, words, written
+from tests.helpers.exported import small, with_texts, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export import rows as export_rows
 from xsp_ingest.convert import convert
@@ -67,13 +67,13 @@ def test_every_fixture_keeps_the_format(case: FixtureCase, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
 def test_times_are_exact(case: FixtureCase, tmp_path: Path) -> None:
-    found = sorted(
+    times = sorted(
         (int(e["ts"] * 1000), int(e["dur"] * 1000)) for e in _events(trace_of(case), tmp_path) if e["ph"] == "X"
     )
     away = trace_of(case).frame("ranges")
     crossing = away.filter((pl.col("style") == "StartEnd") | pl.col("end_thread_id").is_not_null())
     spans = trace_of(case).frame("spans").join(crossing, on="span_id", how="anti").drop_nulls("duration_ns")
-    assert found == sorted(spans.select("start_ns", "duration_ns").rows())
+    assert times == sorted(spans.select("start_ns", "duration_ns").rows())
 
 
 def test_tracks_flows_and_arguments(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_torch_trace_reads_back_through_its_own_reader(tmp_path: Path) -> None
     after = convert([written(trace, "chrome", tmp_path)], Options(), format_name="torch_profiler")
     columns = ["name", "level", "kind", "start_ns", "duration_ns", "step", "phase", "attribution", "parent_id"]
     on_device = pl.col("level") == "kernel"
-    before, again = (words(t.frame("spans")).filter(on_device).select(columns[:-1]) for t in (trace, after))
+    before, again = (with_texts(t.frame("spans")).filter(on_device).select(columns[:-1]) for t in (trace, after))
     assert again.equals(before)
     assert _by_layer(after) == _by_layer(trace)
 
@@ -143,13 +143,13 @@ def test_names_and_arguments_of_any_kind_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     path.write_bytes(case.files()["trace.json"])
     trace = convert([path], Options())
-    found = Counter(e["name"] for e in _events(trace, tmp_path) if e["ph"] == "X" and e["cat"] == "kernel")
-    kernels = words(trace.frame("spans")).filter(pl.col("kind") == "kernel")
-    assert found == Counter(kernels["name"])
+    names = Counter(e["name"] for e in _events(trace, tmp_path) if e["ph"] == "X" and e["cat"] == "kernel")
+    kernels = with_texts(trace.frame("spans")).filter(pl.col("kind") == "kernel")
+    assert names == Counter(kernels["name"])
 
 
 def test_pieces_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = small(tmp_path)
-    whole = {target: written(trace, target, tmp_path).read_bytes() for target in ("chrome", "jaeger")}
+    at_once = {target: written(trace, target, tmp_path).read_bytes() for target in ("chrome", "jaeger")}
     monkeypatch.setattr(export_rows, "_AT_ONCE", 3)
-    assert {target: written(trace, target, tmp_path).read_bytes() for target in whole} == whole
+    assert {target: written(trace, target, tmp_path).read_bytes() for target in at_once} == at_once

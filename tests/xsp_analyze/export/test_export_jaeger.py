@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fixtures.make.jaeger import leveled
 from tests.helpers.examples import examples
-from tests.helpers.exported import small, words, written
+from tests.helpers.exported import small, with_texts, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from tests.helpers.run_sets import merged, write_run
 from tests.helpers.synth import KinetoTrace
@@ -44,7 +44,7 @@ def _back(trace: Trace, folder: Path) -> Trace:
 
 def _assert_same(before: Trace, after: Trace) -> None:
     for name in _SAME:
-        assert words(after.frame(name)).equals(words(before.frame(name))), name
+        assert with_texts(after.frame(name)).equals(with_texts(before.frame(name))), name
     columns = [*_OF_RUN, "clock_origin_ns"]
     assert after.frame("runs").select(columns).equals(before.frame("runs").select(columns))
 
@@ -178,13 +178,13 @@ def test_a_part_can_be_read_back_too(tmp_path: Path) -> None:
     after = _back(part, tmp_path)
     columns = ["name", "level", "kind", "start_ns", "duration_ns", "step"]
     shift = part.frame("spans")["start_ns"][0]
-    before = words(part.frame("spans")).select(columns).with_columns(pl.col("start_ns") - shift)
-    assert words(after.frame("spans")).select(columns).equals(before)
+    before = with_texts(part.frame("spans")).select(columns).with_columns(pl.col("start_ns") - shift)
+    assert with_texts(after.frame("spans")).select(columns).equals(before)
 
 
 def test_work_whose_launch_is_left_out_keeps_its_place(tmp_path: Path) -> None:
     after = _back(part_of(small(tmp_path), levels=["model", "layer", "kernel"]), tmp_path)
-    spans = words(after.frame("spans"))
+    spans = with_texts(after.frame("spans"))
     names = spans["name"].to_list()
     parents = {row["name"]: None if row["parent_id"] is None else names[row["parent_id"]] for row in spans.to_dicts()}
     assert parents["gemm<float>"] == "Linear_0"

@@ -103,8 +103,8 @@ def test_shares_of_layers_fill_their_columns(training: Answers) -> None:
     axes = _axes(training, "A13")
     tops: dict[float, float] = {}
     for bar in axes.patches:
-        place = round(bar.get_x(), 6)
-        tops[place] = max(tops.get(place, 0.0), bar.get_y() + bar.get_height())
+        left = round(bar.get_x(), 6)
+        tops[left] = max(tops.get(left, 0.0), bar.get_y() + bar.get_height())
     assert list(tops.values()) == pytest.approx([100.0] * len(tops))
 
 
@@ -129,7 +129,7 @@ def test_a_dollar_in_a_name_is_no_formula(training: Answers) -> None:
     assert not isinstance(result, str)
     odd = [f"$x_{{{i}$ \\frac{{ \u4e2d" for i in range(result.table.height)]
     answers = Answers(training.trace)
-    answers._found["A06", False] = replace(result, table=result.table.with_columns(pl.Series("layer_type", odd)))
+    answers._results["A06", False] = replace(result, table=result.table.with_columns(pl.Series("layer_type", odd)))
     assert draw(answers, find("A06"), "svg").content
 
 
@@ -160,13 +160,13 @@ def test_a_style_file_goes_before_the_defaults(training: Answers, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [("font.sice: 9", "Did you mean font.size"), ("font.size: huge", "refuses"), ("nonsense", "line 1")],
 )
-def test_a_mistake_in_a_style_file_is_named(tmp_path: Path, line: str, said: str) -> None:
+def test_a_mistake_in_a_style_file_is_named(tmp_path: Path, line: str, message: str) -> None:
     style = tmp_path / "bad.mplstyle"
     style.write_text(line, encoding="utf-8")
-    with pytest.raises(XspError, match=said):
+    with pytest.raises(XspError, match=message):
         settings(style)
 
 

@@ -38,7 +38,7 @@ def _trace(fill: Any, *, lengths: Sequence[int] = (_STEP,) * _STEPS, finish: Any
     return hand.build()
 
 
-def _found(trace: Trace) -> dict[str, Advice]:
+def _fired(trace: Trace) -> dict[str, Advice]:
     return {one.rule.id: one for one in advise(StepFrames.of(trace))}
 
 
@@ -104,10 +104,10 @@ def _copies(memory: str, alone_ns: int) -> Any:  # noqa: ANN401
     """A copy of 1,000 ns, the last so many of it with nothing beside it."""
 
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
-        place: dict[str, Any] = {"launch": start + 1, "parent": step, "step": number}
-        span = hand.work("[CUDA memcpy Host-to-Device]", start + 20, 1_000, kind="memcpy", **place)
-        hand.work("a", start + 20, 1_000 - alone_ns, stream_id=8, **place) if alone_ns < 1_000 else None
-        hand.work("b", start + 1_020, 8_000, stream_id=8, **place)
+        context: dict[str, Any] = {"launch": start + 1, "parent": step, "step": number}
+        span = hand.work("[CUDA memcpy Host-to-Device]", start + 20, 1_000, kind="memcpy", **context)
+        hand.work("a", start + 20, 1_000 - alone_ns, stream_id=8, **context) if alone_ns < 1_000 else None
+        hand.work("b", start + 1_020, 8_000, stream_id=8, **context)
         hand.extra.setdefault("copies", []).append(
             {"span_id": span, "bytes": 4096, "copy_kind": "Host-to-Device", "source_kind": memory,
              "destination_kind": "Device"}
@@ -166,8 +166,8 @@ def _two_layers(first_ns: int) -> Any:  # noqa: ANN401
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         for index, (at, duration) in enumerate(((100, first_ns), (9_000, 1_000))):
             layer = hand.module(f"Linear_{index}", start + at - 50, 40, index, parent_id=step, step=number)
-            place: dict[str, Any] = {"launch": start + at - 45, "parent": layer, "layer": layer, "step": number}
-            hand.work(f"k{index}", start + at, duration, **place)
+            context: dict[str, Any] = {"launch": start + at - 45, "parent": layer, "layer": layer, "step": number}
+            hand.work(f"k{index}", start + at, duration, **context)
 
     return fill
 
@@ -181,8 +181,8 @@ def _orphans(lost_ns: int) -> Trace:
 def _in_layer(attribution: str) -> Any:  # noqa: ANN401
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         layer = hand.module("Linear_0", start + 5, 9_000, 0, parent_id=step, step=number)
-        known: dict[str, Any] = {"layer": layer} if attribution == "layer" else {}
-        hand.work("a", start + 20, 8_000, launch=start + 10, parent=layer, step=number, **known)
+        of_layer: dict[str, Any] = {"layer": layer} if attribution == "layer" else {}
+        hand.work("a", start + 20, 8_000, launch=start + 10, parent=layer, step=number, **of_layer)
 
     return fill
 
@@ -229,7 +229,7 @@ def _matched(severity: str) -> Trace:
 
 _THREE = ("vectorized_elementwise_kernel<4>", "unrolled_elementwise_kernel<2>", "elementwise_kernel<128>")
 _CHAIN = ((_THREE[0], 20, 1_000), (_THREE[1], 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
-_BROKEN = ((_THREE[0], 20, 1_000), ("gemm", 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
+_INTERRUPTED = ((_THREE[0], 20, 1_000), ("gemm", 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
 
 _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]] = {
     # rule: a trace on which it fires, one on which it is silent, the gain in ns a step
@@ -290,7 +290,7 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         1_500,
     ),
     # 1,000 + 3,000 + 500 less the longest
-    "unfused-chains": (lambda: _trace(_kernels(*_CHAIN)), lambda: _trace(_kernels(*_BROKEN)), 1_500),
+    "unfused-chains": (lambda: _trace(_kernels(*_CHAIN)), lambda: _trace(_kernels(*_INTERRUPTED)), 1_500),
     "recompute": (
         lambda: _trace(_phase("recompute", 10, 45)),
         lambda: _trace(_phase("recompute", 8, 45)),
@@ -318,8 +318,8 @@ def test_every_rule_has_a_case() -> None:
 @pytest.mark.parametrize("identity", list(_CASES))
 def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str) -> None:
     bad, _, gain = _CASES[identity]
-    one = _found(bad())[identity]
-    assert one.found.sentence.endswith(".")
+    one = _fired(bad())[identity]
+    assert one.observation.sentence.endswith(".")
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched"})  # fmt: skip
@@ -327,7 +327,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
 
 @pytest.mark.parametrize("identity", list(_CASES))
 def test_a_rule_is_silent_on_the_opposite(identity: str) -> None:
-    assert identity not in _found(_CASES[identity][1]())
+    assert identity not in _fired(_CASES[identity][1]())
 
 
 @pytest.mark.parametrize("identity", ["gpu-idle", "host-sync", "data-wait", "unfused-chains", "below-roof"])
@@ -339,21 +339,21 @@ def test_findings_depend_on_neither_the_order_of_rows_nor_the_time_of_day(identi
         if name == "spans":
             frame = frame.with_columns(pl.col("start_ns") + 12_345)
         builder.add(name, frame.sample(fraction=1, shuffle=True, seed=1))
-    moved = _found(builder.build())
-    assert {k: (a.gain_ns, a.found) for k, a in moved.items()} == {
-        k: (a.gain_ns, a.found) for k, a in _found(trace).items()
+    moved = _fired(builder.build())
+    assert {k: (a.gain_ns, a.observation) for k, a in moved.items()} == {
+        k: (a.gain_ns, a.observation) for k, a in _fired(trace).items()
     }
 
 
 def test_doubts_come_first_then_what_promises_most_and_the_unknown_last() -> None:
-    found = advise(StepFrames.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
-    assert [one.rule.id for one in found] == ["unattributed", "few-steps", "host-sync", "dominant-kernel"]
+    advice = advise(StepFrames.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
+    assert [one.rule.id for one in advice] == ["unattributed", "few-steps", "host-sync", "dominant-kernel"]
 
 
 def test_the_causes_of_idle_time_add_up_to_it() -> None:
     # Work at [2000, 3000), launched at 1990, and [7000, 8000), launched at 6990, of a step of 10,000 ns: idle 8,000,
     # of which 4,000 around the work, 3,990 before a launch and 10 during it.
-    evidence = _found(_trace(_kernels(("a", 2_000, 1_000), ("b", 7_000, 1_000))))["gpu-idle"].found.evidence
+    evidence = _fired(_trace(_kernels(("a", 2_000, 1_000), ("b", 7_000, 1_000))))["gpu-idle"].observation.evidence
     assert [(one.label, one.value) for one in evidence] == [
         ("latency", 10_000),
         ("idle", 8_000),
@@ -385,8 +385,8 @@ def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
 
 
 def test_json_keeps_units_at_rest_and_null_for_unknown() -> None:
-    found = json.loads(as_json(advise(StepFrames.of(_CASES["dominant-kernel"][0]()))))
-    one = next(f for f in found if f["id"] == "dominant-kernel")
+    document = json.loads(as_json(advise(StepFrames.of(_CASES["dominant-kernel"][0]()))))
+    one = next(f for f in document if f["id"] == "dominant-kernel")
     assert one["gain_ns"] is None
     assert one["evidence"][0] == {"label": "its device time", "value": 3_000.0, "unit": "ns"}
 
@@ -421,6 +421,6 @@ def test_real_traces_of_a_host_bound_step_say_so(real_dir: Path, name: str) -> N
     from xsp_ingest.ingester import Options  # noqa: PLC0415
 
     view = StepFrames.of(convert([real_dir / name], Options()))
-    idle = _found(view.trace)["gpu-idle"]
+    idle = _fired(view.trace)["gpu-idle"]
     assert idle.gain_share is not None
     assert idle.gain_share > 0.5

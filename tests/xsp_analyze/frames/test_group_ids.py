@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.frames.group_ids import (
-    codes,
+    group_ids,
     groups,
     in_order,
     numbered,
@@ -56,16 +56,16 @@ def _sorted(frame: pl.DataFrame) -> list[int]:
 @given(frames())
 def test_rows_come_in_the_order_of_their_columns(frame: pl.DataFrame) -> None:
     assert in_order(frame.get_columns()).tolist() == _sorted(frame)
-    assert sort_by(*codes(frame, ordered=True)).tolist() == _sorted(frame)
+    assert sort_by(*group_ids(frame, ordered=True)).tolist() == _sorted(frame)
 
 
 @given(frames())
 def test_rows_get_one_number_exactly_where_all_values_agree(frame: pl.DataFrame) -> None:
-    number, first = numbered(*codes(frame))
+    number, first = numbered(*group_ids(frame))
     distinct = dict.fromkeys(frame.rows())
     assert number.tolist() == [list(distinct).index(row) for row in frame.rows()]
     assert frame[first].rows() == list(distinct)
-    rank, rows = ranked(*codes(frame, ordered=True))
+    rank, rows = ranked(*group_ids(frame, ordered=True))
     assert frame[rows].rows() == frame[_sorted(frame)].unique(maintain_order=True).rows()
     assert [frame.row(rows[i]) for i in rank] == frame.rows()
 
@@ -83,10 +83,10 @@ def test_groups_are_those_of_the_keys_and_hold_their_rows_as_they_stood(frame: p
 def test_a_row_is_found_where_its_values_stand_first(table: pl.DataFrame, data: st.DataObject) -> None:
     at = data.draw(st.lists(st.integers(0, max(table.height - 1, 0)), max_size=10 if table.height else 0))
     rows = pl.concat([table[at], table.head(0)])
-    found = positions_in(table, rows, table.columns)
+    firsts = positions_in(table, rows, table.columns)
     stand = table.rows()
-    wanted = [-1 if None in row else stand.index(row) for row in rows.rows()]
-    assert found.tolist() == wanted
+    expected = [-1 if None in row else stand.index(row) for row in rows.rows()]
+    assert firsts.tolist() == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.integers(-9, 9), _WIDE)), max_size=40))

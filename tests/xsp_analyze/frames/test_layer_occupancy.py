@@ -19,16 +19,16 @@ def _at(calls: list[tuple[int, int]], moment: int) -> int:
 
 
 @given(_CALLS, st.lists(st.tuples(st.integers(0, 35), st.integers(1, 10)), max_size=4))
-def test_stretches_are_those_of_every_moment(lengths: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+def test_stretches_are_those_of_every_moment(lengths: list[tuple[int, int]], intervals: list[tuple[int, int]]) -> None:
     calls = [(start, start + length) for start, length in lengths]
     frame = pl.DataFrame(calls, schema={"start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
     stretches = innermost_calls(frame)
-    found = {t: int(row) for left, right, row in zip(*stretches, strict=True) for t in range(left, right)}
-    assert found == {t: row for t in range(40) if (row := _at(calls, t)) >= 0}
-    start = np.array([s for s, _ in asked], dtype=np.int64)
-    end = np.array([s + n for s, n in asked], dtype=np.int64)
+    row_at = {t: int(row) for left, right, row in zip(*stretches, strict=True) for t in range(left, right)}
+    assert row_at == {t: row for t in range(40) if (row := _at(calls, t)) >= 0}
+    start = np.array([s for s, _ in intervals], dtype=np.int64)
+    end = np.array([s + n for s, n in intervals], dtype=np.int64)
     rows, shared = overlaps(stretches, start, end)
     sums = {row: int(shared[rows == row].sum()) for row in range(-1, len(calls))}
-    moments = [_at(calls, t) for s, n in asked for t in range(s, s + n)]
+    moments = [_at(calls, t) for s, n in intervals for t in range(s, s + n)]
     assert sums == {row: moments.count(row) for row in range(-1, len(calls))}
     assert (shared > 0).all()

@@ -38,8 +38,8 @@ def asynchronous(**facts: object) -> Hand:
 def latencies(hand: Hand) -> tuple[object, list[tuple[object, ...]]]:
     view = StepFrames.of(hand.build())
     table = run(find("A11"), view).table
-    found = table.select("layer_name", "layer_latency_ns", "kernel_duration_ns", "non_kernel_ns")
-    return coverage.provenance(view)["layer_latency_basis"], found.rows()
+    rows = table.select("layer_name", "layer_latency_ns", "kernel_duration_ns", "non_kernel_ns")
+    return coverage.provenance(view)["layer_latency_basis"], rows.rows()
 
 
 def test_device_basis_where_kernels_outlast_the_calls() -> None:
@@ -78,10 +78,10 @@ def test_layers_without_device_work_are_timed_on_the_host(serialised: bool | Non
     assert coverage.provenance(view)["layer_latency_basis"] == "host"
 
 
-@pytest.mark.parametrize("wanted", ["A02", "A11", "B06"])
-def test_calls_without_own_work_are_no_layers(wanted: str) -> None:
+@pytest.mark.parametrize("identifier", ["A02", "A11", "B06"])
+def test_calls_without_own_work_are_no_layers(identifier: str) -> None:
     hand = asynchronous()
     hand.module("Outer_0", 1000, 50)
-    table = run(find(wanted), StepFrames.of(hand.build())).table
-    names = table["module_instance" if wanted == "B06" else "layer_name"].to_list()
-    assert ("Outer_0" in names) == (wanted == "B06")
+    table = run(find(identifier), StepFrames.of(hand.build())).table
+    names = table["module_instance" if identifier == "B06" else "layer_name"].to_list()
+    assert ("Outer_0" in names) == (identifier == "B06")

@@ -226,18 +226,18 @@ def test_work_of_elementwise_operators_is_their_bytes() -> None:
 
 @pytest.mark.parametrize("following", [None, Tensor((8, 3, 9, 9), 4), Tensor((4, 16, 9, 9), 4), Tensor((8, 16), 4)])
 def test_a_convolution_whose_output_is_not_seen_has_no_modelled_flops(following: Tensor | None) -> None:
-    found = _modelled("aten::conv2d", [8, 3, 20, 20], [16, 3, 3, 3], following=following)
-    assert (found.flop, found.output_bytes) == (None, None)
-    assert found.input_bytes == 4 * (8 * 3 * 20 * 20 + 16 * 3 * 3 * 3)
+    work = _modelled("aten::conv2d", [8, 3, 20, 20], [16, 3, 3, 3], following=following)
+    assert (work.flop, work.output_bytes) == (None, None)
+    assert work.input_bytes == 4 * (8 * 3 * 20 * 20 + 16 * 3 * 3 * 3)
 
 
 @pytest.mark.real
 def test_the_work_of_a_real_resnet18_is_what_its_authors_count(real_dir: Path) -> None:
     # 1.814e9 multiply-adds an image of 224 x 224, as torchvision states; the batch is 512.
     trace = convert([real_dir / "kineto" / "resnet18_train_ddp.mi300x.json.gz"], Options())
-    found = layer_work(trace).filter(pl.col("flop").is_not_null())
-    assert found.height == 21
-    assert found["flop"].sum() / 2 / 512 == pytest.approx(1.814e9, rel=1e-3)
+    work = layer_work(trace).filter(pl.col("flop").is_not_null())
+    assert work.height == 21
+    assert work["flop"].sum() / 2 / 512 == pytest.approx(1.814e9, rel=1e-3)
 
 
 def test_what_shapes_do_not_fit_is_not_modelled() -> None:

@@ -32,9 +32,9 @@ def test_pairs_are_equal_in_order_and_as_many_as_can_be(a: list[int], b: list[in
 
 
 def test_the_rate_is_of_the_longer_sequence_and_gaps_are_listed() -> None:
-    found = align("abcde", "abXdeZ")
-    assert found.rate == 4 / 6
-    assert found.mismatches() == [([2], [2]), ([], [5])]
+    alignment = align("abcde", "abXdeZ")
+    assert alignment.rate == 4 / 6
+    assert alignment.mismatches() == [([2], [2]), ([], [5])]
 
 
 def test_nothing_matches_nothing_completely() -> None:

@@ -40,22 +40,22 @@ def _write(folder: Path, level: str, trace: KinetoTrace | None = None, **describ
 def test_a_trace_that_does_not_tell_its_version_goes_with_a_described_run(tmp_path: Path) -> None:
     _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
     _trace().write(tmp_path / "trace.json.gz")
-    given = [("model", tmp_path / "M" / "run.json"), ("kernels", tmp_path / "trace.json.gz")]
-    profile = merge([read_single(path, role, Options()) for role, path in given])
+    inputs = [("model", tmp_path / "M" / "run.json"), ("kernels", tmp_path / "trace.json.gz")]
+    profile = merge([read_single(path, role, Options()) for role, path in inputs])
     assert profile.frame("runs")["role"].to_list() == ["model", "kernels"]
 
 
 @pytest.mark.parametrize(
-    ("framework", "words"),
+    ("framework", "message"),
     [
         ({"name": "pytorch", "version": "2.5.0"}, "frameworks: pytorch 2.11.0 .* pytorch 2.5.0 "),
         ({"name": "tensorflow"}, "frameworks: pytorch 2.11.0 .* tensorflow "),
     ],
 )
-def test_versions_and_names_that_contradict_are_refused(tmp_path: Path, framework: object, words: str) -> None:
+def test_versions_and_names_that_contradict_are_refused(tmp_path: Path, framework: object, message: str) -> None:
     _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
     _write(tmp_path / "MLG", "MLG", _trace(), framework=framework)
-    with pytest.raises(XspError, match=words):
+    with pytest.raises(XspError, match=message):
         merged(tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_a_run_that_failed_when_it_was_collected_is_told_of(tmp_path: Path) -> N
     ):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "error.json").write_text(text)
-    (found,) = failed_runs(tmp_path)
-    assert found.detail.endswith("left out: ml (CUDA out of memory), mlg (no reason given)")
-    ledger = merge(read_run_set(tmp_path, Options()), noted=[found]).frame("ledger")
+    (failed,) = failed_runs(tmp_path)
+    assert failed.detail.endswith("left out: ml (CUDA out of memory), mlg (no reason given)")
+    ledger = merge(read_run_set(tmp_path, Options()), noted=[failed]).frame("ledger")
     assert ledger.filter(kind="run_failed")["count"].to_list() == [2]

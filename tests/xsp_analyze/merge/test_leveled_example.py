@@ -49,26 +49,26 @@ def fixture_tool(real_dir: Path) -> Path:
 def _written(tool: Path, out: Path, *, seed: int, layers: int = 8, steps: int = 5, variant: str | None = None) -> Path:
     command = [sys.executable, tool, "--seed", seed, "--layers", layers, "--steps", steps, "--out", out]
     command += ["--variant", variant] if variant else []
-    subprocess.run([str(word) for word in command], check=True)
+    subprocess.run([str(argument) for argument in command], check=True)
     return out
 
 
 def _expected(folder: Path) -> dict[str, list[dict[str, Any]]]:
     answers = json.loads((folder / "expected.json").read_text())
-    return {wanted: answers[wanted] for wanted in _KEYS}
+    return {identifier: answers[identifier] for identifier in _KEYS}
 
 
-def _compare(wanted: str, found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    if wanted == "B02":  # it also says what both levels cost together, which follows from the two
-        found = [row for row in found if row["level"] != "total"]
-    assert len(found) == len(expected), wanted
-    if keys := _KEYS[wanted]:
-        by_key = {tuple(row[key] for key in keys): row for row in found}
-        assert len(by_key) == len(found), f"{wanted} repeats a key"
-        found = [by_key[tuple(row[key] for key in keys)] for row in expected]
-    for ours, row in zip(found, expected, strict=True):
+def _compare(identifier: str, rows: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    if identifier == "B02":  # it also says what both levels cost together, which follows from the two
+        rows = [row for row in rows if row["level"] != "total"]
+    assert len(rows) == len(expected), identifier
+    if keys := _KEYS[identifier]:
+        by_key = {tuple(row[key] for key in keys): row for row in rows}
+        assert len(by_key) == len(rows), f"{identifier} repeats a key"
+        rows = [by_key[tuple(row[key] for key in keys)] for row in expected]
+    for ours, row in zip(rows, expected, strict=True):
         differ = {name: (ours[name], value) for name, value in row.items() if not _equal(ours[name], value)}
-        assert not differ, wanted
+        assert not differ, identifier
 
 
 def _equal(ours: object, value: object) -> bool:
@@ -84,8 +84,8 @@ def _equal(ours: object, value: object) -> bool:
 def test_every_number_equals_the_answer(tool: Path, tmp_path: Path, seed: int, layers: int, steps: int) -> None:
     folder = _written(tool, tmp_path, seed=seed, layers=layers, steps=steps)
     view = StepFrames.of(merged(folder))
-    for wanted, expected in _expected(folder).items():
-        _compare(wanted, run(find(wanted), view).table.to_dicts(), expected)
+    for identifier, expected in _expected(folder).items():
+        _compare(identifier, run(find(identifier), view).table.to_dicts(), expected)
     ideal = json.loads((folder / "expected.json").read_text())["ideal_arithmetic_intensity"]
     assert view.of_trace.ideal_intensity == pytest.approx(ideal)
 
@@ -93,10 +93,10 @@ def test_every_number_equals_the_answer(tool: Path, tmp_path: Path, seed: int, l
 def test_the_command_prints_the_same_numbers(tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, profile = _written(tool, tmp_path / "set", seed=11), tmp_path / "P.xsp"
     assert main(["merge", str(folder), "-o", str(profile)]) == 0
-    for wanted, expected in _expected(folder).items():
+    for identifier, expected in _expected(folder).items():
         capsys.readouterr()
-        assert main(["analyze", str(profile), "-a", wanted, "-f", "json"]) == 0
-        _compare(wanted, _rows(json.loads(capsys.readouterr().out)), expected)
+        assert main(["analyze", str(profile), "-a", identifier, "-f", "json"]) == 0
+        _compare(identifier, _rows(json.loads(capsys.readouterr().out)), expected)
 
 
 def _rows(printed: Any) -> list[dict[str, Any]]:  # noqa: ANN401 (JSON)
@@ -116,8 +116,8 @@ def test_a_layer_that_read_less_than_its_input_is_flagged_and_only_there(tool: P
     moved = {row["layer_name"]: row["dram_read_bytes"] for row in expected["A11"]}
     layer, read = next((name, read) for name, read in moved.items() if read is not None and read <= 3_000)
     assert f"{layer} ({read} of 1024000000 bytes)" in flag["detail"]
-    for wanted, answers in expected.items():
-        _compare(wanted, run(find(wanted), view).table.to_dicts(), answers)
+    for identifier, answers in expected.items():
+        _compare(identifier, run(find(identifier), view).table.to_dicts(), answers)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_kernel_that_autotuning_replaced_has_no_counters_if_the_set_is_merged_
     for column in ("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy", "memory_bound"):
         assert kernels[column].is_null().to_list() == [True] + [False] * (kernels.height - 1)
     assert kernels["duration_ns"].null_count() == 0
-    said = coverage.ledger(view).filter(kind="match_kernels")
-    assert said["severity"].to_list() == ["warning"] * 3
-    assert all("against another_algorithm_kernel" in detail for detail in said["detail"])
+    ledger = coverage.ledger(view).filter(kind="match_kernels")
+    assert ledger["severity"].to_list() == ["warning"] * 3
+    assert all("against another_algorithm_kernel" in detail for detail in ledger["detail"])
     assert coverage.ledger(view).filter(kind="counters_partial")["count"].to_list() == [1.0]

@@ -133,10 +133,12 @@ _DERIVED = ("arithmetic_intensity", "flop_per_s", "memory_bound")
 _NO = (None,) * 7
 
 
-def _equals(view: StepFrames, wanted: str, columns: tuple[str, ...], expected: Sequence[tuple[object, ...]]) -> None:
-    found = run(find(wanted), view).table.select(columns).rows()
-    assert len(found) == len(expected)
-    for row, answer in zip(found, expected, strict=True):
+def _equals(
+    view: StepFrames, identifier: str, columns: tuple[str, ...], expected: Sequence[tuple[object, ...]]
+) -> None:
+    rows = run(find(identifier), view).table.select(columns).rows()
+    assert len(rows) == len(expected)
+    for row, answer in zip(rows, expected, strict=True):
         for name, ours, value in zip(columns, row, answer, strict=True):
             assert ours == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name
 
@@ -267,9 +269,9 @@ def test_profiling_overhead(view: StepFrames) -> None:
 
 
 def test_the_ledger_says_that_parents_were_resolved_and_finds_nothing_insane(view: StepFrames) -> None:
-    found = {row["kind"]: row for row in run(find("B01"), view).table.to_dicts()}
-    assert found["parent_resolved"]["count"] == 10
-    assert "5 of them another one" in found["parent_resolved"]["detail"]
-    assert found["layer"]["share"] == 1.0
-    assert not [kind for kind in found if kind.startswith("sanity_")]
-    assert found["match_layers"]["severity"] == found["match_kernels"]["severity"] == "info"
+    ledger = {row["kind"]: row for row in run(find("B01"), view).table.to_dicts()}
+    assert ledger["parent_resolved"]["count"] == 10
+    assert "5 of them another one" in ledger["parent_resolved"]["detail"]
+    assert ledger["layer"]["share"] == 1.0
+    assert not [kind for kind in ledger if kind.startswith("sanity_")]
+    assert ledger["match_layers"]["severity"] == ledger["match_kernels"]["severity"] == "info"

@@ -105,9 +105,9 @@ def test_operators_stand_in_for_kernels_and_the_run_says_so(runs: Path, profile:
 
 
 def test_all_levels_ran_with_the_same_settings(runs: Path) -> None:
-    told = [json.loads((runs / r / "run.json").read_text()) for r in ("m", "ml", "mlg")]
+    described = [json.loads((runs / r / "run.json").read_text()) for r in ("m", "ml", "mlg")]
     for key in ("settings", "options", "model", "framework", "batch_size", "device", "warmup_steps"):
-        assert told[0][key] == told[1][key] == told[2][key]
+        assert described[0][key] == described[1][key] == described[2][key]
     assert [len(_durations_ns(runs / r)) for r in ("m", "ml", "mlg")] == [_STEPS] * 3
 
 

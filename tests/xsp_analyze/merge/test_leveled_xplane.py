@@ -75,8 +75,8 @@ def fixture_profile(merged: Path) -> Trace:
 
 
 def _described(runs: Path, level: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((runs / level / "run.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((runs / level / "run.json").read_text())
+    return document
 
 
 def test_each_level_says_what_it_holds_and_that_there_are_no_kernels(runs: Path, profile: Trace) -> None:
@@ -91,7 +91,7 @@ def test_nothing_tells_whose_machine_it_was(runs: Path) -> None:
     private = [os.uname().nodename.encode(), str(_REPO).encode(), str(runs).encode(), str(Path.home()).encode()]
     for file in (runs / level / "trace.xplane.pb" for level in ("ml", "mlg")):
         content = file.read_bytes()
-        assert not any(word in content for word in private if len(word) > 4)
+        assert not any(name in content for name in private if len(name) > 4)
     assert sorted(file.name for file in (runs / "ml").iterdir()) == ["run.json", "trace.xplane.pb"]
 
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _EVIL = "</style><script>alert(1)</script>"
 
 
-@pytest.fixture(name="found", scope="module")
-def fixture_found() -> Comparison:
+@pytest.fixture(name="comparison", scope="module")
+def fixture_comparison() -> Comparison:
     noise = Noise(kernel=0.01, step=0.005)
     after = Work(slower={11: 1.5}, kernels={2: (_EVIL, "gemm_2", "add")})
     return compare([view(Work(), 1, noise)], [view(after, 2, noise)], names=("old.json", f"{_EVIL}.json"))
 
 
-def test_the_page_loads_nothing_and_runs_nothing(found: Comparison) -> None:
-    shown = page(found, [check(parse("model.latency > +3%"), found)])
+def test_the_page_loads_nothing_and_runs_nothing(comparison: Comparison) -> None:
+    shown = page(comparison, [check(parse("model.latency > +3%"), comparison)])
     assert "<script" not in shown
     assert not re.search(r"(?:src|href|url)\s*[=(](?!\"data:,\")", shown)
     assert "script-src" not in shown
@@ -38,8 +38,8 @@ def test_the_page_loads_nothing_and_runs_nothing(found: Comparison) -> None:
     assert "&lt;script&gt;" in shown
 
 
-def test_bars_of_the_waterfall_lead_from_before_to_after(found: Comparison) -> None:
-    bars = re.findall(r'<rect class="f-(\w+)" x="([\d.]+)" y="\d+" width="([\d.]+)"', page(found))
+def test_bars_of_the_waterfall_lead_from_before_to_after(comparison: Comparison) -> None:
+    bars = re.findall(r'<rect class="f-(\w+)" x="([\d.]+)" y="\d+" width="([\d.]+)"', page(comparison))
     spans = [(kind, float(x), float(x) + float(width)) for kind, x, width in bars]
     assert (spans[0][0], spans[-1][0]) == ("total", "total")
     at = spans[0][2]
@@ -49,16 +49,18 @@ def test_bars_of_the_waterfall_lead_from_before_to_after(found: Comparison) -> N
     assert at == pytest.approx(spans[-1][2], abs=len(spans) + 1)
 
 
-def test_several_models_are_folded_under_their_names(found: Comparison) -> None:
-    shown = page_of_several(Several([Compared("net", found), Compared("other", found)], ["gone"], []))
+def test_several_models_are_folded_under_their_names(comparison: Comparison) -> None:
+    shown = page_of_several(Several([Compared("net", comparison), Compared("other", comparison)], ["gone"], []))
     assert shown.count("<details>") == 2
     assert "Only before: gone." in shown
 
 
 @pytest.mark.browser
-def test_a_browser_shows_it_without_a_request_or_an_error(found: Comparison, browser: Browser, tmp_path: Path) -> None:
+def test_a_browser_shows_it_without_a_request_or_an_error(
+    comparison: Comparison, browser: Browser, tmp_path: Path
+) -> None:
     file = tmp_path / "page.html"
-    file.write_text(page(found))
+    file.write_text(page(comparison))
     seen: list[str] = []
     tab = browser.new_page(viewport={"width": 390, "height": 800})
     tab.on("request", lambda request: seen.append(request.url))

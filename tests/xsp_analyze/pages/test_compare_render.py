@@ -19,16 +19,16 @@ _RULES = ("model.latency > +3%", 'layer["*Linear_3"].latency > +10%', 'kernel["n
 _EVIL = "evil<b>|`\x1b[31m\u202e"
 
 
-@pytest.fixture(name="found", scope="module")
-def fixture_found() -> Comparison:
+@pytest.fixture(name="comparison", scope="module")
+def fixture_comparison() -> Comparison:
     after = Work(slower={11: 1.5}, kernels={2: ("n<e&w", "gemm_2", "add"), 4: (_EVIL,)})
     return compare([view(Work(), 1, _NOISE)], [view(after, 2, _NOISE)], names=("old.json", "new.json"))
 
 
 @pytest.fixture(name="document", scope="module")
-def fixture_document(found: Comparison) -> dict[str, object]:
-    outcomes = [check(parse(rule), found) for rule in _RULES]
-    document: dict[str, object] = json.loads(json_text.render(found, outcomes))
+def fixture_document(comparison: Comparison) -> dict[str, object]:
+    outcomes = [check(parse(rule), comparison) for rule in _RULES]
+    document: dict[str, object] = json.loads(json_text.render(comparison, outcomes))
     return document
 
 
@@ -62,14 +62,14 @@ def test_json_parts_of_the_difference_add_up(document: dict[str, object]) -> Non
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
-def test_the_terminal_s_lines_fit_it(found: Comparison, width: int) -> None:
-    shown = text.terminal(found, [check(parse(_RULES[0]), found)], width=width)
+def test_the_terminal_s_lines_fit_it(comparison: Comparison, width: int) -> None:
+    shown = text.terminal(comparison, [check(parse(_RULES[0]), comparison)], width=width)
     assert max(cell_len(line) for line in shown.splitlines()) <= width
     assert "latency of a step " in shown
 
 
-def test_the_terminal_says_first_what_was_compared_and_names_the_cause(found: Comparison) -> None:
-    lines = text.terminal(found, rows=3).splitlines()
+def test_the_terminal_says_first_what_was_compared_and_names_the_cause(comparison: Comparison) -> None:
+    lines = text.terminal(comparison, rows=3).splitlines()
     assert lines[0].startswith("before: old.json (net, batch 8, pytorch 2.11.0, a device, 10 steps)")
     assert lines[2] == "Model, system and settings are the same, as far as the files tell."
     layer = next(line for line in lines if line.startswith("Net_0.Linear_11 "))
@@ -77,23 +77,24 @@ def test_the_terminal_says_first_what_was_compared_and_names_the_cause(found: Co
     assert any(line.startswith("all together") for line in lines)
 
 
-def test_names_from_files_cannot_move_the_cursor_or_break_a_table(found: Comparison) -> None:
-    for shown in (text.terminal(found, rows=None), text.markdown(found, rows=None)):
+def test_names_from_files_cannot_move_the_cursor_or_break_a_table(comparison: Comparison) -> None:
+    for shown in (text.terminal(comparison, rows=None), text.markdown(comparison, rows=None)):
         assert "\x1b" not in shown
-    table = [line for line in text.markdown(found, rows=None).splitlines() if "evil" in line and line[0] == "|"]
+    table = [line for line in text.markdown(comparison, rows=None).splitlines() if "evil" in line and line[0] == "|"]
     assert table
     assert not any("<b>" in line or "evil|" in line for line in table)
 
 
-def test_markdown_says_the_verdict_first(found: Comparison) -> None:
-    shown = text.markdown(found, [check(parse(rule), found) for rule in _RULES])
+def test_markdown_says_the_verdict_first(comparison: Comparison) -> None:
+    shown = text.markdown(comparison, [check(parse(rule), comparison) for rule in _RULES])
     assert shown.startswith("### 1 of 3 performance rules broken: latency +")
     assert "- **FAILED** model.latency" in shown
     assert shown.count("<details>") == shown.count("</details>") == 4
 
 
-def test_junit_is_read_by_a_parser_and_counts_what_failed(found: Comparison) -> None:
-    root = ET.fromstring(junit.render([Compared("net", found, [check(parse(rule), found) for rule in _RULES])]))  # noqa: S314 (our own)
+def test_junit_is_read_by_a_parser_and_counts_what_failed(comparison: Comparison) -> None:
+    rules = [check(parse(rule), comparison) for rule in _RULES]
+    root = ET.fromstring(junit.render([Compared("net", comparison, rules)]))  # noqa: S314 (our own)
     suite = root[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "1")
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
@@ -106,13 +107,13 @@ def test_junit_is_read_by_a_parser_and_counts_what_failed(found: Comparison) -> 
 
 
 def test_one_step_is_said_to_show_no_noise() -> None:
-    found = compare([view(Work(steps=1), 1)], [view(Work(steps=1), 1)])
-    assert "No intervals: a side has 1 step" in text.terminal(found)
-    assert "significant" not in text.terminal(found)
+    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1), 1)])
+    assert "No intervals: a side has 1 step" in text.terminal(comparison)
+    assert "significant" not in text.terminal(comparison)
 
 
 def test_other_work_is_said_to_be_other_work_before_any_number() -> None:
-    found = compare([view(Work(), 1)], [view(Work(batch=16), 1)])
-    lines = text.terminal(found).splitlines()
+    comparison = compare([view(Work(), 1)], [view(Work(batch=16), 1)])
+    lines = text.terminal(comparison).splitlines()
     assert lines[2].startswith("NOT COMPARABLE: different batch size: 8 before, 16 after.")
-    assert junit.render([Compared("net", found)]).count(b"<failure") == 1
+    assert junit.render([Compared("net", comparison)]).count(b"<failure") == 1

@@ -40,8 +40,8 @@ def fixture_job(tmp_path: Path) -> Job:
 
 
 def test_the_rank_that_comes_last_is_named(job: Job) -> None:
-    found = job.by_rank().select("rank", "step_count", "wait_ns", "last_count", "compute_ns", "communication_ns").rows()
-    assert found == [
+    rows = job.by_rank().select("rank", "step_count", "wait_ns", "last_count", "compute_ns", "communication_ns").rows()
+    assert rows == [
         (0, 2, 2 * _MS, 0, 4 * _MS, 3 * _MS),
         (1, 2, 2 * _MS, 0, 4 * _MS, 3 * _MS),
         (2, 2, 0, 2, 6 * _MS, 1 * _MS),
@@ -62,10 +62,12 @@ def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
         table = run(find("A10"), StepFrames.of(bundle.read(folder / "trace.xsp"), "all")).table
         for name, duration in table.select("kernel_name", "duration_ns").iter_rows():
             sums[name] = sums.get(name, 0) + int(duration)
-    found = job.by_kernel()
-    assert dict(found.select("kernel_name", "duration_ns").iter_rows()) == sums == {"gemm": 28 * _MS, REDUCE: 14 * _MS}
-    assert found["share"].sum() == pytest.approx(1.0)
-    gemm = found.row(0, named=True)
+    kernels = job.by_kernel()
+    assert (
+        dict(kernels.select("kernel_name", "duration_ns").iter_rows()) == sums == {"gemm": 28 * _MS, REDUCE: 14 * _MS}
+    )
+    assert kernels["share"].sum() == pytest.approx(1.0)
+    gemm = kernels.row(0, named=True)
     assert gemm["imbalance_share"] == pytest.approx(12 / (28 / 3) - 1)
 
 
@@ -127,6 +129,6 @@ def test_eight_real_ranks_add_up_to_what_their_files_hold(real_dir: Path, tmp_pa
         folder = tmp_path / "ranks" / str(rank)
         folder.mkdir(parents=True)
         (folder / "facts.json").write_text(json.dumps(write_tables(trace, folder, rank, path.name)))
-    found = open_job(tmp_path).by_kernel().group_by("kernel_name").agg(pl.col("duration_ns").sum())
-    assert dict(found.iter_rows()) == sums
+    kernels = open_job(tmp_path).by_kernel().group_by("kernel_name").agg(pl.col("duration_ns").sum())
+    assert dict(kernels.iter_rows()) == sums
     assert len(files) == 8

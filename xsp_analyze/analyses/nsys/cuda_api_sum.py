@@ -36,6 +36,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_api_sum(view: StepFrames) -> pl.LazyFrame:
+def cuda_api_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a function, most total time first, then by its name as recorded."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -49,6 +49,6 @@ def _extents(what: str) -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_gpu_kern_gb_sum(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_kern_gb_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel name, grid and block; most total time first, then fewest instances, then by name."""
-    return table(view.trace)
+    return table(frames.trace)

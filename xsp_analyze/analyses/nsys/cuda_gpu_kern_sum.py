@@ -34,6 +34,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_gpu_kern_sum(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_kern_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel name, most total time first, then fewest instances, then by name."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -58,6 +58,6 @@ def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
     ),
     by_step=False,
 )
-def cuda_gpu_mem_size_sum(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_mem_size_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a kind of copy or memset, most bytes first, then by name."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -34,6 +34,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_gpu_mem_time_sum(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_mem_time_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a kind of copy or memset, most total time first, then by name."""
-    return table(view.trace)
+    return table(frames.trace)

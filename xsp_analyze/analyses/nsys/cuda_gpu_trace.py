@@ -115,6 +115,6 @@ def _no_green_context() -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_gpu_trace(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_trace(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel, copy or memset, in order of start; at the same time kernels, then copies, then memsets."""
-    return with_runs(view.trace, table(view.trace))
+    return with_runs(frames.trace, table(frames.trace))

@@ -71,6 +71,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_kern_exec_sum(view: StepFrames) -> pl.LazyFrame:
+def cuda_kern_exec_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a process, thread, device, call and kernel name, longest mean total first, then by these keys."""
-    return with_runs(view.trace, table(view.trace))
+    return with_runs(frames.trace, table(frames.trace))

@@ -64,6 +64,6 @@ def _mean(name: str, doc: str, header: str) -> Column:
     ),
     by_step=False,
 )
-def nvtx_gpu_proj_sum(view: StepFrames) -> pl.LazyFrame:
+def nvtx_gpu_proj_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a range name and style, most projected time first, then by name."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -59,6 +59,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nvtx_gpu_proj_trace(view: StepFrames) -> pl.LazyFrame:
+def nvtx_gpu_proj_trace(frames: StepFrames) -> pl.LazyFrame:
     """One row a range that launched device work, by its number; the first row is for work launched in no range."""
-    return with_runs(view.trace, table(view.trace))
+    return with_runs(frames.trace, table(frames.trace))

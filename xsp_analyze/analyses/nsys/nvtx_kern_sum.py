@@ -81,6 +81,6 @@ def _summary(rows: pl.DataFrame) -> pl.DataFrame:
     ),
     by_step=False,
 )
-def nvtx_kern_sum(view: StepFrames) -> pl.LazyFrame:
+def nvtx_kern_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a range name, style, process, thread and kernel name, by range and thread, most total time first."""
-    return with_runs(view.trace, table(view.trace))
+    return with_runs(frames.trace, table(frames.trace))

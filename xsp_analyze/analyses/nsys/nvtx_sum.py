@@ -35,6 +35,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nvtx_sum(view: StepFrames) -> pl.LazyFrame:
+def nvtx_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a range name and style, most total time first, then by name."""
-    return table(view.trace)
+    return table(frames.trace)

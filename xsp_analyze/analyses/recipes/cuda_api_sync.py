@@ -40,6 +40,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_api_sync(view: StepFrames) -> pl.LazyFrame:
+def cuda_api_sync(frames: StepFrames) -> pl.LazyFrame:
     """One row a call of cudaDeviceSynchronize or cudaStreamSynchronize, longest first."""
-    return table(view.trace)
+    return table(frames.trace)

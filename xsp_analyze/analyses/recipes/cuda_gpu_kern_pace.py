@@ -33,6 +33,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("kernel, without namespaces, template arguments and parameters", device=True),
     by_step=False,
 )
-def cuda_gpu_kern_pace(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_kern_pace(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel, by name and run in order of start; the recipe gives those of one name."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -56,6 +56,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     figure=FigureSpec("bars", x="bin_start_ns", y=("kernel_share",), title="Use of the GPU by kernels"),
     by_step=False,
 )
-def cuda_gpu_time_util_map(view: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_time_util_map(frames: StepFrames) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
-    return with_runs(view.trace, table(view.trace))
+    return with_runs(frames.trace, table(frames.trace))

@@ -35,6 +35,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=copy_columns(),
     by_step=False,
 )
-def cuda_memcpy_async(view: StepFrames) -> pl.LazyFrame:
+def cuda_memcpy_async(frames: StepFrames) -> pl.LazyFrame:
     """One row a copy that was asked for asynchronously and reads or writes pageable host memory, longest first."""
-    return table(view.trace)
+    return table(frames.trace)

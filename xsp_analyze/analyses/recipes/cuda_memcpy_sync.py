@@ -38,9 +38,9 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=copy_columns(),
     by_step=False,
 )
-def cuda_memcpy_sync(view: StepFrames) -> pl.LazyFrame:
+def cuda_memcpy_sync(frames: StepFrames) -> pl.LazyFrame:
     """One row a copy for which the host waited, copies of at most 64,000 bytes to a device left out; longest first.
 
     nsys also leaves out peer copies within one device, which our model does not tell from others.
     """
-    return table(view.trace)
+    return table(frames.trace)

@@ -41,6 +41,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_memset_sync(view: StepFrames) -> pl.LazyFrame:
+def cuda_memset_sync(frames: StepFrames) -> pl.LazyFrame:
     """One row a fill of pinned or managed memory for which the host waited, longest first."""
-    return table(view.trace)
+    return table(frames.trace)

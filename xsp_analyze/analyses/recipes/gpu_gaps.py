@@ -50,6 +50,6 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     ),
     by_step=False,
 )  # fmt: skip
-def gpu_gaps(view: StepFrames) -> pl.LazyFrame:
+def gpu_gaps(frames: StepFrames) -> pl.LazyFrame:
     """One row a gap between the first and the last operation of a device in a process, longest first."""
-    return table(view.trace).with_columns(pl.col("row_number").cast(pl.Int64))
+    return table(frames.trace).with_columns(pl.col("row_number").cast(pl.Int64))

@@ -81,6 +81,6 @@ def _low(group: pl.DataFrame) -> Iterator[tuple[object, ...]]:
     ),
     by_step=False,
 )
-def gpu_time_util(view: StepFrames) -> pl.LazyFrame:
+def gpu_time_util(frames: StepFrames) -> pl.LazyFrame:
     """One row a stretch between the first and the last operation of a device in a process, least used first."""
-    return table(view.trace)
+    return table(frames.trace)

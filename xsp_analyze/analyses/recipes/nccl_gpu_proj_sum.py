@@ -39,6 +39,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nccl_gpu_proj_sum(view: StepFrames) -> pl.LazyFrame:
+def nccl_gpu_proj_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a name of NCCL's ranges that launched work, by name."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -76,6 +76,6 @@ def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl
     figure=FigureSpec("bars", x="bin_start_ns", y=("nccl_share", "compute_share"), title="Use of the GPU"),
     by_step=False,
 )
-def nccl_gpu_time_util_map(view: StepFrames) -> pl.LazyFrame:
+def nccl_gpu_time_util_map(frames: StepFrames) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
-    return with_runs(view.trace, table(view.trace))
+    return with_runs(frames.trace, table(frames.trace))

@@ -32,6 +32,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=described_columns(name_column("text", "Name of the call.", "Text"), "the durations of the calls"),
     by_step=False,
 )
-def nccl_sum(view: StepFrames) -> pl.LazyFrame:
+def nccl_sum(frames: StepFrames) -> pl.LazyFrame:
     """One row a name of NCCL's ranges, by name; ranges without duration are left out."""
-    return table(view.trace)
+    return table(frames.trace)

@@ -33,6 +33,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("range, whatever its domain", device=True),
     by_step=False,
 )
-def nvtx_gpu_proj_pace(view: StepFrames) -> pl.LazyFrame:
+def nvtx_gpu_proj_pace(frames: StepFrames) -> pl.LazyFrame:
     """One row a range that launched work, by name and run in order of launch; the recipe gives those of one name."""
-    return table(view.trace)
+    return table(frames.trace)

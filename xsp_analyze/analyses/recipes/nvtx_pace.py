@@ -29,6 +29,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("range, whatever its domain"),
     by_step=False,
 )
-def nvtx_pace(view: StepFrames) -> pl.LazyFrame:
+def nvtx_pace(frames: StepFrames) -> pl.LazyFrame:
     """One row a range that ended, by name and run in the file's order; the recipe gives those of one name."""
-    return table(view.trace)
+    return table(frames.trace)

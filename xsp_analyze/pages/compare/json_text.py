@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.render.json_text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rows import Row
@@ -29,7 +29,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
     return {
         "comparable": c.comparable,
         "reasons": list(c.reasons),
-        "differences": [asdict(d) for d in c.differences],
+        "differences": [_keyed(asdict(d), kind="sort") for d in c.differences],
         "before": {"name": c.before.name, **asdict(c.before.facts)},
         "after": {"name": c.after.name, **asdict(c.after.facts)},
         "per": "input" if c.per_input else "step",
@@ -49,7 +49,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         },
         "waterfall": _waterfall(c.waterfall),
         "rows": [asdict(row) for row in c.rows],
-        "kernel_changes": [asdict(change) for change in c.changes],
+        "kernel_changes": [_keyed(asdict(change), count="places") for change in c.changes],
         "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
     }
 
@@ -76,7 +76,15 @@ def _of_model(row: Row) -> dict[str, object]:
 
 
 def _waterfall(falls: Waterfall | None) -> dict[str, object] | None:
-    return None if falls is None else {**asdict(falls), "difference_ns": falls.difference_ns}
+    if falls is None:
+        return None
+    parts = [_keyed(asdict(part), kind="sort") for part in falls.parts]
+    return {**asdict(falls), "parts": parts, "difference_ns": falls.difference_ns}
+
+
+def _keyed(values: Mapping[str, object], **key_of: str) -> dict[str, object]:
+    """The values under the keys that the document has always had for these fields."""
+    return {key_of.get(name, name): value for name, value in values.items()}
 
 
 def _value(value: object) -> str:

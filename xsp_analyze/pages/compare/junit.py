@@ -39,7 +39,7 @@ def _suite(suites: ET.Element, one: Compared) -> None:
     c, verdicts = one.comparison, [o.verdict for o in one.outcomes]
     counts = {
         "tests": str(len(verdicts) + 1),
-        "failures": str(verdicts.count(Verdict.BROKEN) + (not c.comparable)),
+        "failures": str(verdicts.count(Verdict.VIOLATED) + (not c.comparable)),
         "errors": "0",
         "skipped": str(verdicts.count(Verdict.UNKNOWN)),
     }
@@ -55,7 +55,7 @@ def _suite(suites: ET.Element, one: Compared) -> None:
 def _outcome(suite: ET.Element, outcome: Outcome) -> None:
     case = _case(suite, outcome.rule.text)
     text = _text("\n".join(outcome.sentences))
-    if outcome.verdict is Verdict.BROKEN:
+    if outcome.verdict is Verdict.VIOLATED:
         first = _text(outcome.sentences[0])
         ET.SubElement(case, "failure", {"message": first, "type": "rule broken"}).text = text
     elif outcome.verdict is Verdict.UNKNOWN:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.compare.facts import Sort
+from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.core import Column
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.table import Table, of_rows
@@ -35,7 +35,7 @@ def sentences(c: Comparison) -> list[str]:
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
-    other = [d for d in c.differences if d.sort is not Sort.WORK]
+    other = [d for d in c.differences if d.kind is not DifferenceKind.WORK]
     differences = "; ".join(f"{d.what} ({d.before} before, {d.after} after)" for d in other)
     if differences:
         lines.append(f"Different: {differences}.")
@@ -225,7 +225,7 @@ def _change_row(one: Change) -> list[str]:
     sides = ("; ".join(short_name(name, _LONGEST) for name in names) for names in (one.before, one.after))
     times = (duration(ns) if names else "" for ns, names in ((one.before_ns, one.before),
                                                              (one.after_ns, one.after)))  # fmt: skip
-    return [str(one.kind), count(one.places), *times, *sides, clean(one.layers[0])]
+    return [str(one.kind), count(one.count), *times, *sides, clean(one.layers[0])]
 
 
 def change(row: Row) -> str:

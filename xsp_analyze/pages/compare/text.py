@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["markdown", "markdown_of_several", "terminal", "terminal_of_several"]
 
-_MARKS = {Verdict.KEPT: "ok", Verdict.NOISE: "ok", Verdict.BROKEN: "FAILED", Verdict.UNKNOWN: "unknown"}
+_MARKS = {Verdict.KEPT: "ok", Verdict.NOISE: "ok", Verdict.VIOLATED: "FAILED", Verdict.UNKNOWN: "unknown"}
 _IN_SUMMARY = 5
 
 
@@ -50,7 +50,7 @@ def terminal_of_several(several: Several, *, width: int | None = None) -> str:
 def markdown_of_several(several: Several) -> str:
     """The table of models, then the summary of each model of which a rule is broken."""
     shown = of_several(several)
-    violated = [c for c in several.compared if any(o.verdict is Verdict.BROKEN for o in c.outcomes)]
+    violated = [c for c in several.compared if any(o.verdict is Verdict.VIOLATED for o in c.outcomes)]
     headline = (
         f"{len(violated)} of {len(several.compared)} models break performance rules" if violated else "Performance"
     )
@@ -77,7 +77,7 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
 
 
 def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
-    violated = sum(o.verdict is Verdict.BROKEN for o in outcomes)
+    violated = sum(o.verdict is Verdict.VIOLATED for o in outcomes)
     text = f"{violated} of {len(outcomes)} performance rules broken" if violated else "Performance rules kept"
     row = c.latency
     noise = "" if row.significant is None else ", significant" if row.significant else ", within noise"

@@ -9,7 +9,7 @@ from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
-from xsp_analyze.pages.report.row_limits import MOST_ROWS, cut, cut_executions
+from xsp_analyze.pages.report.row_limits import MAX_ROWS, cut, cut_executions
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
@@ -43,8 +43,8 @@ def _entry(answers: Answers, one: Analysis) -> Block:
 
 def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, int]:
     """The answer, a sentence on rows that it is without already, and how many it has with them."""
-    view = answers.per_step
-    if one is kernel_information and view.has("kernel") and view.executions.height > MOST_ROWS:
-        return *cut_executions(view), view.executions.height
+    frames = answers.per_step
+    if one is kernel_information and frames.has("kernel") and frames.executions.height > MAX_ROWS:
+        return *cut_executions(frames), frames.executions.height
     answer = answers.of(one.id)
     return answer, None, 0 if isinstance(answer, str) else answer.table.height

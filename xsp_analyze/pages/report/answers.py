@@ -26,8 +26,8 @@ class Answers:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.per_step = StepFrames.of(trace)
-        self.whole = StepFrames(self.per_step.of_trace, "all")
-        self._found: dict[tuple[str, bool], Result | str] = {}
+        self.all_steps = StepFrames(self.per_step.of_trace, "all")
+        self._results: dict[tuple[str, bool], Result | str] = {}
 
     @cached_property
     def summary(self) -> Summary:
@@ -63,15 +63,15 @@ class Answers:
         sentence = " and ".join(parts)
         return f" {sentence[:1].upper()}{sentence[1:]}." if parts else ""
 
-    def of(self, identity: str, *, whole: bool = False) -> Result | str:
+    def of(self, identity: str, *, all_steps: bool = False) -> Result | str:
         """The analysis's result, or one sentence on why there is none."""
-        key = (identity, whole)
-        if key not in self._found:
+        key = (identity, all_steps)
+        if key not in self._results:
             try:
-                self._found[key] = run(find(identity), self.whole if whole else self.per_step)
+                self._results[key] = run(find(identity), self.all_steps if all_steps else self.per_step)
             except XspError as error:
-                self._found[key] = f"{error.what}."
-        return self._found[key]
+                self._results[key] = f"{error.what}."
+        return self._results[key]
 
     def of_model(self) -> dict[str, Any]:
         """The row of A01 at the batch size that everything else is of; a sweep leaves rows of others beside it."""

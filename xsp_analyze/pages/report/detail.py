@@ -41,17 +41,17 @@ def time_by_path(answers: Answers) -> Section:
         " Work of the backward pass stands under the layer it belongs to." + answers.taken(kernels="all")
     )
     tree = time_tree(answers.trace)
-    found = (
+    chart = (
         {**blocks.icicle(pruned(tree, _MAX_NODES)), "link": "tree"}
         if tree.time_ns[0]
         else blocks.missing("The trace holds no device work, so there is no device time to divide.")
     )
-    return blocks.section("tree", "Tree", "Device time by path", means, [found])
+    return blocks.section("tree", "Tree", "Device time by path", means, [chart])
 
 
 def layers(answers: Answers) -> Section:
     """The table of layers."""
-    found = _with_labels(answers.of("A11"), answers.of("A02"))
+    result = _with_labels(answers.of("A11"), answers.of("A02"))
     means = (
         f"One row a layer, {answers.basis}; click one for its operators, library calls and kernels. Latency is the"
         " layer's own time, outside the layers inside it;"
@@ -59,11 +59,11 @@ def layers(answers: Answers) -> Section:
         f"{answers.taken(layers='latency', kernels='device time')}"
     )
     bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
-    sort = bar if not isinstance(found, str) and found.table.height > _MAX_IN_ORDER else None
-    if isinstance(found, str):
-        return blocks.section("layers", "Layers", "Layers", means, [blocks.missing(found)])
-    kept, left_out = cut(found, bar, _MAX_LAYERS)
-    table = blocks.table(kept, bar=bar, sort=sort, name="layers", left_out=left_out)
+    sorted_by = bar if not isinstance(result, str) and result.table.height > _MAX_IN_ORDER else None
+    if isinstance(result, str):
+        return blocks.section("layers", "Layers", "Layers", means, [blocks.missing(result)])
+    kept, left_out = cut(result, bar, _MAX_LAYERS)
+    table = blocks.table(kept, bar=bar, sorted_by=sorted_by, name="layers", left_out=left_out)
     return blocks.section(
         "layers", "Layers", "Layers", means, [{**table, "type": "layers", "parts": drill(answers, kept)}]
     )
@@ -74,8 +74,8 @@ def _with_labels(times: Result | str, labels: Result | str) -> Result | str:
     if isinstance(times, str) or isinstance(labels, str):
         return labels if isinstance(times, str) else times
     added = [c for c in labels.columns if c.name in _LAYER_LABELS]
-    known = labels.table.select(*LAYER_KEY, *(c.name for c in added))
-    table = times.table.join(known, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
+    described = labels.table.select(*LAYER_KEY, *(c.name for c in added))
+    table = times.table.join(described, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
     return Result(times.analysis, table, [*times.columns, *added], times.ledger_of, times.provenance_of)
 
 
@@ -86,14 +86,14 @@ def gpu_by_layer(answers: Answers) -> Section:
         f" the rest of its latency, in which the device waited, above."
         f"{answers.taken(layers='latency', kernels='device time')}"
     )
-    found = answers.of("A13")
-    drawn = [blocks.missing(found)] if isinstance(found, str) else _stacked_layers(found)
+    result = answers.of("A13")
+    drawn = [blocks.missing(result)] if isinstance(result, str) else _stacked_layers(result)
     return blocks.section("gpu", "GPU by layer", "GPU and non-GPU time by layer", means, drawn)
 
 
-def _stacked_layers(found: Result) -> list[Block]:
+def _stacked_layers(result: Result) -> list[Block]:
     """Time, not shares, so that a layer's weight shows; what is negative is drawn as nothing."""
-    table = found.table
+    table = result.table
     if table.is_empty():
         return [blocks.missing("No layer has a latency in this trace.")]
     longest = table.with_row_index("order").sort("layer_latency_ns", descending=True).head(_MAX_COLUMNS)
@@ -121,13 +121,13 @@ def layer_types(answers: Answers) -> Section:
         f"Latency of all layers of a type added up, {answers.basis}; shares are of the sum over all layers,"
         f" so they add up to 100 %.{answers.taken(layers='latency')}"
     )
-    found = answers.of("A06")
-    block = blocks.missing(found) if isinstance(found, str) else _type_bars(found)
+    result = answers.of("A06")
+    block = blocks.missing(result) if isinstance(result, str) else _type_bars(result)
     return blocks.section("types", "Layer types", "Time by layer type", means, [block])
 
 
-def _type_bars(found: Result) -> Block:
-    table = found.table
+def _type_bars(result: Result) -> Block:
+    table = result.table
     return blocks.bars(
         "bars",
         table["layer_type"].to_list(),
@@ -143,14 +143,14 @@ def kernels(answers: Answers) -> Section:
         " device time too. Model share is its time over the latency of the model."
         f"{answers.taken(kernels='device time', model='model latency')}"
     )
-    found = answers.of("A10")
-    block = blocks.missing(found) if isinstance(found, str) else _kernel_table(found)
+    result = answers.of("A10")
+    block = blocks.missing(result) if isinstance(result, str) else _kernel_table(result)
     return blocks.section("kernels", "Kernels", "Kernels by name", means, [block])
 
 
-def _kernel_table(found: Result) -> Block:
-    kept, left_out = cut(found, "duration_ns")
-    table = blocks.table(kept, sort="duration_ns", bar="duration_ns", name="kernels", left_out=left_out)
+def _kernel_table(result: Result) -> Block:
+    kept, left_out = cut(result, "duration_ns")
+    table = blocks.table(kept, sorted_by="duration_ns", bar="duration_ns", name="kernels", left_out=left_out)
     return {**table, "type": "kernels"}
 
 
@@ -161,43 +161,43 @@ def devices(answers: Answers) -> Section:
         " side by side, the bar counts the time once: compute first, then communication, then copies."
         f"{answers.taken(kernels='all')}"
     )
-    found = answers.of("B03", whole=True)
-    if isinstance(found, str):
+    result = answers.of("B03", all_steps=True)
+    if isinstance(result, str):
         return blocks.section(
-            "devices", "Devices", "What each device did with its time", means, [blocks.missing(found)]
+            "devices", "Devices", "What each device did with its time", means, [blocks.missing(result)]
         )
     return blocks.section(
-        "devices", "Devices", "What each device did with its time", means, [_device_bars(found), blocks.table(found)]
+        "devices", "Devices", "What each device did with its time", means, [_device_bars(result), blocks.table(result)]
     )
 
 
-def _device_bars(found: Result) -> Block:
+def _device_bars(result: Result) -> Block:
     series: list[dict[str, Any]] = [
         {"name": _PARTS[s["name"]][0], "tone": _PARTS[s["name"]][1], "values": s["values"], "exact": "ns"}
-        for s in _series(found)
+        for s in _series(result)
         if s["name"] in _PARTS
     ]
-    labels = [f"run {run}, device {device}" for run, device in found.table.select("run_id", "device_id").iter_rows()]
+    labels = [f"run {run}, device {device}" for run, device in result.table.select("run_id", "device_id").iter_rows()]
     return blocks.bars("stack", labels, series)
 
 
-def _series(found: Result) -> list[dict[str, Any]]:
-    series = figure_data(found)["series"]
+def _series(result: Result) -> list[dict[str, Any]]:
+    series = figure_data(result)["series"]
     assert isinstance(series, list)  # noqa: S101 (figure_data's own)
     return series
 
 
 def modules(answers: Answers) -> Section | None:
     """The tree of modules; nothing where the trace has none and layers are something else."""
-    found = answers.of("B06")
+    answer = answers.of("B06")
     means = (
         f"Every module under the module that called it, {answers.basis}. Device sum includes the modules inside it,"
         " self only what the module launched itself; host time is how long its calls took, launches included."
         f"{answers.taken(kernels='device time', layers='host time')}"
     )
-    if isinstance(found, str):
-        return blocks.section("modules", "Modules", "Module tree", means, [blocks.missing(found)])
-    rows = module_rows(found.table)
+    if isinstance(answer, str):
+        return blocks.section("modules", "Modules", "Module tree", means, [blocks.missing(answer)])
+    rows = module_rows(answer.table)
     columns = [
         Column("module", rows.schema["module"], "The module, as the profiler names it.", role=Role.KEY),
         Column("depth", rows.schema["depth"], "How many modules it ran in.", role=Role.LABEL),
@@ -209,8 +209,8 @@ def modules(answers: Answers) -> Section | None:
         Column("backward_ns", rows.schema["backward_ns"], "Device sum of the backward pass.", "ns"),
         Column("host_ns", rows.schema["host_ns"], "Duration of its calls on the host.", "ns"),
     ]
-    result = Result(found.analysis, rows, columns, found.ledger_of, found.provenance_of)
+    result = Result(answer.analysis, rows, columns, answer.ledger_of, answer.provenance_of)
     weight = "device_sum_ns" if rows["device_sum_ns"].is_not_null().any() else "host_ns"
     kept, left_out = cut(result, weight, _MAX_LAYERS)
     table = blocks.table(kept, bar=weight, tree=True, left_out=left_out)
-    return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(found), table])
+    return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(answer), table])

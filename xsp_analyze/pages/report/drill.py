@@ -27,18 +27,23 @@ _MAX_PARTS = 6_000
 
 def drill(answers: Answers, layers: Result) -> Block:
     """Both tables of parts, each with the row in `layers` that a part belongs to (-1: in no row)."""
-    view = answers.per_step
-    positions = layers.table.select(*LAYER_KEY).with_row_index("place")
-    work = _table(answers, layers, device_parts(view), positions, WORK_COLUMNS, "duration_ns")
-    host = _table(answers, layers, host_parts(view), positions, HOST_COLUMNS, "self_ns")
+    frames = answers.per_step
+    row_of_layer = layers.table.select(*LAYER_KEY).with_row_index("place")
+    work = _table(answers, layers, device_parts(frames), row_of_layer, WORK_COLUMNS, "duration_ns")
+    host = _table(answers, layers, host_parts(frames), row_of_layer, HOST_COLUMNS, "self_ns")
     return {"work": work, "host": host, "basis": answers.basis}
 
 
 def _table(
-    answers: Answers, layers: Result, parts: pl.DataFrame, positions: pl.DataFrame, columns: Sequence[Column], by: str
+    answers: Answers,
+    layers: Result,
+    parts: pl.DataFrame,
+    row_of_layer: pl.DataFrame,
+    columns: Sequence[Column],
+    by: str,
 ) -> Block:
     """The longest parts over all layers, in their order, as a table with `row`; what is left out is said."""
-    keyed = positions.with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+    keyed = row_of_layer.with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
     joined = parts.join(keyed, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
     note = None
     if joined.height > _MAX_PARTS:

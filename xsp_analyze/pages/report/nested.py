@@ -45,28 +45,28 @@ class Timeline:
     kernels: pl.DataFrame
 
 
-def nested_timelines(view: StepFrames) -> list[Timeline]:
+def nested_timelines(frames: StepFrames) -> list[Timeline]:
     """A timeline for every run that a level of the profile stands for; kernels are those of the serialised run."""
-    roles = view.of_trace.roles
+    roles = frames.of_trace.roles
     taken = (roles.model, roles.layers, roles.serialised_kernels)
     level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
     timelines = []
     for runs, level in level_of.items():
-        duration = timed_latency(view.trace, view.of_trace.all_steps, runs)
+        duration = timed_latency(frames.trace, frames.of_trace.all_steps, runs)
         if duration is not None:
-            timelines.append(Timeline(level, duration, _layers(view, runs), _kernels(view, runs)))
+            timelines.append(Timeline(level, duration, _layers(frames, runs), _kernels(frames, runs)))
     return timelines
 
 
-def _starts(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
+def _starts(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """The steps of these runs that spans mark, as `steps_of`: times around the model's call have no start."""
-    return Roles.of(steps_of(view.trace), runs)
+    return Roles.of(steps_of(frames.trace), runs)
 
 
-def _layers(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
+def _layers(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """The n-th call of a layer in one step and the n-th in another are averaged as one."""
-    starts = _starts(view, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
-    calls = Roles.of(layer_time.layer_calls(view.trace), runs).join(starts, on=["run_id", "step"])
+    starts = _starts(frames, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
+    calls = Roles.of(layer_time.layer_calls(frames.trace), runs).join(starts, on=["run_id", "step"])
     means = (
         calls.sort("start_ns", "span_id")
         .with_columns(pl.int_range(pl.len()).over(_CALL).alias("nth"))
@@ -92,17 +92,17 @@ def _depths(boxes: pl.DataFrame) -> list[int]:
     return depths
 
 
-def _kernels(view: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
+def _kernels(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
     """Every execution of the mean step; empty in runs that are not asked for kernels."""
-    starts = _starts(view, runs)
-    is_serialised = tuple(runs) == tuple(view.of_trace.roles.serialised_kernels)
+    starts = _starts(frames, runs)
+    is_serialised = tuple(runs) == tuple(frames.of_trace.roles.serialised_kernels)
     rows = (
-        view.of_trace.all_activities
-        if tuple(runs) == tuple(view.of_trace.roles.kernels)
-        else device_activities(view.trace)
+        frames.of_trace.all_activities
+        if tuple(runs) == tuple(frames.of_trace.roles.kernels)
+        else device_activities(frames.trace)
     )
     roles = Roles.of(rows, runs if is_serialised else ())
-    together = aligned(roles.with_columns(shapes_of(view.trace, roles)), starts).join(
+    together = aligned(roles.with_columns(shapes_of(frames.trace, roles)), starts).join(
         starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
     )
     return (

@@ -39,16 +39,16 @@ def next_steps(answers: Answers) -> Section:
 
 
 def _item(one: Advice) -> dict[str, Any]:
-    rule, found = one.rule, one.found
+    rule, observation = one.rule, one.observation
     return {
         "id": rule.id,
         "title": rule.title,
         "gain": gain_of(one),
         "share": one.gain_share,
-        "sentence": clean(found.sentence),
-        "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in found.evidence],
-        "rows": _section(found.rows),
-        "search": clean(found.search),
+        "sentence": clean(observation.sentence),
+        "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in observation.evidence],
+        "rows": _section(observation.rows),
+        "search": clean(observation.search),
         "do": rule.do,
         "about": [
             ["Told when", rule.fires],

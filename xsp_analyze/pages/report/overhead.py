@@ -108,8 +108,8 @@ class _Boxes:
     def _add(
         self, name: str, kind: str, start: float, time: float, row: int, layer: int | None, inside: str | None
     ) -> None:
-        place = None if layer is None else self._row_of.get(layer)
-        values = (self._number(name), kind, round(start), round(time), row, place, inside and self._number(inside))
+        index = None if layer is None else self._row_of.get(layer)
+        values = (self._number(name), kind, round(start), round(time), row, index, inside and self._number(inside))
         for column, value in zip(self.data.values(), values, strict=True):
             column.append(value)
 

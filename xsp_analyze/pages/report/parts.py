@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.group_ids import codes, numbered, ranked
+from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
 from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages.report.span_paths import above
@@ -49,14 +49,14 @@ HOST_COLUMNS = (
 )
 
 
-def device_parts(view: StepFrames) -> pl.DataFrame:
+def device_parts(frames: StepFrames) -> pl.DataFrame:
     """One row a layer, operator path, library call and kernel: LAYER_KEY and WORK_COLUMNS, longest first in a layer.
 
     Numbers are those of A08: of a mean step, or of the whole trace.
     """
-    rows = view.executions
+    rows = frames.executions
     work = rows.with_columns(
-        *_around_launches(view.trace, rows["span_id"].to_numpy()),
+        *_around_launches(frames.trace, rows["span_id"].to_numpy()),
     )
     is_replay = pl.col("attribution") == str(Attribution.GRAPH_REPLAY)
     replay = pl.lit(GRAPH_REPLAY).cast(pl.Categorical)
@@ -69,7 +69,7 @@ def _summed(work: pl.DataFrame) -> pl.DataFrame:
     weighted = (pl.col("achieved_occupancy") * pl.col("duration_ns")).sum()
     time_counted = pl.col("duration_ns").filter(pl.col("achieved_occupancy").is_not_null()).sum()
     keys = (*LAYER_KEY, *_LABELS)
-    number, first = numbered(*codes(work.select(keys)))
+    number, first = numbered(*group_ids(work.select(keys)))
     sums = (
         work.with_columns(pl.Series("number", number))
         .group_by("number", maintain_order=True)
@@ -108,7 +108,7 @@ def _around_launches(trace: Trace, work: Ints) -> list[pl.Series]:
 def _described(trace: Trace, paths_of: SpanPaths, *, both_ends: bool) -> pl.Series:
     """The innermost name of each row's path, and before it the outermost, as `outer > inner`, if there are several."""
     names = column_at(trace, "name", pl.Series(paths_of.spans, dtype=pl.Int64)).cast(pl.String)
-    code, first = ranked(*codes([names]))
+    code, first = ranked(*group_ids([names]))
     which, paths = paths_of.named(code)
     texts_of = names[first].to_list()
     texts = [_ends([texts_of[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]
@@ -121,14 +121,14 @@ def _ends(names: Sequence[str], *, both_ends: bool) -> str | None:
     return names[-1] if names else None
 
 
-def host_parts(view: StepFrames) -> pl.DataFrame:
+def host_parts(frames: StepFrames) -> pl.DataFrame:
     """One row a layer and operator: LAYER_KEY and HOST_COLUMNS, longest of itself first in a layer.
 
-    Times are per step where the view is averaged (plain means), in the runs that layers are taken from.
+    Times are per step where the frames are averaged (plain means), in the runs that layers are taken from.
     """
-    spans = view.trace.scan("spans").filter(
+    spans = frames.trace.scan("spans").filter(
         pl.col("level").cast(pl.String) == str(Level.OPERATOR),
-        pl.col("run_id").is_in(list(view.of_trace.roles.layers)),
+        pl.col("run_id").is_in(list(frames.of_trace.roles.layers)),
         pl.col("duration_ns").is_not_null(),
     )
     timed = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
@@ -136,9 +136,9 @@ def host_parts(view: StepFrames) -> pl.DataFrame:
     own = timed.join(inner, left_on="span_id", right_on="parent_id", how="left", maintain_order="left").with_columns(
         (pl.col("duration_ns") - pl.col("inner_ns").fill_null(0)).clip(lower_bound=0).alias("self_ns")
     )
-    chosen = view.chosen(own) if view.averaged else own
-    layers = view.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
-    steps = _steps(view, view.of_trace.roles.layers)
+    chosen = frames.chosen(own) if frames.averaged else own
+    layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
+    steps = _steps(frames, frames.of_trace.roles.layers)
     return (
         chosen.join(layers, on="layer_id", how="inner", maintain_order="left")
         .with_columns(
@@ -155,9 +155,9 @@ def host_parts(view: StepFrames) -> pl.DataFrame:
     )
 
 
-def _steps(view: StepFrames, runs: Sequence[int]) -> int:
+def _steps(frames: StepFrames, runs: Sequence[int]) -> int:
     """Steps of one run that sums are divided by: runs are summed, as device time is."""
-    if not view.averaged:
+    if not frames.averaged:
         return 1
-    steps = view.steps.filter(pl.col("run_id").is_in(list(runs)))
+    steps = frames.steps.filter(pl.col("run_id").is_in(list(runs)))
     return max(steps["step"].n_unique(), 1)

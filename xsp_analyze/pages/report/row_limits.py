@@ -17,34 +17,35 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["MOST_ROWS", "cut", "cut_executions"]
+__all__ = ["MAX_ROWS", "cut", "cut_executions"]
 
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 
 
-def cut(result: Result, by: str | None = None, most: int = MOST_ROWS) -> tuple[Result, str | None]:
-    """The `most` rows that hold most of `by` (else of the first time, else of the first measure), in their order.
+def cut(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tuple[Result, str | None]:
+    """The `max_rows` rows that hold most of `by` (else of the first time, else of the first measure), in their order.
 
     The sentence says how many there are and which part of the column the kept ones hold; None where all are kept.
     """
     height = result.table.height
-    if height <= most:
+    if height <= max_rows:
         return result, None
     rank = next((c for c in result.columns if c.name == by), None) or _weightiest(result)
     if rank is None:
-        return _kept(result, result.table.head(most)), f"The first {most:,} of {height:,} rows. {_where(result)}"
-    table = result.table.filter(_longest(result.table[rank.name], most)).head(most)
-    return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], most)
+        first = _kept(result, result.table.head(max_rows))
+        return first, f"The first {max_rows:,} of {height:,} rows. {_where(result)}"
+    table = result.table.filter(_longest(result.table[rank.name], max_rows)).head(max_rows)
+    return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], max_rows)
 
 
-def cut_executions(view: StepFrames, most: int = MOST_ROWS) -> tuple[Result, str]:
+def cut_executions(frames: StepFrames, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
     """As `cut` of A08, where there are more rows than that: the others, which may be millions, are not described."""
-    order = listed_order(view)
-    duration = view.executions["duration_ns"].gather(order)
-    kept = np.flatnonzero(_longest(duration, most).to_numpy())[:most]
-    result = run(replace(kernel_information, function=lambda view: listed(view, order[kept], kept)), view)
+    order = listed_order(frames)
+    duration = frames.executions["duration_ns"].gather(order)
+    kept = np.flatnonzero(_longest(duration, max_rows).to_numpy())[:max_rows]
+    result = run(replace(kernel_information, function=lambda frames: listed(frames, order[kept], kept)), frames)
     rank = next(c for c in result.columns if c.name == "duration_ns")
-    return result, _sentence(result, rank, duration, most)
+    return result, _sentence(result, rank, duration, max_rows)
 
 
 def _longest(values: pl.Series, max_rows: int) -> pl.Series:

@@ -83,11 +83,11 @@ def _means(answers: Answers, step: Step) -> str:
     )
 
 
-def step_spans(view: StepFrames) -> Step | None:
+def step_spans(frames: StepFrames) -> Step | None:
     """The spans of the median step in the runs that kernels are taken from; None where nothing has a time."""
-    runs = list(view.of_trace.roles.kernels)
-    spans = view.trace.scan("spans").filter(pl.col("run_id").is_in(runs), pl.col("duration_ns").is_not_null())
-    number = _median(view, runs)
+    runs = list(frames.of_trace.roles.kernels)
+    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(runs), pl.col("duration_ns").is_not_null())
+    number = _median(frames, runs)
     if number is not None:
         spans = spans.filter(pl.col("step") == number)
     levels = [str(level) for level in _HOST_LEVELS]
@@ -105,22 +105,22 @@ def step_spans(view: StepFrames) -> Step | None:
     ).row(0)
     device, host = every.filter("is_device"), every.filter("is_host")
     drawn = (
-        _described(view, _longest(device.sort("start_ns", "span_id"), _MAX_DEVICE)),
-        _described(view, _longest(host.sort("start_ns", -pl.col("duration_ns"), "span_id"), _MAX_HOST)),
+        _described(frames, _longest(device.sort("start_ns", "span_id"), _MAX_DEVICE)),
+        _described(frames, _longest(host.sort("start_ns", -pl.col("duration_ns"), "span_id"), _MAX_HOST)),
     )
     return Step(number, start, end, drawn[1], drawn[0], host.height, device.height)
 
 
-def _described(view: StepFrames, chosen: pl.DataFrame) -> pl.DataFrame:
+def _described(frames: StepFrames, chosen: pl.DataFrame) -> pl.DataFrame:
     """All columns that are drawn of these spans, in their order."""
-    spans = view.trace.scan("spans").filter(pl.col("span_id").is_in(chosen["span_id"].implode()))
+    spans = frames.trace.scan("spans").filter(pl.col("span_id").is_in(chosen["span_id"].implode()))
     frame = spans.select(_DRAWN).with_columns(pl.col(pl.Categorical).cast(pl.String))
     return chosen.lazy().select("span_id").join(frame, on="span_id", how="left", maintain_order="left").collect()
 
 
-def _median(view: StepFrames, runs: Sequence[int]) -> int | None:
-    """The number of the step nearest to the median length, of those that the view averages."""
-    steps = Roles.of(view.steps, runs) if view.averaged else view.steps.head(0)
+def _median(frames: StepFrames, runs: Sequence[int]) -> int | None:
+    """The number of the step nearest to the median length, of those that the frames average."""
+    steps = Roles.of(frames.steps, runs) if frames.averaged else frames.steps.head(0)
     if steps.is_empty():
         return None
     lengths = steps.group_by("step").agg(pl.col("duration_ns").max())

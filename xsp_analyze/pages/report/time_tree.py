@@ -107,13 +107,13 @@ def _summed(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
     return TimeTree(parent, nodes.name, nodes.kind, time, count)
 
 
-def pruned(tree: TimeTree, most: int) -> TimeTree:
-    """The `most` longest nodes, children longest first; what each parent loses stands below it as one node `others`.
+def pruned(tree: TimeTree, max_nodes: int) -> TimeTree:
+    """The `max_nodes` longest nodes, children longest first; what each parent loses is one node `others`.
 
     A parent is never shorter than its child, so the longest nodes make a tree.
     """
     order = np.lexsort((np.arange(len(tree.parent)), -tree.time_ns))
-    kept = np.sort(order[:most]) if len(order) > most else np.arange(len(order))
+    kept = np.sort(order[:max_nodes]) if len(order) > max_nodes else np.arange(len(order))
     is_kept = np.zeros(len(order), dtype=bool)
     is_kept[kept] = True
     frame = pl.DataFrame(
@@ -128,11 +128,9 @@ def pruned(tree: TimeTree, most: int) -> TimeTree:
 
 def _ordered(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
     """The kept nodes and the rests, parents first and longest first within a parent."""
-    positions = np.full(len(tree.parent), -1, dtype=np.int64)
-    positions[kept] = np.arange(len(kept))
-    parent = np.concatenate(
-        (np.where(kept == 0, -1, positions[tree.parent[kept]]), positions[others["parent"].to_numpy()])
-    )
+    node_of = np.full(len(tree.parent), -1, dtype=np.int64)
+    node_of[kept] = np.arange(len(kept))
+    parent = np.concatenate((np.where(kept == 0, -1, node_of[tree.parent[kept]]), node_of[others["parent"].to_numpy()]))
     name = [*(tree.name[k] for k in kept), *(f"{n:,} others" for n in others["nodes"])]
     kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
     time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
