@@ -21,7 +21,7 @@ class PublicModule:
 
 
 PUBLIC = (
-    PublicModule("xsp_analyze", "open a trace, ask it, export it: what most people need"),
+    PublicModule("xsp", "open a trace, ask it, export it: what most people need"),
     PublicModule("xsp_model", "the trace in memory: tables, ledger, errors"),
     PublicModule("xsp_model.schema", "the tables and columns of a trace"),
     PublicModule("xsp_model.bundle", "bundles on disk"),

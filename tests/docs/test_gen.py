@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from docs.gen.analyses import definitions
+from docs.gen.api import PUBLIC, api_pages
 from docs.gen.formulas import formulas_of
 from docs.gen.site import filled, project_pages
 from tests.docs.commands import ROOT, Command, commands
@@ -38,6 +39,10 @@ def test_a_page_that_nothing_names_stands_under_more() -> None:
         {"Formats": ["formats.md", "formats/index.md", "formats/b.md", "formats/a.md"]},
         {"More": ["new.md"]},
     ]
+
+
+def test_every_public_module_has_names_to_show() -> None:
+    assert [module.name for module in PUBLIC if f"api/{module.name}.md" not in api_pages()] == []
 
 
 def test_texts_of_the_root_link_to_each_other_on_the_site() -> None:
