@@ -116,6 +116,15 @@ def test_waiting_calls_are_found_by_name(tmp_path: Path) -> None:
     assert rows == [(30, 30, 7), (10, 10, THREAD)]
 
 
+def test_copies_at_one_start_on_one_stream_are_a_row_each(tmp_path: Path) -> None:
+    file = NsightFile()
+    for _ in range(2):
+        link = file.correlation()
+        file.call(10 * link, 10 * link + 5, "cudaMemcpy_v3020", correlation=link)
+        file.memcpy(100, 103, 2, size=8, correlation=link)
+    assert _rows(file, tmp_path, recipes.cuda_memcpy_sync, "duration_ns", "bytes") == [(3, 8), (3, 8)]
+
+
 def test_pace_counts_from_the_start_of_the_capture(tmp_path: Path) -> None:
     file = NsightFile()
     for start in (100, 250, 300):

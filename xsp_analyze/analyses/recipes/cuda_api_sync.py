@@ -31,6 +31,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_api_sync",
     "Calls that wait for a device",
     needs=("runtime",),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
     columns=(
         integer("duration_ns", "Duration of the call.", "Duration (ns)", unit="ns"),
         integer("start_ns", "Its start, on the profiler's own clock.", "Start (ns)", role=Role.KEY, unit="ns"),

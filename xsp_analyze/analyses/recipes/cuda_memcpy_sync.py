@@ -35,6 +35,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_memcpy_sync",
     "Synchronous copies",
     needs=("runtime", "copies"),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
     columns=copy_columns(),
     by_step=False,
 )

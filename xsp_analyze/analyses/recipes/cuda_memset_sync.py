@@ -34,6 +34,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     "cuda_memset_sync",
     "Synchronous memsets",
     needs=("runtime", "copies"),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
     columns=(
         *timing("fill"),
         name_column("destination_kind", "Memory filled: Pinned or Managed.", "Memory Kind", role=Role.LABEL),
