@@ -90,7 +90,7 @@ def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequenc
 
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
-    from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for numba)
+    from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run_set  # noqa: PLC0415
 
     options = options_of(reading)

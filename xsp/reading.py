@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -158,12 +158,21 @@ def reading_of(values: Mapping[str, object]) -> Reading:
 
 def _as(kind: Any, name: str, value: Any) -> object:  # noqa: ANN401 (of any type)
     if get_origin(kind) is tuple:
-        return tuple(value)
+        return _several(name, value)
     if Path in get_args(kind):
         return Path(value).expanduser()
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(kind, name, value)
     return value
+
+
+def _several(name: str, value: object) -> tuple[object, ...]:
+    """The values of an option that takes several; one text is no list of its characters."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
+
+        raise XspError(f"{name} takes a list, not {value!r}", advice=f"Write {name}=[{value!r}]")
+    return tuple(value)
 
 
 def _member(kind: type[Enum], name: str, value: object) -> Enum:

@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LayerScope:
-    """What is known of a layer beside the scope that its operators' names lie in; `place` among the model's layers."""
+    """A layer, beside the scope that its operators' names lie in; `position` is its own among the model's layers."""
 
     name: str
     type: str = ""

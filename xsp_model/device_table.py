@@ -113,8 +113,8 @@ def _specs(content: Mapping[str, object], path: Path, *, named: bool) -> tuple[D
     listed = content.get("device")
     unknown = sorted(set(content) - {"device"})
     if unknown or not isinstance(listed, list) or not listed:
-        what = f"it has {unknown[0]!r} where" if unknown else "it has no"
-        raise XspError(f"the device file is not understood: {what} [[device]] was expected", path=path)
+        what = f"it has {unknown[0]!r} where [[device]] was expected" if unknown else "it has no [[device]]"
+        raise XspError(f"the device file is not understood: {what}", path=path)
     return tuple(_spec(entry, path, named=named) for entry in listed)
 
 

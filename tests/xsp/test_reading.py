@@ -107,3 +107,9 @@ def test_a_new_option_is_one_line_besides_the_reader_that_takes_it(tmp_path: Pat
         "batch": "drum",
         "reader": {"toy": "drum"},
     }
+
+
+@pytest.mark.parametrize("value", ["abc", 7])
+def test_an_option_of_several_values_takes_no_single_one(value: object) -> None:
+    with pytest.raises(XspError, match="model_ranges takes a list, not"):
+        reading_of({"model_ranges": value})

@@ -14,6 +14,6 @@ def analysis_ids(incomplete: str) -> list[tuple[str, str]]:
 
 def format_names(incomplete: str) -> list[tuple[str, str]]:
     """The names of formats that begin so, each with its title."""
-    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415 (--help must not wait for numba)
+    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415 (--help must not wait for polars)
 
     return [(i.name, i.title) for i in all_ingesters() if i.name.startswith(incomplete)]
