@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.helpers.nsys_recording import alone, record
 from tests.helpers.nsys_tool import nsys as real_nsys
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
@@ -221,7 +222,8 @@ def test_a_program_on_the_cpu_from_recording_to_layers(tmp_path: Path) -> None:
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     out = tmp_path / "run"
     program = [sys.executable, "-m", "tests.runners.nvtx_program", str(tmp_path / "durations")]
-    assert runner.main(["--device", "cpu", "--nsys", real_nsys(), "-o", str(out), "--", *program]) == 0
+    with alone():
+        assert runner.main(["--device", "cpu", "--nsys", real_nsys(), "-o", str(out), "--", *program]) == 0
 
     trace = convert([out / "trace.sqlite"], Options(model_ranges=[r"^iteration"], layer_ranges=["^embed", "^attent"]))
     spans = trace.frame("spans").with_columns(pl.col("name", "level").cast(pl.String))
@@ -242,10 +244,8 @@ def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profile
     pytest.importorskip("torch", reason="needs torch")
     size = ["--batch-size", "4", "--steps", "3", "--warmup", "2", "--device", "cpu", "--threads", "1"]
     command = [sys.executable, "-m", "xsp_runners.collect", "--workload", "zoo:mlp", *size, "--kernels", "nsys"]
-    done = subprocess.run(
-        [*command, "--levels", "ML,MLG", "--out", str(tmp_path / "set")],
-        env={**os.environ, "XSP_NSYS": real_nsys()}, capture_output=True, check=False, text=True,
-    )  # fmt: skip
+    command += ["--levels", "ML,MLG", "--out", str(tmp_path / "set")]
+    done = record(command, made=tmp_path / "set", environment={**os.environ, "XSP_NSYS": real_nsys()})
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "set" / "mlg").iterdir()} == {
         *("run.json", "trace.nsys-rep", "trace.sqlite")
@@ -273,13 +273,13 @@ def test_a_level_process_under_nsys_from_collecting_to_layers(tmp_path: Path) ->
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     options = ["--workload", "zoo:mlp", "--levels", "MLG", "--kernels", "nsys", "--device", "cpu", "--threads", "1"]
-    options += ["--steps", "3", "--warmup", "2", "--batch-size", "4", "-o", str(tmp_path)]
+    options += ["--steps", "3", "--warmup", "2", "--batch-size", "4", "-o", str(tmp_path / "set")]
     command = [sys.executable, "-m", "xsp_runners.collect", *options]
     environment = {**os.environ, "XSP_NSYS": real_nsys()}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    done = record(command, made=tmp_path / "set", environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not (tmp_path / "mlg" / "level.json").exists()
-    (trace,) = read_run_set(tmp_path, Options())
+    assert not (tmp_path / "set" / "mlg" / "level.json").exists()
+    (trace,) = read_run_set(tmp_path / "set", Options())
     run = trace.frame("runs").to_dicts()[0]
     assert (run["model"], run["batch_size"], run["role"]) == ("mlp", 4, "kernels")
     layers = trace.frame("layers").select(pl.col("layer_name", "source").cast(pl.String))

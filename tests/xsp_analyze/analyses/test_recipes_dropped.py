@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.helpers.nsys_recording import record
 from tests.helpers.nsys_tool import install_copy, nsys, recipe_python
 from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
@@ -61,8 +62,10 @@ def _recipe(tool: dict[str, str], folder: Path, *arguments: str) -> subprocess.C
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     command = [nsys(), "profile", "--trace=osrt", "--sample=none", "--cpuctxsw=none", f"--output={folder / 'r'}"]
-    subprocess.run([*command, "sleep", "0.01"], check=True, capture_output=True)
-    return folder / "r.nsys-rep"
+    made = folder / "r.nsys-rep"
+    done = record([*command, "sleep", "0.01"], made=made)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
 
 
 def test_the_recipe_leaves_tables_page_and_bundle(tool: dict[str, str], report: Path, tmp_path: Path) -> None:

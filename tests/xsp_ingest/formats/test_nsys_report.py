@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.nsys_recording import record
 from tests.helpers.nsys_tool import nsys
 from tests.helpers.synth_nsys import NsightFile
 from xsp.cli.main import main
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-_ATTEMPTS = 3  # on a busy machine nsys was seen to end well and leave no report
 _HEAD = b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0.\n\x0b"
 _STREAM = b"\x00\xff\x00\xff\x00\xff\x00\xffNVIDIA Nsight Systems Stream 2023.4.4.54"
 _NVTX = """
@@ -180,10 +180,9 @@ def _captured(folder: Path, program: str) -> Path:
     report = folder / "real.nsys-rep"
     command = [program, "profile", "--trace=nvtx,osrt", "--sample=none", "--cpuctxsw=none", f"--output={report}"]
     python = os.environ.get("XSP_NSYS_PYTHON", sys.executable)
-    for _ in range(_ATTEMPTS):
-        subprocess.run([*command, python, str(folder / "program.py")], check=True, capture_output=True, cwd=folder)
-        if report.exists():
-            return report
+    record([*command, python, str(folder / "program.py")], made=report)
+    if report.exists():
+        return report
     pytest.skip("nsys profile left no report")
 
 

@@ -1,0 +1,46 @@
+"""Recordings by the real nsys: one at a time, and once more where its own parts have not found each other.
+
+nsys starts a daemon that its command then speaks to. Two recordings at once, or a machine with much else to do, and it
+gives up on that after a time of its own: then nothing was recorded, which says nothing of what is tested.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["alone", "record"]
+
+_ATTEMPTS = 5
+_LOST = "Local Endpoint is not available"
+_LOCK = Path(tempfile.gettempdir()) / "xsp-tests-nsys.lock"
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """No other test records meanwhile."""
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def record(
+    command: Sequence[str], *, made: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What became of the command, which records into `made`: a folder or a file that a lost attempt leaves anew."""
+    with alone():
+        for _ in range(_ATTEMPTS):
+            done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+            if made.exists() and _LOST not in done.stdout + done.stderr:
+                break
+            if made.is_dir():
+                shutil.rmtree(made)
+    return done
