@@ -17,12 +17,6 @@ _PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
 _MAX_LOOSE = 8
 _Graph = dict[str, set[str]]
 
-_CIRCLES_OF_TYPES = [
-    {"xsp_model.arrays", "xsp_model.scratch"},
-    {"xsp_model.graph", "xsp_model.trace"},
-]
-"""Circles that only annotations close and that are still to go; one that is gone must go from here."""
-
 
 def _files() -> Mapping[str, Path]:
     files = {}
@@ -77,27 +71,13 @@ def _circle(graph: _Graph) -> list[str]:
     return []
 
 
-def _without(graph: _Graph, circle: set[str]) -> _Graph:
-    """The graph less the imports inside the circle."""
-    return {name: others - circle if name in circle else others for name, others in graph.items()}
-
-
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Those in functions count as well: an import put there only to dodge a circle is still one."""
     assert _circle(_graph(types=False)) == []
 
 
 def test_no_files_need_each_other_for_their_annotations() -> None:
-    graph = _graph(types=True)
-    for circle in _CIRCLES_OF_TYPES:
-        graph = _without(graph, circle)
-    assert _circle(graph) == []
-
-
-@pytest.mark.parametrize("circle", _CIRCLES_OF_TYPES, ids=lambda circle: " and ".join(sorted(circle)))
-def test_a_circle_that_is_gone_is_not_excused(circle: set[str]) -> None:
-    graph = _graph(types=True)
-    assert _circle({name: graph[name] & circle for name in circle})
+    assert _circle(_graph(types=True)) == []
 
 
 def test_a_circle_is_found() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import networkx as nx
 import polars as pl
@@ -11,8 +11,6 @@ from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from xsp_model.trace import Trace
 
 __all__ = ["to_digraph"]
 
@@ -31,7 +29,13 @@ _ATTRIBUTES = (
 )
 
 
-def to_digraph(trace: Trace, span_ids: Sequence[int] | None = None) -> nx.DiGraph[int]:
+class _Tables(Protocol):
+    """What is taken of a trace."""
+
+    def scan(self, name: str) -> pl.LazyFrame: ...
+
+
+def to_digraph(trace: _Tables, span_ids: Sequence[int] | None = None) -> nx.DiGraph[int]:
     """A graph whose nodes are span ids with the span's columns as attributes.
 
     Edges carry `edge`: `child` (ran inside), `launch` (runtime call to device work), `backward_of`

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from xsp_model.arrays import Bools, Ints, Positions
+    Rows = NDArray[np.signedinteger[Any]]  # not those of `arrays`, which is made of what is here
 
 __all__ = [
     "MIN_BYTES",
@@ -189,7 +189,7 @@ class Growing:
             return _mapped(file, self.count * self._dtype.itemsize, self._dtype)
 
 
-def series(name: str, values: NDArray[Any], valid: Bools | None = None) -> pl.Series:
+def series(name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pl.Series:
     """The same memory as a Series; null where not `valid`."""
     if valid is None:
         return _of_parts(name, values, None, 0)
@@ -219,7 +219,7 @@ class _Lent:
         return schema, array
 
 
-def gathered(frame: pl.DataFrame, rows: Ints | Positions | None) -> pl.DataFrame:
+def gathered(frame: pl.DataFrame, rows: Rows | None) -> pl.DataFrame:
     """These rows of the frame; None: all. Large whole-number and word columns of the result are on disk."""
     if rows is None:
         return frame
@@ -228,7 +228,7 @@ def gathered(frame: pl.DataFrame, rows: Ints | Positions | None) -> pl.DataFrame
     return pl.DataFrame([_gathered(frame[name], rows) for name in frame.columns])
 
 
-def _gathered(column: pl.Series, rows: Ints | Positions) -> pl.Series:
+def _gathered(column: pl.Series, rows: Rows) -> pl.Series:
     if column.null_count() == len(column):
         return pl.repeat(None, len(rows), dtype=column.dtype, eager=True).alias(column.name)
     if column.dtype == pl.Int64:
@@ -239,7 +239,7 @@ def _gathered(column: pl.Series, rows: Ints | Positions) -> pl.Series:
     return pl.concat(parts, rechunk=True)
 
 
-def _gathered_numbers(column: pl.Series, rows: Ints | Positions) -> pl.Series:
+def _gathered_numbers(column: pl.Series, rows: Rows) -> pl.Series:
     """The numbers where they are and whether they are there, taken apart: polars would put them together each time."""
     source = _values(column)
     valid = column.is_not_null().to_numpy() if column.null_count() else None
