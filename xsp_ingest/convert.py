@@ -36,8 +36,8 @@ def convert(
 ) -> Trace:
     """The trace of all files given, each one run (a rank) or more; a directory stands for the known files inside it.
 
-    `wanted` names the format instead of detection. XspError where a path is missing, nothing is known, or a file that
-    was named cannot be used. Of a directory's files one that cannot be used is left out, and the ledger says so.
+    `format_name` names the format instead of detection. XspError where a path is missing, nothing is known, or a file
+    that was named cannot be used. Of a directory's files one that cannot be used is left out, and the ledger says so.
     """
     claimed, skipped = _find(paths, format_name)
     return _linked(claimed, options, NOTHING, skipped, progress, named=paths)

@@ -71,7 +71,7 @@ def fill(
     """The devices with their unknown FP32 and memory peaks filled in, and the table `peaks` (without `run_id`).
 
     `devices`: as staged by a reader; `measured`: peaks that the file itself holds (PEAK_COLUMNS). `overrides` are
-    devices of a user's file, `given` peaks by the names that run.json uses (`fp32_flop_per_s`, `dram_byte_per_s`);
+    devices of a user's file, `user_peaks` peaks by the names that run.json uses (`fp32_flop_per_s`, `dram_byte_per_s`);
     both go before everything else, the file's own before the table of devices.
     """
     own = _by_device(measured)

@@ -63,7 +63,7 @@ def _finding(
     *,
     severity: Severity = Severity.WARNING,
 ) -> Finding:
-    """The finding on these rows, the first of which are named in `words`."""
+    """The finding on these rows, the first of which are named by `text`."""
     named = rows.head(_MAX_NAMED).select(text.alias("words"))["words"].to_list()
     others = f" and {rows.height - len(named)} more" if rows.height > len(named) else ""
     duration = round(rows["duration_ns"].sum()) if "duration_ns" in rows.columns else None

@@ -22,7 +22,6 @@ __all__ = ["Sweep", "dual"]
 
 _MIN_ROWS = 100_000  # below, loading the compiled code costs more than it saves
 _COMPILE_ROWS = 300_000  # below, compiling it does, which is done once per installation
-_TAKEN = ("int64", "int32", "int16", "int8", "uint8")  # columns of other types are made int64
 
 
 class Sweep:
@@ -47,7 +46,7 @@ class Sweep:
 
         `outputs` says how many, each as long as the first input, or how long each is.
         """
-        columns = [_taken(each) if isinstance(each, np.ndarray) else each for each in inputs]
+        columns = [_as_numbers(each) if isinstance(each, np.ndarray) else each for each in inputs]
         rows = next(len(each) for each in columns if isinstance(each, np.ndarray))
         lengths = [rows] * outputs if isinstance(outputs, int) else outputs
         results = tuple(scratch.full(length, fill, dtype) for length in lengths)
@@ -55,7 +54,7 @@ class Sweep:
 
     def into(self, results: Sequence[Column], *inputs: Column | int) -> None:
         """Goes on with outputs that hold something already: a sweep over many rows may be taken in several parts."""
-        columns = [_taken(each) if isinstance(each, np.ndarray) else each for each in inputs]
+        columns = [_as_numbers(each) if isinstance(each, np.ndarray) else each for each in inputs]
         rows = max(len(each) for each in columns if isinstance(each, np.ndarray))
         for target, filled in zip(results, self._run(columns, results, rows), strict=True):
             if filled is not target:
@@ -103,10 +102,8 @@ class Sweep:
         ) and self.compiled_function.kinds[len(columns) :] == tuple(each.dtype.name for each in results)
 
 
-def _taken(column: Column) -> Column:
-    if column.dtype == np.bool_:
-        column = column.view(np.uint8)
-    return np.ascontiguousarray(column, dtype=None if column.dtype.name in _TAKEN else np.int64)
+def _as_numbers(column: Column) -> Column:
+    return column.view(np.uint8) if column.dtype == np.bool_ else column
 
 
 def dual(compiled_function: CompiledFunction) -> Callable[[Callable[..., None]], Sweep]:

@@ -34,7 +34,7 @@ def scan_lines(
     statistic_ids: Sequence[int],
     skipped: Sequence[int] = (),
 ) -> Scanned:
-    """The lines that lie from each start to its end; `wanted` are ids of statistics, `skipped` of events, in order.
+    """The lines that lie from each start to its end; `skipped` are ids of events. All ids must be in order.
 
     Gives arrays with a row for each column of LINE, EVENT and STAT, the place of the first damage or -1, and how
     many events were skipped.

@@ -128,7 +128,7 @@ class Room:
     def __init__(self, table: Table, selected: Mapping[str, Values], max_rows: int) -> None:
         self.selected = selected
         self.plain = table.plain
-        stored = {table.offset(name): name for name in selected if name != table.rowid}
+        stored = {table.index_of(name): name for name in selected if name != table.rowid}
         self.record = [stored.get(offset) for offset in range(max(stored, default=-1) + 1)]
         self.texts = [name for name in stored.values() if selected[name] == Values.TEXT]
         # What is never written stays untouched memory, which costs nothing.

@@ -45,7 +45,7 @@ _SPARSE = 3  # where the wanted pages are fewer than one in so many, the others 
 
 @dataclass(frozen=True, slots=True)
 class ReadColumns:
-    """`frame` has the rowid and the wanted columns; `asked` are the rows that SQLite must be asked for."""
+    """`frame` has the rowid and the chosen columns; `deferred` are the rows that SQLite must be asked for."""
 
     frame: pl.DataFrame
     deferred: Ints

@@ -16,15 +16,15 @@ __all__ = ["Table", "table"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`places`: of each column its place in a record; `plain`: those without a default value."""
+    """`column_indices`: of each column its index in a record; `plain`: those without a default value."""
 
     root: int
     column_indices: Mapping[str, int]
     plain: frozenset[str]
     rowid: str | None  # the column that is another name of the rowid
 
-    def offset(self, column: str) -> int:
-        """A column's place; CannotRead where there is none of exactly this name."""
+    def index_of(self, column: str) -> int:
+        """A column's index in a record; CannotRead where there is none of exactly this name."""
         if column not in self.column_indices:
             raise CannotRead
         return self.column_indices[column]
