@@ -87,9 +87,8 @@ def operators(frames: StepFrames, *, on_device: bool) -> Measured:
     calls = _operator_calls(frames)
     if on_device:
         work = frames.chosen(frames.of_trace.all_activities).select("span_id", "run_id", "step", "duration_ns")
-        inside = work.join(calls.select("span_id", "operator_id"), on="span_id").filter(pl.col("operator_id") >= 0)
-        names = calls["name"].gather(inside["operator_id"])
-        per_step = inside.select("run_id", "step", pl.Series("key", names), pl.col("duration_ns").alias("ns"))
+        inside = work.join(calls.select("span_id", "operator"), on="span_id").filter(pl.col("operator").is_not_null())
+        per_step = inside.select("run_id", "step", pl.col("operator").alias("key"), pl.col("duration_ns").alias("ns"))
     else:
         own = calls.filter(pl.col("is_operator"))
         per_step = frames.chosen(own).select(
@@ -127,8 +126,12 @@ def _operator_calls(frames: StepFrames) -> pl.DataFrame:
     inner = mask & (outer >= 0)
     own = duration.copy()
     np.subtract.at(own, outer[inner], duration[inner])
+    named = pl.Series("operator", np.where(around >= 0, around, 0))
+    inside = pl.Series(around >= 0)
     out = spans.with_columns(
-        pl.Series("operator_id", around), pl.Series("self_ns", np.maximum(own, 0)), is_operator.alias("is_operator")
+        pl.when(inside).then(spans["name"].cast(pl.String).gather(named)).alias("operator"),
+        pl.Series("self_ns", np.maximum(own, 0)),
+        is_operator.alias("is_operator"),
     )
     return Roles.of(out, frames.of_trace.roles.kernels)
 
