@@ -9,8 +9,9 @@ from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.level_rows import kernel_rows, layer_rows, model_rows, operator_rows
+from xsp_analyze.compare.outcomes import corrected
 from xsp_analyze.compare.parts import explained, placed
-from xsp_analyze.compare.rows import Assumed, corrected, in_order
+from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
 from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.merge.kernels import match_kernels

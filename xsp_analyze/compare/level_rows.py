@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.compare.kernel_changes import one_to_one
 from xsp_analyze.compare.layer_pairs import pair_layers
+from xsp_analyze.compare.outcomes import decided
 from xsp_analyze.compare.rows import Row, rows_of
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.merge.kernel_names import normalised
@@ -36,9 +37,8 @@ def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> li
     model = []
     for name, (before, after) in described.items():
         rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed, beside)
-        model.append(
-            replace(rows[0], significant=None if rows[0].p_value is None else rows[0].p_value <= FALSE_DISCOVERY_RATE)
-        )
+        p = rows[0].p_value
+        model.append(decided(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE))
     return model
 
 

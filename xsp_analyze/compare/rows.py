@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_analyze.compare.significance import Estimates, Judged, discoveries, judge
+from xsp_analyze.compare.rank_test import rank_test
+from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, Estimates, Judged, judge
 from xsp_analyze.compare.step_noise import step_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.compare.levels import Measured
+    from xsp_analyze.compare.outcomes import Outcome
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["Assumed", "Row", "corrected", "estimates", "in_order", "rows_of"]
+__all__ = ["Assumed", "Row", "estimates", "in_order", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,10 @@ class Row:
     high: float | None = None
     p_value: float | None = None
     q_value: float | None = None
+    rank_p_value: float | None = None  # Mann-Whitney, of captures, or of the steps of one capture a side
+    rank_decides: bool = False  # whether so many values could have a p of 5 % at all
     significant: bool | None = None
+    outcome: Outcome | None = None
     before_count: float | None = None
     after_count: float | None = None
     layer_index: int | None = None
@@ -54,22 +59,24 @@ class Assumed:
 
 
 def estimates(
-    captures: Sequence[Measured], keys: Sequence[object], companions: Sequence[Measured] = ()
+    captures: Sequence[Measured], keys: Sequence[object], companions: Sequence[Measured] = (), *, by_steps: bool = True
 ) -> tuple[Estimates, Floats]:
     """The captures' rows in the order of these keys, and the mean of how often each ran; nan where there is no such.
 
-    `companions` are other rows of the same captures, see `step_noise`.
+    `companions` are other rows of the same captures, see `step_noise`, which is asked where noise is judged by steps.
     """
-    values, noise, counts = [], [], []
-    for number, measured in enumerate(captures):
+    values, counts, steps = [], [], []
+    for measured in captures:
         at = {key: row for row, key in enumerate(measured.keys)}
         indices = np.array([at.get(key, -1) for key in keys], dtype=np.int64)
         values.append(_taken(measured.mean_ns, indices))
         counts.append(_taken(measured.count, indices))
-        steps = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
-        beside = companions[number].steps if companions else None
-        noise.append(step_noise(np.where(indices[:, None] >= 0, steps, 0.0), beside))
-    return Estimates(np.array(values).reshape(len(captures), len(keys)), noise), np.mean(counts, axis=0)
+        of_rows = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
+        steps.append(np.where(indices[:, None] >= 0, of_rows, 0.0))
+    beside = [measured.steps for measured in companions] or [None] * len(captures)
+    noise = [step_noise(s, b) for s, b in zip(steps, beside, strict=True)] if by_steps else []
+    of_captures = np.array(values).reshape(len(captures), len(keys))
+    return Estimates(of_captures, noise, steps[0] if by_steps else of_captures.T), np.mean(counts, axis=0)
 
 
 def _taken(values: Floats, indices: Ints) -> Floats:
@@ -88,9 +95,11 @@ def rows_of(
     companions: tuple[Sequence[Measured], Sequence[Measured]] = ((), ()),
 ) -> tuple[list[Row], Judged]:
     """A row a pair of keys (null: the side has none); `describe` gives a row's name and what else is known of it."""
-    one, one_count = estimates(before, [a for a, _ in pairs], companions[0])
-    two, two_count = estimates(after, [b for _, b in pairs], companions[1])
+    by_steps = len(before) == len(after) == 1
+    one, one_count = estimates(before, [a for a, _ in pairs], companions[0], by_steps=by_steps)
+    two, two_count = estimates(after, [b for _, b in pairs], companions[1], by_steps=by_steps)
     judged = judge(one, two, floor=assumed.floor, alike=assumed.alike)
+    ranks = [_ranked(one, two, at) if np.isfinite(judged.ratio[at]) else {} for at in range(len(pairs))]
     first, second = one.mean, two.mean
     rows = []
     for at, (a, b) in enumerate(pairs):
@@ -106,6 +115,7 @@ def rows_of(
                 low=_or_none(judged.low[at]),
                 high=_or_none(judged.high[at]),
                 p_value=_or_none(judged.p[at]),
+                **ranks[at],
                 before_count=_or_none(one_count[at]),
                 after_count=_or_none(two_count[at]),
                 **describe(a, b),
@@ -114,14 +124,9 @@ def rows_of(
     return rows, judged
 
 
-def corrected(rows: Sequence[Row]) -> list[Row]:
-    """The rows with q and whether they are significant, corrected for as many as were tested: all of them together."""
-    p = np.array([np.nan if r.p_value is None else r.p_value for r in rows], dtype=np.float64)
-    q, is_discovery = discoveries(p)
-    return [
-        row if row.p_value is None else replace(row, q_value=float(q[at]), significant=bool(is_discovery[at]))
-        for at, row in enumerate(rows)
-    ]
+def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
+    test = rank_test(one.samples[at], two.samples[at])
+    return {} if test is None else {"rank_p_value": test.p, "rank_decides": test.least_p <= FALSE_DISCOVERY_RATE}
 
 
 _LEVELS = ("layer", "operator", "kernel")
