@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
-from xsp_analyze.compare.level_rows import kernel_rows, layer_rows, model_rows, operator_rows
+from xsp_analyze.compare.level_rows import (
+    kernel_class_rows,
+    kernel_rows,
+    layer_rows,
+    layer_type_rows,
+    model_rows,
+    operator_rows,
+)
+from xsp_analyze.compare.moves import moves
 from xsp_analyze.compare.outcomes import corrected
 from xsp_analyze.compare.parts import explained, placed
 from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
 from xsp_analyze.compare.significance import RUN_NOISE
+from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.merge.kernels import match_kernels
 from xsp_model import XspError
 
@@ -23,11 +32,14 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.facts import Difference
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.layer_pairs import Pairs
+    from xsp_analyze.compare.moves import ClassMoves, Move
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["MIN_MATCH", "Comparison", "compare"]
+
+_WORTH_TELLING = 0.01  # of device time
 
 MIN_MATCH = 0.5
 """Sides of which fewer layers match are taken for different work, unless layers are operators or not of one source."""
@@ -49,6 +61,7 @@ class Comparison:
     changes: Sequence[Change]
     waterfall: Waterfall | None
     operator_basis: str
+    moves: Sequence[ClassMoves]  # classes of kernels of which much moved between operators
     run_noise: float | None
     run_noise_source: str
     per_input: bool
@@ -107,8 +120,15 @@ def compare(
     assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
     layers, judged = layer_rows(one, two, pairs, assumed)
     changed, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
+    moved, classes = _moved(one, two) if on_device else ({}, [])
     rows = corrected(
-        [*layers, *operator_rows(one, two, assumed, on_device=on_device), *kernel_rows(one, two, changed, assumed)]
+        [
+            *layer_type_rows(one, two, assumed, moved.get("layer_type", {}), same_framework=same_framework),
+            *operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device),
+            *kernel_class_rows(one, two, assumed),
+            *layers,
+            *kernel_rows(one, two, changed, assumed, moved.get("kernel", {})),
+        ]
     )
     falls = explained(one, two, pairs, on_device=on_device)
     return Comparison(
@@ -124,6 +144,7 @@ def compare(
         changed,
         falls.waterfall,
         basis,
+        classes,
         judged.run_noise,
         judged.run_noise_source,
         per_input,
@@ -160,6 +181,16 @@ def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -
     return reasons
 
 
+def _moved(one: Side, two: Side) -> tuple[dict[str, dict[str, Move]], list[ClassMoves]]:
+    """By level where the time of its rows moved, and the classes of which enough moved to be told."""
+    cells = one.cells(), two.cells()
+    by_level = {level: moves(*cells, level) for level in ("layer_type", "operator", "kernel")}
+    _, classes = by_level["operator"]
+    least = _WORTH_TELLING * float(cells[0]["ns"].sum())
+    told = [c for c in classes if -sum(ns for _, ns in c.losses) >= least]
+    return {level: moved for level, (moved, _) in by_level.items()}, told
+
+
 def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | None]:
     first, second = one.one_step(), two.one_step()
     if first.is_empty() or second.is_empty():
@@ -169,9 +200,11 @@ def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | 
     return changes(ours, theirs), matched.alignment.rate
 
 
-def _with_cause(rows: Sequence[Row], causes: dict[int | None, tuple[str, float]]) -> list[Row]:
+def _with_cause(rows: Sequence[Row], causes: dict[int | None, dict[str, float]]) -> list[Row]:
+    """Layers with what changed most in them the same way; rows that moved, where they did more than vary."""
     out = []
     for row in rows:
-        cause = causes.get(row.layer_index) if row.level == "layer" and row.change == "same" else None
+        inside = causes.get(row.layer_index, {}) if row.level == "layer" and row.change == "same" else {}
+        cause = leading(inside, row.difference_ns or 0.0)
         out.append(row if cause is None else replace(row, kernel=cause[0], kernel_difference_ns=cause[1]))
     return out

@@ -15,16 +15,17 @@ from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.merge.kernel_names import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.levels import Measured
+    from xsp_analyze.compare.moves import Move
     from xsp_analyze.compare.rows import Assumed
     from xsp_analyze.compare.side import Side
     from xsp_analyze.compare.significance import Judged
 
-__all__ = ["kernel_rows", "layer_rows", "model_rows", "operator_rows"]
+__all__ = ["kernel_class_rows", "kernel_rows", "layer_rows", "layer_type_rows", "model_rows", "operator_rows"]
 
 _KERNEL = "kernel "  # how keys of `levels.kernels` begin, other than those of copies and memsets
 
@@ -75,13 +76,45 @@ def _under_first(side: Side) -> list[Measured]:
     return out
 
 
-def operator_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
+def layer_type_rows(
+    one: Side, two: Side, assumed: Assumed, moved: Mapping[str, Move], *, same_framework: bool
+) -> list[Row]:
+    """Layers by type; between frameworks by the families that their types belong to."""
+    sides = one.layer_types(by_family=not same_framework), two.layer_types(by_family=not same_framework)
+    return rows_of("layer_type", *sides, _union(*sides), _named(moved), assumed)[0]
+
+
+def kernel_class_rows(one: Side, two: Side, assumed: Assumed) -> list[Row]:
+    if not (one.has_kernels and two.has_kernels):
+        return []
+    sides = one.kernel_classes, two.kernel_classes
+    return rows_of("kernel_class", *sides, _union(*sides), _named({}), assumed)[0]
+
+
+def operator_rows(one: Side, two: Side, assumed: Assumed, moved: Mapping[str, Move], *, on_device: bool) -> list[Row]:
     sides = one.operators(on_device=on_device), two.operators(on_device=on_device)
-    keys = _union(*sides)
-    return rows_of("operator", *sides, keys, lambda a, b: {"name": b if a is None else a}, assumed)[0]
+    return rows_of("operator", *sides, _union(*sides), _named(moved), assumed)[0]
 
 
-def kernel_rows(one: Side, two: Side, changed: Sequence[Change], assumed: Assumed) -> list[Row]:
+def _named(moved: Mapping[str, Move]) -> Callable[[Any, Any], dict[str, object]]:
+    """Describes rows whose keys are their names."""
+
+    def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
+        name = b if a is None else a
+        return {"name": name, **_where(moved.get(name), {})}
+
+    return describe
+
+
+def _where(move: Move | None, names: Mapping[str, str]) -> dict[str, object]:
+    if move is None:
+        return {}
+    return {"moved_to" if move.is_to else "moved_from": tuple(names.get(other, other) for other in move.others)}
+
+
+def kernel_rows(
+    one: Side, two: Side, changed: Sequence[Change], assumed: Assumed, moved: Mapping[str, Move]
+) -> list[Row]:
     """Kernels by name; one that took another's place everywhere shares its row."""
     if not (one.has_kernels and two.has_kernels):
         return []
@@ -98,7 +131,9 @@ def kernel_rows(one: Side, two: Side, changed: Sequence[Change], assumed: Assume
     def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
         name = labels[0].get(a) if a is not None else labels[1][b]
         other = labels[1].get(b) if b is not None else None
-        return {"name": name, "after_name": other if a is not None and a != b else None}
+        if a is not None and b is not None and a != b:
+            return {"name": name, "after_name": other}
+        return {"name": name, **_where(moved.get(b if a is None else a), labels[0] | labels[1])}
 
     rows = rows_of("kernel", one.kernels, two.kernels, keys, describe, assumed)[0]
     return [

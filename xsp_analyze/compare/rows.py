@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.outcomes import Outcome
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["Assumed", "Row", "estimates", "in_order", "rows_of"]
+__all__ = ["LEVELS", "Assumed", "Row", "estimates", "in_order", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class Row:
     layer_index: int | None = None
     layer_type: str | None = None
     path: str | None = None
-    kernel: str | None = None  # of a layer: the kernel or operator in it that changed most
+    kernel: str | None = None  # of a layer: the kernel or operator in it that changed most the same way
     kernel_difference_ns: float | None = None
+    moved_to: tuple[str, ...] = ()  # rows of the level that run more often what this one runs less often
+    moved_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +131,17 @@ def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
     return {} if test is None else {"rank_p_value": test.p, "rank_decides": test.least_p <= FALSE_DISCOVERY_RATE}
 
 
-_LEVELS = ("layer", "operator", "kernel")
+LEVELS = ("layer_type", "operator", "kernel_class", "layer", "kernel")
+"""The levels of rows, what sums up others first."""
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
-    """By level; in each what is significant first, then what was not tested, then noise; most time first in each."""
+    """By level; in each what is significant, new or gone first, then untested, then noise; most time first in each."""
 
     def sort_key(row: Row) -> tuple[int, int, float, str]:
-        group = 0 if row.significant else 1 if row.significant is None else 2
-        return (_LEVELS.index(row.level), group, -abs(row.difference_ns or 0.0), row.name)
+        is_one_sided = row.change in {"appeared", "vanished"}
+        group = 0 if row.significant or is_one_sided else 1 if row.significant is None else 2
+        return (LEVELS.index(row.level), group, -abs(row.difference_ns or 0.0), row.name)
 
     return sorted(rows, key=sort_key)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["document", "render", "render_several"]
 
-_OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "significant")
+_OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "rank_p_value",
+             "significant", "outcome")  # fmt: skip
 
 
 def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, object]:
@@ -49,6 +50,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         },
         "waterfall": _waterfall(c.waterfall),
         "rows": [asdict(row) for row in c.rows],
+        "moves": [asdict(one) for one in c.moves],
         "kernel_changes": [_keyed(asdict(change), count="places") for change in c.changes],
         "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
     }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.compare.facts import DifferenceKind
+from xsp_analyze.compare.outcomes import Outcome
+from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.core import Column
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.table import Table, of_rows
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.facts import Facts
     from xsp_analyze.compare.kernel_changes import Change
+    from xsp_analyze.compare.moves import ClassMoves
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.compare.side import Side
@@ -25,7 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["change", "interval", "of_several", "sections", "sentences", "side_line", "signed_duration", "verdict"]
 
 _PARTS = 10
-_LEVELS = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
+_LEVELS = {
+    "layer_type": ("layer type", "Types of layers"),
+    "operator": ("operator", "Operators"),
+    "kernel_class": ("class", "Classes of kernels"),
+    "layer": ("layer", "Layers"),
+    "kernel": ("kernel", "Kernels"),
+}
+"""Of each level what a row is called and the title of its table; what sums up others first."""
+_MOVED_SHOWN = 2
+_MOVED_TOLD = 3
+_CLASSES_TOLD = 3
 _LONGEST = 48
 _STEPS_FOR_NOISE = 3
 
@@ -44,6 +57,7 @@ def sentences(c: Comparison) -> list[str]:
     else:
         lines.append("Nothing else that the files tell is different.")
     lines.append(_match(c))
+    lines += [_moved(one) for one in c.moves[:_CLASSES_TOLD]]
     return [clean(line) for line in lines]
 
 
@@ -65,6 +79,16 @@ def _match(c: Comparison) -> str:
     )
     kernels = "unknown (a side has none)" if c.kernel_match is None else _percent(c.kernel_match)
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
+
+
+def _moved(one: ClassMoves) -> str:
+    per = f"{duration(one.before_ns)} before and {duration(one.after_ns)} after"
+    less, more = (", ".join(_lost(part) for part in parts[:_MOVED_TOLD]) for parts in (one.losses, one.gains))
+    return f"Time moved: of class {one.kernel_class}, {per} a step, there is less in {less}, and more in {more}."
+
+
+def _lost(part: tuple[str, float]) -> str:
+    return f"{part[0]} ({signed_duration(part[1])})"
 
 
 def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
@@ -100,9 +124,16 @@ def _model_row(one: Compared) -> list[str]:
     c, row = one.comparison, one.comparison.latency
     significant = sum(bool(r.significant) for r in c.rows)
     rows = f"{significant:,} of {c.tested:,}" if c.tested else ""
-    cause = c.waterfall.parts[0].name if c.waterfall and c.comparable else "; ".join(c.reasons)
+    cause = _largest_part(c) if c.comparable else "; ".join(c.reasons)
     return [clean(one.name), duration(row.before_ns), duration(row.after_ns), change(row), interval(row), verdict(row),
             rows, clean(cause)]  # fmt: skip
+
+
+def _largest_part(c: Comparison) -> str:
+    """The part of the difference that is largest among those with its sign."""
+    parts = {part.name: float(part.difference_ns) for part in c.waterfall.parts} if c.waterfall else {}
+    largest = leading(parts, float(c.waterfall.difference_ns) if c.waterfall else 0.0)
+    return largest[0] if largest else ""
 
 
 def _model(c: Comparison) -> Table:
@@ -181,7 +212,8 @@ def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
     significant = sum(bool(row.significant) for row in every)
     tested = sum(row.p_value is not None for row in every)
     scale = scale_of(Column("ns", pl.Float64(), "", "ns"), [v for r in rows for v in (r.before_ns, r.after_ns)])
-    columns = [(level, "", False, 0), *_changed(scale.unit)]
+    label, title = _LEVELS[level]
+    columns = [(label, "", False, 0), *_changed(scale.unit)]
     if level == "layer":
         columns.append(("most of it in", "", False, 6))
     below = [f"{len(every) - len(rows):,} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
@@ -190,7 +222,8 @@ def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
             f"{significant:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
             f" {c.tested:,} rows."
         )
-    title = _LEVELS[level] if level != "operator" else f"Operators ({_BASIS[c.operator_basis]})"
+    if level == "operator":
+        title = f"{title} ({_BASIS[c.operator_basis]})"
     return of_rows(title, columns, [_row(row, scale, level) for row in rows], below)
 
 
@@ -200,10 +233,20 @@ _BASIS = {"device": "device time they launched", "host": "their own time on the 
 def _row(row: Row, scale: Scale, level: str) -> list[str]:
     name = _name(row)
     cells = [name, number(row.before_ns, scale), number(row.after_ns, scale), _signed(row.difference_ns, scale),
-             change(row), interval(row), verdict(row)]  # fmt: skip
+             *_judged(row)]  # fmt: skip
     if level == "layer":
         cells.append(short_name(row.kernel, _LONGEST) if row.kernel and row.difference_ns else "")
     return cells
+
+
+def _judged(row: Row) -> list[str]:
+    """Change, interval and verdict; of time that moved where to, as it is neither slower nor faster."""
+    others = row.moved_to or row.moved_from
+    if not others:
+        return [change(row), interval(row), verdict(row)]
+    names = " and ".join(short_name(name, _LONGEST) for name in others[:_MOVED_SHOWN])
+    more = f" and {len(others) - _MOVED_SHOWN:,} more" if len(others) > _MOVED_SHOWN else ""
+    return ["moved", "", f"moved {'to' if row.moved_to else 'from'} {names}{more}"]
 
 
 def _name(row: Row) -> str:
@@ -253,11 +296,16 @@ def interval(row: Row) -> str:
     return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
 
+_VERDICTS = {
+    Outcome.CHANGED: "significant",
+    Outcome.UNCHANGED: "within noise",
+    Outcome.INCONCLUSIVE: "inconclusive",
+}
+
+
 def verdict(row: Row) -> str:
     """Whether the change is more than noise, in a word; empty where that is not known."""
-    if row.significant is None:
-        return ""
-    return "significant" if row.significant else "within noise"
+    return "" if row.outcome is None else _VERDICTS[row.outcome]
 
 
 def _signed(value: float | None, scale: Scale) -> str:
