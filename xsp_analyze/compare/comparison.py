@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xsp_analyze.compare.common import check_common, same_content
 from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
@@ -65,6 +66,7 @@ class Comparison:
     run_noise: float | None
     run_noise_source: str
     per_input: bool
+    same_content: bool
 
     @property
     def comparable(self) -> bool:
@@ -105,8 +107,8 @@ def compare(
 ) -> Comparison:
     """The comparison of two sides, each of one or more captures of the same work.
 
-    XspError where a side is taken by steps and the other whole, or where times per input are asked for and a batch
-    size is unknown.
+    XspError where a side is taken by steps and the other whole, where times per input are asked for and a batch size
+    is unknown, or where the two have nothing in common.
     """
     one, two = _sides(before, after, names, per_input=per_input)
     one.check_steps(two)
@@ -121,10 +123,12 @@ def compare(
     layers, judged = layer_rows(one, two, pairs, assumed)
     changed, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
     moved, classes = _moved(one, two) if on_device else ({}, [])
+    operators = operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
+    check_common(one, two, pairs, operators)
     rows = corrected(
         [
             *layer_type_rows(one, two, assumed, moved.get("layer_type", {}), same_framework=same_framework),
-            *operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device),
+            *operators,
             *kernel_class_rows(one, two, assumed),
             *layers,
             *kernel_rows(one, two, changed, assumed, moved.get("kernel", {})),
@@ -148,6 +152,7 @@ def compare(
         judged.run_noise,
         judged.run_noise_source,
         per_input,
+        same_content(one, two),
     )
 
 

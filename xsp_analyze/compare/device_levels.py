@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.levels import Measured
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["GRAPH_REPLAY", "NO_LAYER", "NO_OPERATOR", "cells", "kernel_classes", "kernels", "operators"]
+__all__ = ["GRAPH_REPLAY", "KERNEL", "NO_LAYER", "NO_OPERATOR", "cells", "kernel_classes", "kernels", "operators"]
 
 GRAPH_REPLAY = "graph replay"
 """Stands for the operator of what a CUDA graph replays: who launches the graph did not choose its kernels."""
 
 NO_OPERATOR = "outside of operators"
 NO_LAYER = "outside of layers"
+
+KERNEL = "kernel "
+"""How keys of `kernels` begin, other than those of copies and memsets."""
 
 
 def kernels(frames: StepFrames) -> Measured:

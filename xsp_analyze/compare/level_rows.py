@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.compare.device_levels import KERNEL
 from xsp_analyze.compare.kernel_changes import one_to_one
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.outcomes import decided
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.significance import Judged
 
 __all__ = ["kernel_class_rows", "kernel_rows", "layer_rows", "layer_type_rows", "model_rows", "operator_rows"]
-
-_KERNEL = "kernel "  # how keys of `levels.kernels` begin, other than those of copies and memsets
 
 
 def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
@@ -120,8 +119,8 @@ def kernel_rows(
         return []
     labels = [{str(k): str(v) for m in side.kernels for k, v in zip(m.keys, m.labels["name"], strict=True)}
               for side in (one, two)]  # fmt: skip
-    spelled = [{key.removeprefix(_KERNEL) for key in side if key.startswith(_KERNEL)} for side in labels]
-    partner = {_KERNEL + old: _KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
+    spelled = [{key.removeprefix(KERNEL) for key in side if key.startswith(KERNEL)} for side in labels]
+    partner = {KERNEL + old: KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
     became = {(normalised(c.before[0]), normalised(c.after[0])): str(c.kind)
               for c in changed if len(c.before) == len(c.after) == 1}  # fmt: skip
     taken = set(partner.values())

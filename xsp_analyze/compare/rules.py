@@ -190,7 +190,7 @@ def _verdict(rule: Rule, row: Row, comparison: Comparison, *, strict: bool) -> V
     if change is None:
         return Verdict.UNKNOWN
     is_beyond = _COMPARISONS[rule.comparison](change, rule.number)
-    if strict or rule.metric == "count":
+    if strict or comparison.same_content or rule.metric == "count":
         return Verdict.VIOLATED if is_beyond else Verdict.KEPT
     if is_beyond:
         return Verdict.VIOLATED if row.significant is not False else Verdict.INCONCLUSIVE

@@ -46,6 +46,8 @@ class Several:
 
 
 def _is_open(one: Compared) -> bool:
+    if one.comparison.same_content:
+        return False
     if one.outcomes:
         return any(o.verdict in {Verdict.INCONCLUSIVE, Verdict.UNKNOWN} for o in one.outcomes)
     return one.comparison.latency.outcome in {None, Outcome.INCONCLUSIVE}

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.helpers.captures import Noise, Work, capture
+from tests.helpers.hand import Hand
 from xsp.cli.main import main
 from xsp_model import bundle
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NOISE = Noise(kernel=0.01, step=0.005)
 _RULE = "model.latency > +5%"  # one capture a side: noise of captures reaches farther than 3 %
@@ -232,3 +230,46 @@ def test_a_rule_that_no_model_of_the_batches_has_a_row_for_is_an_error(
 ) -> None:
     assert main(["compare", *batches, "--fail-on", 'layer["conv*"].latency > 1%']) == 2
     assert "no model of the batches has such a layer" in capsys.readouterr().err
+
+
+def test_the_same_content_under_two_names_is_one_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / "before.xsp", tmp_path / "copy.xsp")
+    page = tmp_path / "page.html"
+    names = [str(folder / "before.xsp"), str(tmp_path / "copy.xsp")]
+    assert main(["compare", *names, "--html", str(page)]) == 0
+    sentence = "before.xsp and copy.xsp hold the same: there is nothing to compare."
+    assert capsys.readouterr().out == f"{sentence}\n"
+    assert sentence in page.read_text()
+    assert "<table" not in page.read_text()
+    rules = ["--fail-on", "model.latency > +1%", "--fail-on-inconclusive"]
+    assert main(["compare", *names, *rules, "-f", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["same_content"], answer["rules"][0]["verdict"]) == (True, "kept")
+
+
+def test_traces_with_nothing_in_common_are_refused_in_a_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hand = Hand()
+    hand.run(0)
+    for step in range(3):
+        step_id = hand.step(step, step * 10_000, 10_000)
+        layer = hand.module("Other_0.Conv_0", step * 10_000, 5_000, 0, step=step, parent_id=step_id)
+        hand.work("conv_kernel", step * 10_000, 4_000, launch=step * 10_000, parent=layer, layer=layer, step=step,
+                  phase="forward")  # fmt: skip
+    bundle.write(hand.build(), tmp_path / "else.xsp")
+    assert main(["compare", str(folder / "before.xsp"), str(tmp_path / "else.xsp")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: before.xsp and else.xsp have nothing in common, no layer, operator nor kernel.")
+    assert error.count("\n") == 1
+
+
+def test_a_profile_of_several_runs_that_has_nothing_in_common_is_refused_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fixtures = Path(__file__).parents[3] / "fixtures"
+    names = [fixtures / "torch_profiler" / "odd_names" / "trace.json", fixtures / "run_set" / "convnet_v100_synthetic"]
+    assert main(["compare", *map(str, names)]) == 2
+    assert "have nothing in common" in capsys.readouterr().err

@@ -29,6 +29,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
     latency, *others = c.model
     return {
         "comparable": c.comparable,
+        "same_content": c.same_content,
         "reasons": list(c.reasons),
         "differences": [_keyed(asdict(d), kind="sort") for d in c.differences],
         "before": {"name": c.before.name, **asdict(c.before.facts)},

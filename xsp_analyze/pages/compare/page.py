@@ -38,6 +38,8 @@ def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
     """The page: what was compared, the verdict, a waterfall, every table (at most 100 rows each)."""
     title = clean(f"{c.before.name} and {c.after.name}")
     heading = f"{escape(title)}: latency {escape(change(c.latency))} {_verdict(c)}"
+    if c.same_content:
+        heading = escape(title)
     return written(_KIND, title, heading, list(_content(c, outcomes)), f"{made_by()} {_FOOTER}")
 
 
@@ -55,10 +57,8 @@ def page_of_several(several: Several) -> str:
 def _content(c: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield from (f"<p>{escape(line)}</p>" for line in sentences(c))
     yield from _rules(outcomes)
-    model, *rest = sections(c, _ROWS)
-    yield from _section(model)
-    for at, each in enumerate(rest):
-        yield from _section(each, list(_chart(c.waterfall)) if c.waterfall and at == 0 else [])
+    for at, each in enumerate(sections(c, _ROWS)):
+        yield from _section(each, list(_chart(c.waterfall)) if c.waterfall and at == 1 else [])
 
 
 def _verdict(c: Comparison) -> str:

@@ -44,7 +44,12 @@ _STEPS_FOR_NOISE = 3
 
 
 def sentences(c: Comparison) -> list[str]:
-    """What stands above all tables: whether the two compare, in what they differ, how well they match."""
+    """What stands above all tables: whether the two compare, in what they differ, how well they match.
+
+    Of the same content that it is the same, and nothing else.
+    """
+    if c.same_content:
+        return [clean(f"{c.before.name} and {c.after.name} hold the same: there is nothing to compare.")]
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
@@ -92,7 +97,9 @@ def _lost(part: tuple[str, float]) -> str:
 
 
 def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
-    """Every table, with at most so many rows each."""
+    """Every table, with at most so many rows each; none where the two hold the same."""
+    if c.same_content:
+        return []
     tables = [_model(c)]
     if c.waterfall is not None:
         tables.append(_waterfall(c, max_rows))

@@ -74,9 +74,10 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
         _, *lines_below = _rule_lines(outcome)
         lines.append(f"- **{_MARKS[outcome.verdict]}** {escaped(outcome.rule.text)}")
         lines += [f"  - {escaped(line.strip())}" for line in lines_below]
-    first, *rest = sections(c, rows)
-    lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escaped, first.notes)]
-    for each in rest:
+    tables = sections(c, rows)
+    for first in tables[:1]:
+        lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escaped, first.notes)]
+    for each in tables[1:]:
         lines += ["", f"<details><summary>{escaped(each.title)}</summary>", "", *markdown_lines(each), ""]
         lines += [*map(escaped, each.notes), "</details>"]
     return "\n".join(lines) + "\n"
@@ -89,7 +90,11 @@ def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
     if violated or undecided:
         count, what = (violated, "broken") if violated else (undecided, "inconclusive")
         text = f"{count} of {len(outcomes)} performance rules {what}"
-    latency = ", ".join(filter(None, (f"latency {change(c.latency)}", verdict(c.latency))))
+    latency = (
+        "no difference"
+        if c.same_content
+        else ", ".join(filter(None, (f"latency {change(c.latency)}", verdict(c.latency))))
+    )
     return escaped(f"{text}: {latency}" if outcomes else f"Performance: {latency}")
 
 
