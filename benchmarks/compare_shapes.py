@@ -141,22 +141,21 @@ def _capture(shape: _Shape, random: np.random.Generator, steps: int, nth: int, n
         own[:, step] = shape.carried_over * own[:, step - 1] + np.sqrt(1 - shape.carried_over**2) * own[:, step]
     drift = shape.drift * nth + shape.within_drift * np.linspace(0, 1, steps)
     base = 20_000.0 * np.arange(1, _ROWS + 1)
-    times: Floats = base[:, None] * np.exp(noisier * capture[:, None] + shape.step * own + drift)
-    return times
+    return np.asarray(base[:, None] * np.exp(noisier * capture[:, None] + shape.step * own + drift), dtype=np.float64)
 
 
 def _compared(before: Sequence[Floats], after: Sequence[Floats]) -> list[Row]:
     keys = [(n, n) for n in range(_ROWS)]
-    sides = [[_measured(times) for times in side] for side in (before, after)]
-    rows, _ = rows_of("layer", *sides, keys, lambda a, _: {"name": str(a)}, _ASSUMED)
+    one, two = ([_measured(times) for times in side] for side in (before, after))
+    rows, _ = rows_of("layer", one, two, keys, lambda a, _: {"name": str(a)}, _ASSUMED)
     return corrected(rows)
 
 
 def _of_model(before: Sequence[Floats], after: Sequence[Floats]) -> Row:
     idle = _IDLE * 20_000.0 * _ROWS * (_ROWS + 1) / 2
-    sides = [[_measured(times.sum(axis=0, keepdims=True) + idle) for times in side] for side in (before, after)]
+    one, two = ([_measured(times.sum(axis=0, keepdims=True) + idle) for times in side] for side in (before, after))
     beside = [_measured(times) for times in before], [_measured(times) for times in after]
-    rows, _ = rows_of("model", *sides, [(0, 0)], lambda _, __: {"name": "latency"}, _ASSUMED, beside)
+    rows, _ = rows_of("model", one, two, [(0, 0)], lambda _, __: {"name": "latency"}, _ASSUMED, beside)
     p = rows[0].p_value
     return decided(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.common import check_common, same_content
+from xsp_analyze.compare.expected import expected
 from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
@@ -30,6 +31,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.compare.expected import Expected
     from xsp_analyze.compare.facts import Difference
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.layer_pairs import Pairs
@@ -67,6 +69,7 @@ class Comparison:
     run_noise_source: str
     per_input: bool
     same_content: bool
+    expected: Expected | None  # by the devices' peaks, where the sides ran on different ones
 
     @property
     def comparable(self) -> bool:
@@ -153,6 +156,7 @@ def compare(
         judged.run_noise_source,
         per_input,
         same_content(one, two),
+        expected(one, two) if on_device else None,
     )
 
 

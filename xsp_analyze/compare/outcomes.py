@@ -38,9 +38,9 @@ def decided(row: Row, *, is_discovery: bool) -> Row:
     if row.p_value is None:
         return row
     outcome = _outcome(row, is_discovery=is_discovery)
-    is_change = outcome is Outcome.CHANGED
-    moved = {} if is_change else {"moved_to": (), "moved_from": ()}  # nothing is said to move by noise
-    return replace(row, outcome=outcome, significant=is_change, **moved)
+    if outcome is Outcome.CHANGED:
+        return replace(row, outcome=outcome, significant=True)
+    return replace(row, outcome=outcome, significant=False, moved_to=(), moved_from=())  # noise moves nothing
 
 
 def _outcome(row: Row, *, is_discovery: bool) -> Outcome:

@@ -75,7 +75,8 @@ def estimates(
         counts.append(_taken(measured.count, indices))
         of_rows = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
         steps.append(np.where(indices[:, None] >= 0, of_rows, 0.0))
-    beside = [measured.steps for measured in companions] or [None] * len(captures)
+    beside: list[Floats | None] = [measured.steps for measured in companions]
+    beside = beside or [None] * len(captures)
     noise = [step_noise(s, b) for s, b in zip(steps, beside, strict=True)] if by_steps else []
     of_captures = np.array(values).reshape(len(captures), len(keys))
     return Estimates(of_captures, noise, steps[0] if by_steps else of_captures.T), np.mean(counts, axis=0)

@@ -108,7 +108,7 @@ def test_junit_is_read_by_a_parser_and_counts_what_failed(comparison: Comparison
 
 
 def test_one_step_is_said_to_show_no_noise() -> None:
-    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1), 1)])
+    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={3: 1.5}), 1)])
     assert "No intervals: a side has 1 step" in text.terminal(comparison)
     assert "significant" not in text.terminal(comparison)
 

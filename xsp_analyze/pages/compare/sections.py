@@ -12,10 +12,12 @@ from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.core import Column
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import UNKNOWN, count, duration, number, scale_of
+from xsp_analyze.render.units import UNKNOWN, count, duration, number, quantity, scale_of
+from xsp_model.device_table import QUANTITIES
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.expected import Expected
     from xsp_analyze.compare.facts import Facts
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.moves import ClassMoves
@@ -101,6 +103,8 @@ def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
     if c.same_content:
         return []
     tables = [_model(c)]
+    if c.expected is not None:
+        tables.append(_by_peaks(c, c.expected))
     if c.waterfall is not None:
         tables.append(_waterfall(c, max_rows))
     tables += [_level(c, level, max_rows) for level in _LEVELS if c.level(level)]
@@ -156,6 +160,27 @@ def _model(c: Comparison) -> Table:
         rows.append(["throughput", f"{one:,.1f}/s", f"{two:,.1f}/s", f"{two - one:+,.1f}/s", _percent_change(two / one),
                      "", ""])  # fmt: skip
     return of_rows("Model", [("model", "", False, 0), *_changed("")], rows, _on_noise(c))
+
+
+def _by_peaks(c: Comparison, peaks: Expected) -> Table:
+    """What the devices' peaks let expect of the same work, beside what was measured."""
+    rows = []
+    for what, bound in (("bound by memory", peaks.memory), ("bound by compute", peaks.compute)):
+        if bound is not None:
+            unit = QUANTITIES[bound.quantity]
+            rates = quantity(bound.before, unit), quantity(bound.after, unit)
+            rows.append([f"expected if {what} ({bound.quantity})", *rates, _percent_change(bound.ratio)])
+    if peaks.by_class is not None:
+        share = _percent(peaks.modelled_share or 0.0)
+        what = f"expected by what bounds each operator ({share} of device time is modelled)"
+        rows.append([what, "", "", _percent_change(peaks.by_class)])
+    rows += [
+        [f"measured: {row.name.replace('_', ' ')}", duration(row.before_ns), duration(row.after_ns), change(row)]
+        for row in c.model
+    ]
+    columns = [("time, by the devices' peaks", "", False, 0), ("before", "", True, 1), ("after", "", True, 1),
+               ("change of time", "", True, 1)]  # fmt: skip
+    return of_rows("What the devices' peaks let expect", columns, rows)
 
 
 def _changed(unit: str) -> list[tuple[str, str, bool, int]]:
