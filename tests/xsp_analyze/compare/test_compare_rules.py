@@ -126,7 +126,7 @@ def test_throughput_is_kept_by_the_other_end_of_latency_s_interval() -> None:
 
 
 def test_where_nothing_is_known_of_noise_no_rule_is_kept_by_the_estimate_alone() -> None:
-    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1), 1)])
+    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={11: 1.01}), 1)])
     outcome = _held("model.latency > +3%", comparison)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "nothing is known of its noise" in outcome.sentences[0]

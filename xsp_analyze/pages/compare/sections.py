@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -24,10 +25,25 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.compare.side import Side
-    from xsp_analyze.compare.waterfall import Part
+    from xsp_analyze.compare.waterfall import Part as WaterfallPart
     from xsp_analyze.render.units import Scale
 
-__all__ = ["change", "interval", "of_several", "sections", "sentences", "side_line", "signed_duration", "verdict"]
+__all__ = [
+    "WATERFALL",
+    "Part",
+    "change",
+    "interval",
+    "of_several",
+    "parts",
+    "sections",
+    "sentences",
+    "side_line",
+    "signed_duration",
+    "verdict",
+]
+
+WATERFALL = "difference"
+"""The id of the part that a page draws the waterfall in."""
 
 _PARTS = 10
 _LEVELS = {
@@ -98,19 +114,33 @@ def _lost(part: tuple[str, float]) -> str:
     return f"{part[0]} ({signed_duration(part[1])})"
 
 
-def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table with its id and label on a page."""
+
+    identity: str
+    label: str
+    table: Table
+
+
+def parts(c: Comparison, max_rows: int | None = 10) -> list[Part]:
     """Every table, with at most so many rows each; none where the two hold the same."""
     if c.same_content:
         return []
-    tables = [_model(c)]
+    every = [Part("model", "Model", _model(c))]
     if c.expected is not None:
-        tables.append(_by_peaks(c, c.expected))
+        every.append(Part("peaks", "Peaks", _by_peaks(c, c.expected)))
     if c.waterfall is not None:
-        tables.append(_waterfall(c, max_rows))
-    tables += [_level(c, level, max_rows) for level in _LEVELS if c.level(level)]
+        every.append(Part(WATERFALL, "Difference", _waterfall(c, max_rows)))
+    every += [Part(level, title, _level(c, level, max_rows)) for level, (_, title) in _LEVELS.items() if c.level(level)]
     if c.changes:
-        tables.append(_changes(c, max_rows))
-    return tables
+        every.append(Part("changes", "Changes", _changes(c, max_rows)))
+    return every
+
+
+def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
+    """The tables of `parts`."""
+    return [part.table for part in parts(c, max_rows)]
 
 
 def of_several(several: Several) -> Table:
@@ -232,7 +262,7 @@ def _waterfall(c: Comparison, max_rows: int | None) -> Table:
     return of_rows(f"What the difference is made of ({basis})", columns, rows)
 
 
-def _part(part: Part) -> list[str]:
+def _part(part: WaterfallPart) -> list[str]:
     cause = short_name(part.kernel, _LONGEST) if part.kernel and part.difference_ns else ""
     return [clean(part.name), duration(part.before_ns), duration(part.after_ns), signed_duration(part.difference_ns),
             cause]  # fmt: skip
