@@ -181,8 +181,7 @@ class StepFrames:
 
     def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
         steps = Roles.of(self.steps, runs)
-        latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.of_trace.device_work)
-        return Roles.of(latencies, runs)
+        return Roles.of(model_time.run_latencies(self, steps), runs)
 
     @cached_property
     def model_latency(self) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.formulas import trimmed_count, trimmed_mean
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_model import Kind, Level, XspError
 
@@ -24,6 +24,7 @@ __all__ = [
     "all_steps",
     "choose_steps",
     "host_steps",
+    "kept_steps",
     "marked_steps",
     "mean_over_steps",
     "settled",
@@ -190,6 +191,14 @@ def _ramp_up_count(latencies: pl.Series) -> int:
         return 0
     near = (latencies - middle).abs() <= max(_SETTLED_SPREAD * middle, _SPREADS * spread)
     return min(int(near.arg_max() or 0), half)
+
+
+def kept_steps(steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps that a trimmed mean of latency keeps, of each run: means over these whole steps add up."""
+    count = pl.len().over("run_id")
+    dropped = trimmed_count(count)
+    rank = pl.struct("duration_ns", "step").rank("ordinal").over("run_id").cast(pl.Int64) - 1
+    return steps.filter(rank >= dropped, rank < count - dropped)
 
 
 def step_counts(steps: pl.DataFrame) -> pl.DataFrame:

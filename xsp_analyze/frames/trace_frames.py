@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.frames import layer_time
 from xsp_analyze.frames.activities import device_activities, device_work
 from xsp_analyze.frames.counters import attach_counters, ideal_intensity
+from xsp_analyze.frames.host_blocks import blocks_of
 from xsp_analyze.frames.launches import waits_of
 from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_analyze.frames.step_windows import step_windows
@@ -27,6 +28,7 @@ class TraceFrames:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._waits: dict[int, pl.DataFrame] = {}
+        self._blocks: dict[int, pl.DataFrame] = {}
 
     @cached_property
     def roles(self) -> Roles:
@@ -79,6 +81,21 @@ class TraceFrames:
         if run not in self._waits:
             self._waits[run] = waits_of(self.trace, run, self.span_names)
         return self._waits[run]
+
+    def host_blocks(self, run: int) -> pl.DataFrame:
+        """The run's calls of the host that explain why a device is idle; see `host_blocks.blocks_of`."""
+        if run not in self._blocks:
+            self._blocks[run] = blocks_of(self.trace, run, self.span_names)
+        return self._blocks[run]
+
+    @cached_property
+    def extents(self) -> pl.DataFrame:
+        """run_id, begin_ns, end_ns: first start to last end of anything in each run in which something was timed."""
+        end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
+        is_timed = pl.col("duration_ns").is_not_null().any()
+        runs = self.trace.scan("spans").group_by("run_id")
+        extents = runs.agg(pl.col("start_ns").min().alias("begin_ns"), end.alias("end_ns"), is_timed.alias("timed"))
+        return extents.filter("timed").drop("timed").sort("run_id").collect()
 
     @cached_property
     def span_names(self) -> pl.Series:

@@ -198,7 +198,9 @@ def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:
 
 def _in_order(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Steps numbered from 0 in each run, so that the n-th step of one run stands beside the n-th of another."""
-    steps = marked_steps(trace).with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
+    steps = marked_steps(trace).with_columns(
+        (pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth")
+    )
     numbered = rows.join(
         steps.select("run_id", "step", "nth"), on=["run_id", "step"], how="left", maintain_order="left"
     )
