@@ -63,7 +63,7 @@ _OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "de
             pl.Float64(),
             "Busy time over latency, of all devices; of a profile of levels kernel duration over its model latency.",
         ),
-        Column("device_count", pl.Int64(), "Devices that the share is of.", "count"),
+        Column("device_count", pl.Int64(), "Devices that the share is of."),
         LATENCY_BASIS,
         replace(PRECISION, doc="The precision of flop_count and of the roof; null where no flops were counted."),
         *COUNTER_COLUMNS,

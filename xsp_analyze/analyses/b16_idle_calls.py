@@ -34,7 +34,7 @@ __all__ = ["idle_calls"]
             role=Role.KEY,
         ),
         Column("idle_ns", TIME_NS, "Idle time of the device meanwhile.", "ns"),
-        Column("gap_count", AMOUNT, "Stretches of idle time.", "count"),
+        Column("gap_count", AMOUNT, "Stretches of idle time."),
         Column("idle_share", pl.Float64(), "Of the device's window (the step's latency)."),
     ),
     additive=("idle_ns", "gap_count"),

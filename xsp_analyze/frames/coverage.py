@@ -34,7 +34,7 @@ _SCHEMA = {
     "detail": pl.String(),
     "advice": pl.String(),
 }
-_WHOLE = {"extent": "first start to last end of the trace", "sum": "the sum of the steps timed without a profiler"}
+_ALL_STEPS = {"extent": "first start to last end of the trace", "sum": "the sum of the steps timed without a profiler"}
 _Row = dict[str, object]
 
 
@@ -194,6 +194,6 @@ def _model_basis(frames: StepFrames) -> str:
         return "first start to last end of the trace"
     bases = list(dict.fromkeys(frames.run_latencies["basis"].list.explode().drop_nulls()))
     if frames.choice.mode is StepMode.ALL:
-        return " and ".join(_WHOLE[basis] for basis in bases)
-    words = "; ".join(f"{basis}: {StepBasis(basis).sentence}" for basis in bases)
-    return f"{'trimmed mean of step latencies' if frames.averaged else 'step latencies'} ({words})"
+        return " and ".join(_ALL_STEPS[basis] for basis in bases)
+    sentences = "; ".join(f"{basis}: {StepBasis(basis).sentence}" for basis in bases)
+    return f"{'trimmed mean of step latencies' if frames.averaged else 'step latencies'} ({sentences})"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["BLOCK_CAUSES", "INPUT_CALLS", "Blocks", "blocks_of", "outermost_blocks"]
+__all__ = ["BLOCK_CAUSES", "INPUT_CALLS", "NO_THREAD", "Blocks", "blocks_of", "outermost_blocks"]
 
 BLOCK_CAUSES = ("sync", "initialisation", "input")
 """What a call can explain idle time by: it waits for a device, it starts something up, it fetches the next batch."""
@@ -34,6 +34,9 @@ Inductor, Triton, XLA. Names as these tools' own traces have them."""
 
 _SETS_UP = r"(?i)^(?:cuda|cu|hip)(?:Free|Malloc|HostAlloc|SetDevice|GetDevice|StreamCreate|EventCreate|FuncGet)"
 """Calls that create the context where they are a process's first: programs call `cudaFree(0)` for that alone."""
+
+NO_THREAD = -1
+"""Stands for the thread where a trace does not tell it."""
 
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
 _COLUMNS = ("process_id", "thread_id", "start_ns", "end_ns", "cause", "call")
@@ -100,11 +103,14 @@ def blocks_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
             pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
             pl.col("kind") != str(Kind.SYNC),
             pl.col("duration_ns") > 0,
-            pl.col("thread_id").is_not_null(),
         )
         .with_columns(cause.cast(pl.Int64).alias("cause"))
         .filter(pl.col("cause").is_not_null())
-        .with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"), pl.col("span_id").alias("call"))
+        .with_columns(
+            pl.col("thread_id").fill_null(NO_THREAD),
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+            pl.col("span_id").alias("call"),
+        )
         .select(_COLUMNS)
         .collect()
     )

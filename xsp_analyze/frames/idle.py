@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, Blocks
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks
 from xsp_model.intervals import covered_before, gaps
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
         np.concatenate(([extent[0]], start, [extent[1]])), np.concatenate(([extent[0]], end, [extent[1]]))
     )
     launch, thread = _next_launches(work, start, right, extent[1])
-    known = launch != _NEVER
+    has_launch = launch != _NEVER
     launched = np.clip(launch, left, right)
-    unknown = _pieces(left[~known], right[~known], _UNKNOWN)
+    unknown = _pieces(left[~has_launch], right[~has_launch], _UNKNOWN)
     parts = [unknown]
-    for number in np.unique(thread[known]).tolist():
-        rows = known & (thread == number)
+    for number in np.unique(thread[has_launch]).tolist():
+        rows = has_launch & (thread == number)
         own, others = _split(blocks, number)
         parts.append(_explained(_pieces(left[rows], launched[rows], _HOST), (own, others)))
         loading = Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
@@ -75,9 +75,9 @@ def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> t
     The gap at the end of a run has no launch to wait for: the host had until its end, if launches are known at all.
     """
     call = work["call_start_ns"].fill_null(_NEVER).to_numpy()
-    thread = work["call_thread_id"].fill_null(-1).to_numpy()
+    thread = work["call_thread_id"].fill_null(NO_THREAD).to_numpy()
     if not len(start):
-        return np.full(len(right), _NEVER), np.full(len(right), -1)
+        return np.full(len(right), _NEVER), np.full(len(right), NO_THREAD)
     together = run_starts(start)  # work stands in order of start
     lengths = np.diff(np.append(together, len(start)))
     first = np.lexsort((call, np.repeat(np.arange(len(together)), lengths)))[together]
@@ -85,12 +85,12 @@ def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> t
     final = at >= len(together)
     row = first[np.minimum(at, len(together) - 1)]
     launched = np.where(final, last if (call != _NEVER).any() else _NEVER, call[row])
-    return launched, np.where(final, _most_frequent(thread[call != _NEVER]), thread[row])
+    return launched, np.where(final, _mode(thread[call != _NEVER]), thread[row])
 
 
-def _most_frequent(threads: Ints) -> int:
+def _mode(threads: Ints) -> int:
     values, count = np.unique(threads, return_counts=True)
-    return int(values[count.argmax()]) if len(values) else -1
+    return int(values[count.argmax()]) if len(values) else NO_THREAD
 
 
 def _split(blocks: pl.DataFrame, thread: int) -> tuple[Blocks, Blocks]:

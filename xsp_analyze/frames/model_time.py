@@ -14,23 +14,22 @@ from xsp_analyze.frames.steps import StepMode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_model import Trace
 
 __all__ = ["model_latency", "run_latencies", "timed_latency"]
 
 
-def run_latencies(frames: StepFrames, steps: pl.DataFrame) -> pl.DataFrame:
+def run_latencies(frames: TraceFrames, mode: StepMode, steps: pl.DataFrame) -> pl.DataFrame:
     """One row a run (and step, where each is answered): batch_size, latency_ns, durations (of steps), basis, devices.
 
     The trimmed mean of its steps; where the trace is taken whole, its extent, first start to last end of anything (of
     steps timed without a profiler, their sum). `basis` says which, as a list of words of `StepBasis`, `extent` or
     `sum`; `devices` is how many devices its processes used, at least 1.
     """
-    mode = frames.choice.mode
     keys = ["run_id", "step"] if mode is StepMode.EACH else ["run_id"]
     if mode is StepMode.ALL:
-        latencies = _whole(frames, steps)
+        latencies = _of_all(frames, steps)
     else:
         latency = trimmed_mean(pl.col("duration_ns")) if mode is StepMode.MEAN else pl.col("duration_ns").sum()
         latencies = steps.group_by(keys, maintain_order=True).agg(
@@ -38,7 +37,7 @@ def run_latencies(frames: StepFrames, steps: pl.DataFrame) -> pl.DataFrame:
             pl.col("duration_ns").alias("durations"),
             pl.col("basis").unique(maintain_order=True),
         )
-    used = frames.of_trace.device_work.select("run_id", "process_id", "device_id").unique()
+    used = frames.device_work.select("run_id", "process_id", "device_id").unique()
     devices = used.group_by("run_id").agg(pl.len().cast(pl.Int64).alias("devices"))
     return (
         latencies.join(frames.trace.scan("runs").select("run_id", "batch_size").collect(), on="run_id", how="left")
@@ -48,7 +47,7 @@ def run_latencies(frames: StepFrames, steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _whole(frames: StepFrames, steps: pl.DataFrame) -> pl.DataFrame:
+def _of_all(frames: TraceFrames, steps: pl.DataFrame) -> pl.DataFrame:
     """The latency of each run taken whole: of runs timed without a profiler the sum of their steps, else its extent."""
     duration = pl.col("duration_ns")
     timed = (
@@ -58,7 +57,7 @@ def _whole(frames: StepFrames, steps: pl.DataFrame) -> pl.DataFrame:
     )
     marked = steps.group_by("run_id", maintain_order=True).agg(duration.alias("durations"))
     extents = (
-        frames.of_trace.extents.join(timed, on="run_id", how="anti")
+        frames.extents.join(timed, on="run_id", how="anti")
         .join(marked, on="run_id", how="left")
         .select("run_id", (pl.col("end_ns") - pl.col("begin_ns")).alias("latency_ns"), "durations")
         .with_columns(

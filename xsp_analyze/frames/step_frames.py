@@ -181,7 +181,7 @@ class StepFrames:
 
     def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
         steps = Roles.of(self.steps, runs)
-        return Roles.of(model_time.run_latencies(self, steps), runs)
+        return Roles.of(model_time.run_latencies(self.of_trace, self.choice.mode, steps), runs)
 
     @cached_property
     def model_latency(self) -> pl.DataFrame:

@@ -61,7 +61,8 @@ def step_windows(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
 def _of_process(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     steps = steps.sort("start_ns", "step")
     run, process = steps.select("run_id", "process_id").row(0)
-    work = activities.filter(pl.col("run_id") == run, pl.col("process_id") == process)
+    of_process = pl.col("process_id").eq_missing(pl.lit(process, pl.Int64))
+    work = activities.filter(pl.col("run_id") == run, of_process)
     start, host_end = steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["host_ns"]).to_numpy()
     window = _windows(start, host_end, _own_end(steps, work), _end_before(steps, work))
     return steps.with_columns(

@@ -102,7 +102,7 @@ def _union(start: Ints, end: Ints, mask: Bools) -> tuple[Ints, Ints]:
 def _active(start: Ints, end: Ints, begin: Ints, until: Ints) -> Ints:
     """From the first start to the last end of work in each window; work of no length counts as a point."""
     reach = np.maximum.accumulate(end)
-    first = np.searchsorted(reach, begin, side="left")  # the first work that ends at or after the window's begin
+    first = np.minimum(np.searchsorted(reach, begin, side="right"), np.searchsorted(start, begin, side="left"))
     last = np.searchsorted(start, until, side="right")
     some = first < last
     from_ns = np.maximum(start[np.minimum(first, len(start) - 1)], begin)

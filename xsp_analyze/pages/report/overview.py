@@ -85,9 +85,9 @@ def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         yield "Achieved occupancy", share(occupancy), f"{occupancy}", note
 
 
-def _basis(words: str | None) -> str:
+def _basis(bases: str | None) -> str:
     """What a step's latency is measured by, in a sentence."""
-    sentences = [StepBasis(word).sentence for word in (words or "").split(" and ") if word]
+    sentences = [StepBasis(basis).sentence for basis in (bases or "").split(" and ") if basis]
     return f"Of steps {'; of others '.join(sentences)}." if sentences else ""
 
 
