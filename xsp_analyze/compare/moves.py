@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ClassMoves", "Move", "moves"]
 
 _EXPLAINED = 0.5  # of a row's difference, that fewer or more launches explain; of what was lost, that is elsewhere
+_GOOD_PART = 0.1  # of what the largest took
 _NO_POOL = frozenset({"other"})  # kernels with nothing in common
 _COLUMNS = ("ns", "count", "ns_after", "count_after")
 
@@ -55,21 +56,27 @@ def moves(before: pl.DataFrame, after: pl.DataFrame, level: str) -> tuple[dict[s
     for is_to in (True, False):
         explained, others = _explained(pools, is_to=is_to)
         moved |= {
-            key: Move(list(others[key]), is_to) for key, ns in explained.items() if _is_most(ns, differences[key])
+            key: Move(_largest(others[key]), is_to) for key, ns in explained.items() if _is_most(ns, differences[key])
         }
     return moved, sorted(pools, key=lambda pool: (_sum(pool.losses), pool.kernel_class))
 
 
-def _explained(pools: Sequence[ClassMoves], *, is_to: bool) -> tuple[dict[str, float], dict[str, dict[str, None]]]:
-    """Of each name the time that moved in all classes, and the names that it moved to (else: from)."""
+def _explained(pools: Sequence[ClassMoves], *, is_to: bool) -> tuple[dict[str, float], dict[str, Counter[str]]]:
+    """Of each name the time that moved in all classes, and the names that it moved to (else: from) with theirs."""
     explained: dict[str, float] = {}
-    others: dict[str, dict[str, None]] = {}
+    others: dict[str, Counter[str]] = {}
     for pool in pools:
         ours, theirs = (pool.losses, pool.gains) if is_to else (pool.gains, pool.losses)
         for key, ns in ours if _is_most(-_sum(theirs), _sum(ours)) else ():
             explained[key] = explained.get(key, 0.0) + ns
-            others.setdefault(key, {}).update(dict.fromkeys(name for name, _ in theirs))
+            others.setdefault(key, Counter()).update({name: abs(ns) for name, ns in theirs})
     return explained, others
+
+
+def _largest(others: Counter[str]) -> list[str]:
+    """Those that took a good part of what moved, most first."""
+    least = _GOOD_PART * max(others.values())
+    return [name for name, ns in sorted(others.items(), key=lambda item: (-item[1], item[0])) if ns >= least]
 
 
 @dataclass(frozen=True, slots=True)

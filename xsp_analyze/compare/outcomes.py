@@ -45,7 +45,8 @@ def decided(row: Row, *, is_discovery: bool) -> Row:
 
 def _outcome(row: Row, *, is_discovery: bool) -> Outcome:
     if is_discovery:
-        refuted = row.rank_p_value is not None and row.rank_decides and row.rank_p_value > FALSE_DISCOVERY_RATE
+        decides = row.rank_least_p is not None and row.rank_least_p <= FALSE_DISCOVERY_RATE
+        refuted = decides and (row.rank_p_value or 0.0) > FALSE_DISCOVERY_RATE
         return Outcome.INCONCLUSIVE if refuted else Outcome.CHANGED
     narrow = row.low is not None and row.high is not None and row.low >= 1 / MARGIN and row.high <= MARGIN
     return Outcome.UNCHANGED if narrow else Outcome.INCONCLUSIVE

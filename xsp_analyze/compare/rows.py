@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_analyze.compare.rank_test import rank_test
-from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, Estimates, Judged, judge
+from xsp_analyze.compare.significance import Estimates, Judged, judge
 from xsp_analyze.compare.step_noise import step_noise
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Row:
     p_value: float | None = None
     q_value: float | None = None
     rank_p_value: float | None = None  # Mann-Whitney, of captures, or of the steps of one capture a side
-    rank_decides: bool = False  # whether so many values could have a p of 5 % at all
+    rank_least_p: float | None = None  # that so many values can have
     significant: bool | None = None
     outcome: Outcome | None = None
     before_count: float | None = None
@@ -129,7 +129,7 @@ def rows_of(
 
 def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
     test = rank_test(one.samples[at], two.samples[at])
-    return {} if test is None else {"rank_p_value": test.p, "rank_decides": test.least_p <= FALSE_DISCOVERY_RATE}
+    return {} if test is None else {"rank_p_value": test.p, "rank_least_p": test.least_p}
 
 
 LEVELS = ("layer_type", "operator", "kernel_class", "layer", "kernel")

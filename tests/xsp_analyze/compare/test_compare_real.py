@@ -12,6 +12,7 @@ from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.compare.kernel_changes import ChangeKind
 from xsp_analyze.compare.outcomes import Outcome
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.pages.compare.sections import sections
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -80,6 +81,17 @@ def test_what_explains_the_pair_is_the_compiled_part_and_adds_up(steps: Comparis
         "CompiledFunction",
     ]
     assert {part.before_ns for part in falls.parts[:3]} == {None}
+
+
+def test_the_pair_s_steps_took_half_as_long_again_and_that_is_not_noise(steps: Comparison) -> None:
+    """By hand: 75.7 76.8 76.3 76.7 78.5 81.2 ms before, 118.1 117.1 114.8 123.1 116.7 116.1 ms after."""
+    latency = steps.latency
+    assert latency.outcome is Outcome.CHANGED
+    assert latency.ratio == pytest.approx(1.52, abs=0.01)
+    assert latency.low is not None
+    assert latency.low > 1.3
+    assert latency.rank_p_value == latency.rank_least_p == pytest.approx(2 / 924)
+    assert any("every step after took longer than every one before" in note for note in sections(steps)[0].notes)
 
 
 def test_products_of_the_pair_moved_into_graph_replays_and_are_not_faster(steps: Comparison) -> None:

@@ -8,22 +8,22 @@ from xsp_analyze.compare.outcomes import Outcome, corrected, decided
 from xsp_analyze.compare.rows import Row
 
 
-def _row(low: float, high: float, *, p: float = 0.5, rank_p: float | None = None, decides: bool = False) -> Row:
-    return Row("layer", "a", low=low, high=high, p_value=p, rank_p_value=rank_p, rank_decides=decides)
+def _row(low: float, high: float, *, p: float = 0.5, rank_p: float | None = None, least_p: float = 0.002) -> Row:
+    return Row("layer", "a", low=low, high=high, p_value=p, rank_p_value=rank_p, rank_least_p=least_p)
 
 
 @pytest.mark.parametrize(
     ("row", "is_discovery", "outcome"),
     [
         (_row(1.2, 1.4), True, Outcome.CHANGED),
-        (_row(1.2, 1.4, rank_p=0.002, decides=True), True, Outcome.CHANGED),
-        (_row(1.2, 1.4, rank_p=0.1, decides=False), True, Outcome.CHANGED),  # three against three: 0.1 at least
-        (_row(1.2, 1.4, rank_p=0.1, decides=True), True, Outcome.INCONCLUSIVE),
+        (_row(1.2, 1.4, rank_p=0.002), True, Outcome.CHANGED),
+        (_row(1.2, 1.4, rank_p=0.1, least_p=0.1), True, Outcome.CHANGED),  # three against three: 0.1 at least
+        (_row(1.2, 1.4, rank_p=0.1), True, Outcome.INCONCLUSIVE),
         (_row(0.95, 1.05), False, Outcome.UNCHANGED),
         (_row(1.02, 1.05, p=0.04), False, Outcome.UNCHANGED),  # beyond 1 by itself, not among as many rows
         (_row(0.95, 1.5), False, Outcome.INCONCLUSIVE),
         (_row(0.5, 1.05), False, Outcome.INCONCLUSIVE),
-        (_row(0.5, 3.0, rank_p=0.002, decides=True), False, Outcome.INCONCLUSIVE),
+        (_row(0.5, 3.0, rank_p=0.002), False, Outcome.INCONCLUSIVE),
     ],
 )
 def test_interval_and_ranks_decide_together(row: Row, is_discovery: bool, outcome: Outcome) -> None:  # noqa: FBT001

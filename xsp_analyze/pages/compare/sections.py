@@ -9,8 +9,10 @@ import polars as pl
 
 from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.compare.outcomes import Outcome
+from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.core import Column
+from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.table import Table, of_rows
 from xsp_analyze.render.units import UNKNOWN, count, duration, number, quantity, scale_of
@@ -239,10 +241,23 @@ def _on_noise(c: Comparison) -> list[str]:
             f"No intervals: {why}, and noise shows in {_STEPS_FOR_NOISE} or more. Which changes are noise is unknown."
         ]
     lines = []
+    lines += _on_ranks(c)
     if c.run_noise is not None and c.run_noise_source != "captures":
         lines.append(f"One capture a side: intervals hold the noise of the steps, and {_percent(c.run_noise)} between"
                      f" captures ({c.run_noise_source}). Give more captures to measure it.")  # fmt: skip
     return lines
+
+
+def _on_ranks(c: Comparison) -> list[str]:
+    """What a rank test says of latency, whatever the shape of noise; nothing where so few values can decide nothing."""
+    row, least_p = c.latency, c.latency.rank_least_p
+    if row.rank_p_value is None or least_p is None or least_p > FALSE_DISCOVERY_RATE:
+        return []
+    what = "capture" if c.before.facts.captures > 1 or c.after.facts.captures > 1 else "step"
+    text = f"By rank alone (an exact Mann-Whitney test of {what}s) p is {row.rank_p_value:.2g}"
+    if row.rank_p_value <= least_p and row.ratio is not None:
+        text += f": every {what} after took {'longer' if row.ratio > 1 else 'less time'} than every one before"
+    return [f"{text}."]
 
 
 def _waterfall(c: Comparison, max_rows: int | None) -> Table:
@@ -306,7 +321,8 @@ def _judged(row: Row) -> list[str]:
     others = row.moved_to or row.moved_from
     if not others:
         return [change(row), interval(row), verdict(row)]
-    names = " and ".join(short_name(name, _LONGEST) for name in others[:_MOVED_SHOWN])
+    spell = short_name if row.level == "kernel" else clean
+    names = " and ".join(cut(spell(name), _LONGEST) for name in others[:_MOVED_SHOWN])
     more = f" and {len(others) - _MOVED_SHOWN:,} more" if len(others) > _MOVED_SHOWN else ""
     return ["moved", "", f"moved {'to' if row.moved_to else 'from'} {names}{more}"]
 
