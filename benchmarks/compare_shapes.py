@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.compare.conclusions import corrected, decided
 from xsp_analyze.compare.levels import Measured
-from xsp_analyze.compare.outcomes import Outcome, corrected, decided
-from xsp_analyze.compare.rows import Assumed, rows_of
+from xsp_analyze.compare.rows import Assumed, Conclusion, rows_of
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, RUN_NOISE
 from xsp_analyze.compare.step_noise import trimmed
 
@@ -103,8 +103,8 @@ def main() -> None:
 
 def _line(shape: _Shape, captures: int, steps: int, times: int) -> str:
     counts = np.mean([_once(shape, captures, steps, seed) for seed in range(times)], axis=0)
-    alarms, any_row, model_held, rows_held, inconclusive, found = (f"{value:.1%}" for value in counts)
-    cells = (shape.name, captures, steps, alarms, any_row, model_held, rows_held, inconclusive, found)
+    alarms, any_row, model_held, rows_held, inconclusive, detected = (f"{value:.1%}" for value in counts)
+    cells = (shape.name, captures, steps, alarms, any_row, model_held, rows_held, inconclusive, detected)
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -123,7 +123,7 @@ def _once(shape: _Shape, captures: int, steps: int, seed: int) -> tuple[float, .
         any(row.significant for row in equal),
         _holds(model),
         float(np.mean([_holds(row) for row in equal])),
-        model.outcome is Outcome.INCONCLUSIVE,
+        model.conclusion is Conclusion.INCONCLUSIVE,
         bool(planted.significant),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.common import check_common, same_content
+from xsp_analyze.compare.conclusions import corrected
 from xsp_analyze.compare.expected import expected
 from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
@@ -19,7 +20,6 @@ from xsp_analyze.compare.level_rows import (
     operator_rows,
 )
 from xsp_analyze.compare.moves import moves
-from xsp_analyze.compare.outcomes import corrected
 from xsp_analyze.compare.parts import explained, placed
 from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
@@ -195,9 +195,9 @@ def _moved(one: Side, two: Side) -> tuple[dict[str, dict[str, Move]], list[Class
     cells = one.cells(), two.cells()
     by_level = {level: moves(*cells, level) for level in ("layer_type", "operator", "kernel")}
     _, classes = by_level["operator"]
-    least = _WORTH_TELLING * float(cells[0]["ns"].sum())
-    told = [c for c in classes if -sum(ns for _, ns in c.losses) >= least]
-    return {level: moved for level, (moved, _) in by_level.items()}, told
+    min_ns = _WORTH_TELLING * float(cells[0]["ns"].sum())
+    large = [c for c in classes if -sum(ns for _, ns in c.losses) >= min_ns]
+    return {level: moved for level, (moved, _) in by_level.items()}, large
 
 
 def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | None]:

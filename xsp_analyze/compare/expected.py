@@ -75,8 +75,8 @@ def expected(one: Side, two: Side) -> Expected | None:
 def _peaks(side: Side) -> dict[str, float]:
     """By the trace's own devices, or by the name of the side's, which may be known where numbers do not agree."""
     rows = agreed_peaks(side.views[0])
-    known = dict(zip(rows["quantity"].cast(pl.String), rows["peak"], strict=True))
-    return known or {quantity: peak.value for quantity, peak in peaks_for(side.facts.device).items()}
+    peaks = dict(zip(rows["quantity"].cast(pl.String), rows["peak"], strict=True))
+    return peaks or {quantity: peak.value for quantity, peak in peaks_for(side.facts.device).items()}
 
 
 def _bound(quantity: str, before: Mapping[str, float], after: Mapping[str, float]) -> Bound | None:

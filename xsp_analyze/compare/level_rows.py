@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.compare.conclusions import decided
 from xsp_analyze.compare.device_levels import KERNEL
 from xsp_analyze.compare.kernel_changes import one_to_one
 from xsp_analyze.compare.layer_pairs import pair_layers
-from xsp_analyze.compare.outcomes import decided
 from xsp_analyze.compare.rows import Row, rows_of
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.merge.kernel_names import normalised

@@ -82,9 +82,9 @@ def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured
     kinds = pl.Series(types, dtype=pl.String)
     names = kinds.unique(maintain_order=True)
     of_type = (names.to_numpy()[:, None] == kinds.to_numpy()[None, :]).astype(np.float64)
-    known = np.isfinite(layers.mean_ns)
-    sums = of_type @ np.where(known, layers.mean_ns, 0.0)
-    mean = np.where((of_type * known).any(axis=1), sums, np.nan)
+    is_known = np.isfinite(layers.mean_ns)
+    sums = of_type @ np.where(is_known, layers.mean_ns, 0.0)
+    mean = np.where((of_type * is_known).any(axis=1), sums, np.nan)
     return Measured(pl.DataFrame({"key": names}), mean, of_type @ np.nan_to_num(layers.count), of_type @ layers.steps)
 
 

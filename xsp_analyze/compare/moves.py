@@ -75,8 +75,8 @@ def _explained(pools: Sequence[ClassMoves], *, is_to: bool) -> tuple[dict[str, f
 
 def _largest(others: Counter[str]) -> list[str]:
     """Those that took a good part of what moved, most first."""
-    least = _GOOD_PART * max(others.values())
-    return [name for name, ns in sorted(others.items(), key=lambda item: (-item[1], item[0])) if ns >= least]
+    min_ns = _GOOD_PART * max(others.values())
+    return [name for name, ns in sorted(others.items(), key=lambda item: (-item[1], item[0])) if ns >= min_ns]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class RankTest:
     """Two-sided p, and the least p that so many values can have: above 5 % the test can decide nothing."""
 
     p: float
-    least_p: float
+    min_p: float
 
 
 def rank_test(before: Sequence[float] | Floats, after: Sequence[float] | Floats) -> RankTest | None:

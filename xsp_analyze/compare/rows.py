@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.compare.outcomes import Outcome
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["LEVELS", "Assumed", "Row", "estimates", "in_order", "rows_of"]
+__all__ = ["LEVELS", "Assumed", "Conclusion", "Row", "estimates", "in_order", "rows_of"]
+
+
+class Conclusion(StrEnum):
+    """What a row's numbers say of it."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"  # no farther than noise reaches, and noise does not reach far
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +46,9 @@ class Row:
     p_value: float | None = None
     q_value: float | None = None
     rank_p_value: float | None = None  # Mann-Whitney, of captures, or of the steps of one capture a side
-    rank_least_p: float | None = None  # that so many values can have
+    rank_min_p: float | None = None  # that so many values can have
     significant: bool | None = None
-    outcome: Outcome | None = None
+    conclusion: Conclusion | None = None
     before_count: float | None = None
     after_count: float | None = None
     layer_index: int | None = None
@@ -129,7 +137,7 @@ def rows_of(
 
 def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
     test = rank_test(one.samples[at], two.samples[at])
-    return {} if test is None else {"rank_p_value": test.p, "rank_least_p": test.least_p}
+    return {} if test is None else {"rank_p_value": test.p, "rank_min_p": test.min_p}
 
 
 LEVELS = ("layer_type", "operator", "kernel_class", "layer", "kernel")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare.outcomes import Outcome
+from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.rules import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.rules import Outcome as RuleOutcome
+    from xsp_analyze.compare.rules import Outcome
 
 __all__ = ["Compared", "Several"]
 
@@ -23,7 +23,7 @@ class Compared:
 
     name: str
     comparison: Comparison
-    outcomes: Sequence[RuleOutcome] = ()
+    outcomes: Sequence[Outcome] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +50,4 @@ def _is_open(one: Compared) -> bool:
         return False
     if one.outcomes:
         return any(o.verdict in {Verdict.INCONCLUSIVE, Verdict.UNKNOWN} for o in one.outcomes)
-    return one.comparison.latency.outcome in {None, Outcome.INCONCLUSIVE}
+    return one.comparison.latency.conclusion in {None, Conclusion.INCONCLUSIVE}

@@ -31,14 +31,14 @@ def test_steps_of_the_real_pair_by_hand() -> None:
     """Six steps of 75.7 to 81.2 ms and six of 114.8 to 123.1 ms: two of C(12, 6) = 924 ways."""
     test = rank_test([75.7, 76.8, 76.3, 76.8, 78.5, 81.2], [118.1, 117.1, 114.8, 123.1, 116.7, 116.1])
     assert test is not None
-    assert test.p == test.least_p == pytest.approx(2 / 924)
+    assert test.p == test.min_p == pytest.approx(2 / 924)
 
 
 def test_three_of_each_cannot_decide_and_four_can() -> None:
     three, four = (rank_test(range(n), range(n, 2 * n)) for n in (3, 4))
     assert three is not None
     assert four is not None
-    assert (three.least_p, four.least_p) == (pytest.approx(0.1), pytest.approx(2 / 70))
+    assert (three.min_p, four.min_p) == (pytest.approx(0.1), pytest.approx(2 / 70))
 
 
 def test_ties_are_as_all_ways_to_share_the_values_out() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["document", "render", "render_several"]
 
 _OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "rank_p_value",
-             "significant", "outcome")  # fmt: skip
+             "significant", "conclusion")  # fmt: skip
 
 
 def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, object]:

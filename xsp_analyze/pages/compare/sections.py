@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.compare.facts import DifferenceKind
-from xsp_analyze.compare.outcomes import Outcome
+from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.core import Column
@@ -250,12 +250,12 @@ def _on_noise(c: Comparison) -> list[str]:
 
 def _on_ranks(c: Comparison) -> list[str]:
     """What a rank test says of latency, whatever the shape of noise; nothing where so few values can decide nothing."""
-    row, least_p = c.latency, c.latency.rank_least_p
-    if row.rank_p_value is None or least_p is None or least_p > FALSE_DISCOVERY_RATE:
+    row, min_p = c.latency, c.latency.rank_min_p
+    if row.rank_p_value is None or min_p is None or min_p > FALSE_DISCOVERY_RATE:
         return []
     what = "capture" if c.before.facts.captures > 1 or c.after.facts.captures > 1 else "step"
     text = f"By rank alone (an exact Mann-Whitney test of {what}s) p is {row.rank_p_value:.2g}"
-    if row.rank_p_value <= least_p and row.ratio is not None:
+    if row.rank_p_value <= min_p and row.ratio is not None:
         text += f": every {what} after took {'longer' if row.ratio > 1 else 'less time'} than every one before"
     return [f"{text}."]
 
@@ -375,15 +375,15 @@ def interval(row: Row) -> str:
 
 
 _VERDICTS = {
-    Outcome.CHANGED: "significant",
-    Outcome.UNCHANGED: "within noise",
-    Outcome.INCONCLUSIVE: "inconclusive",
+    Conclusion.CHANGED: "significant",
+    Conclusion.UNCHANGED: "within noise",
+    Conclusion.INCONCLUSIVE: "inconclusive",
 }
 
 
 def verdict(row: Row) -> str:
     """Whether the change is more than noise, in a word; empty where that is not known."""
-    return "" if row.outcome is None else _VERDICTS[row.outcome]
+    return "" if row.conclusion is None else _VERDICTS[row.conclusion]
 
 
 def _signed(value: float | None, scale: Scale) -> str:
