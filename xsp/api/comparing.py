@@ -14,7 +14,8 @@ from xsp_analyze.compare.rows import Row
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare import json_text, text
 from xsp_analyze.pages.compare.page import page
-from xsp_analyze.pages.compare.sections import sections, sentences
+from xsp_analyze.pages.compare.sections import sections
+from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
 
 if TYPE_CHECKING:

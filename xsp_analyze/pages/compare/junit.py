@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET  # written, not read
 
 from xsp_analyze.compare.rules import Verdict
-from xsp_analyze.pages.compare.sections import change, sentences
+from xsp_analyze.pages.compare.sentences import sentences
+from xsp_analyze.pages.compare.words import change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

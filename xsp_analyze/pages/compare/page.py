@@ -5,16 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.pages.compare.sections import (
-    WATERFALL,
-    Part,
-    change,
-    of_several,
-    parts,
-    sentences,
-    signed_duration,
-    verdict,
-)
+from xsp_analyze.pages.compare.sections import WATERFALL, Part, of_several, parts
+from xsp_analyze.pages.compare.sentences import sentences
+from xsp_analyze.pages.compare.words import change, signed_duration, verdict
 from xsp_analyze.pages.shell import made_by, written
 from xsp_analyze.render.html import marked_up
 from xsp_analyze.render.names import cut
