@@ -158,8 +158,8 @@ def test_idle_time_is_explained_by_the_outermost_call_of_the_thread_that_launche
 
 
 def test_busy_time_is_all_work_in_the_window_whoever_launched_it() -> None:
-    # own [140, 190) only: 130 to 190. A third stream runs work of unknown launch from 125 to 150.
-    # own [140, 190) only: 130 to 190, nothing earlier. A third stream still runs work of step 1's from 120 to 150.
+    # Step 1 [0, 100) launches [10, 130) on one stream and [20, 60) on another: it ends at 130. Step 2 launches [140, 190).
+    # A third stream runs work of unknown launch in [125, 150): of step 2's 60 it alone fills [130, 140).
     hand = Hand()
     hand.run(0)
     hand.step(1, 0, 100)
