@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import group_ids, groups, numbered
+from xsp_analyze.frames.group_ids import groups
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["COMMUNICATION", "MEASURES", "breakdown"]
-
-COMMUNICATION = r"(?i)^(?:void )?(?:nccl|rccl|msccl)|nccl(?:Dev)?Kernel"
-"""Kernels that move data between devices, by name: NCCL before 2.19 `ncclKernel_...` (before 2.7
-`ncclAllReduceRingLLKernel_...`), since `ncclDevKernel_...`; RCCL and MSCCL likewise (their sources' kernel names)."""
+__all__ = ["MEASURES", "breakdown"]
 
 MEASURES = (
     "window_ns",
@@ -56,16 +53,9 @@ def breakdown(
 
 def _categories(activities: pl.DataFrame) -> Ints:
     """Which of the three each activity is."""
-    number, first = numbered(*group_ids(activities.select("kind", "name")))
-    texts = activities.select(pl.col("kind", "name"))[first].with_columns(pl.all().cast(pl.String))
-    category = (
-        pl.when(pl.col("kind").is_in(_COPIES))
-        .then(_MEMORY)
-        .when(pl.col("name").str.contains(COMMUNICATION))
-        .then(_COMMUNICATION)
-        .otherwise(_COMPUTE)
-    )
-    return texts.select(category.cast(pl.Int64)).to_series().to_numpy()[number]
+    is_copy = pl.col("kind").cast(pl.String).is_in(_COPIES)
+    category = pl.when(is_copy).then(_MEMORY).when(IS_COMMUNICATION).then(_COMMUNICATION).otherwise(_COMPUTE)
+    return activities.select(category.cast(pl.Int64)).to_series().to_numpy()
 
 
 def _measure(start: Ints, end: Ints, category: Ints) -> tuple[int, ...]:

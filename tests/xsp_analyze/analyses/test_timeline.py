@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import polars as pl
-import pytest
-
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.frames.timeline import COMMUNICATION
 
 
 def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
@@ -97,18 +93,3 @@ def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None
         hand.work("k", start, duration, launch=launch)
     table = run(find("B03"), StepFrames.of(hand.build())).table
     assert table.select("window_ns", "idle_ns", *CAUSES).rows() == [(80, 60, 32, 0, 28, 0)]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", True),
-        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", True),
-        ("void ncclDevKernel_Generic<1>()", True),
-        ("rcclGenericKernel", True),
-        ("sgemm_nccl_like", False),
-        ("void at::native::vectorized_elementwise_kernel<4>", False),
-    ],
-)
-def test_communication_is_told_by_name(name: str, expected: bool) -> None:  # noqa: FBT001 (a parameter of the test)
-    assert pl.Series([name]).str.contains(COMMUNICATION).to_list() == [expected]

@@ -1,0 +1,6 @@
+"""What a kernel is, for everything that groups kernels: its class, its collective, its precision, a short label."""
+
+from xsp_analyze.classification.classify import Classified, by_name, by_operator, class_of_operator, classify
+from xsp_analyze.classification.kernel_class import KernelClass
+
+__all__ = ["Classified", "KernelClass", "by_name", "by_operator", "class_of_operator", "classify"]

@@ -1,0 +1,105 @@
+"""The class of each device activity, worked out once for each pair of a name and the operator that launched it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.classification import KernelClass, by_name, by_operator, classify
+from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_model import Attribution, Level, Phase
+from xsp_model.arrays import lookup, nullable_index
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = ["CLASSES", "IS_COMMUNICATION", "communication_names", "kernel_classes"]
+
+CLASSES = pl.Enum([str(c) for c in KernelClass])
+"""The type of a column `kernel_class`."""
+
+IS_COMMUNICATION = pl.col("kernel_class") == str(KernelClass.COMMUNICATION)
+"""Of a frame with the columns of `kernel_classes`: which rows are communication."""
+
+_LEVELS = [str(Level.OPERATOR), str(Level.LIBRARY)]
+_NEEDED = ("kind", "name", "operator", "layer_type", "in_optimizer")
+
+
+def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
+    """For each of the activities (rows as `device_activities` has them): kernel_class, and collective where it is one.
+
+    `collective` is as NCCL names operations (all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
+    send_recv, dispatch, combine, barrier); null for what is no communication, or where no name tells.
+    """
+    if "layer_type" not in activities.columns:
+        activities = activities.with_columns(pl.lit(None, pl.Categorical).alias("layer_type"))
+    described = activities.select(
+        pl.col("kind"),
+        pl.col("name"),
+        _operators(trace, activities),
+        pl.when(pl.col("attribution") != str(Attribution.GRAPH_REPLAY)).then(pl.col("layer_type")).alias("layer_type"),
+        (pl.col("phase") == str(Phase.OPTIMIZER)).fill_null(value=False).alias("in_optimizer"),
+    )
+    number, first = numbered(*group_ids(described.select(_NEEDED)))
+    distinct = described[first].with_columns(pl.col("kind", "name", "operator", "layer_type").cast(pl.String))
+    rows = [classify(k, n, o, layer, in_optimizer=x) for k, n, o, layer, x in distinct.select(_NEEDED).iter_rows()]
+    table = pl.DataFrame(
+        {"kernel_class": [str(row.kernel_class) for row in rows], "collective": [row.collective for row in rows]},
+        schema={"kernel_class": CLASSES, "collective": pl.Categorical},
+    )
+    return table[number]
+
+
+def communication_names(names: pl.Series) -> pl.Series:
+    """Those of the names that are of communication kernels, whoever launches them."""
+    distinct = names.unique().cast(pl.String).drop_nulls()
+    classes = (by_name(name) for name in distinct)
+    communicates = [c is not None and c.kernel_class == KernelClass.COMMUNICATION for c in classes]
+    return distinct.filter(pl.Series(communicates, dtype=pl.Boolean))
+
+
+def _operators(trace: Trace, activities: pl.DataFrame) -> pl.Series:
+    """The name of the innermost operator (or library call) around each launch that says what it launches.
+
+    For a graph's replay that is where the kernel was captured: around the replay stands only what replays it all.
+    """
+    spans = trace.scan("spans").select("parent_id", "level", "name").collect()
+    says = _saying(spans)
+    at = _nearest(spans["parent_id"].fill_null(-1).to_numpy(), _launched_in(trace, activities), says)
+    return spans["name"].gather(nullable_index(at)).alias("operator")
+
+
+def _saying(spans: pl.DataFrame) -> Bools:
+    """Which spans are operators, or calls of libraries, whose name tells a class."""
+    is_operator = spans["level"].cast(pl.String).is_in(_LEVELS)
+    names = spans["name"].filter(is_operator).unique()
+    says = [by_operator(name) is not None for name in names.cast(pl.String)]
+    saying = names.filter(pl.Series(says, dtype=pl.Boolean))
+    return (is_operator & spans["name"].is_in(saying.implode())).to_numpy()
+
+
+def _launched_in(trace: Trace, activities: pl.DataFrame) -> Ints:
+    """The span that launched each activity, of a replayed one that captured it; -1 where there is none."""
+    replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).to_numpy()
+    parents = np.where(replayed, -1, activities["parent_id"].fill_null(-1).to_numpy())
+    captured = trace.scan("kernels").filter(pl.col("captured_in_id").is_not_null())
+    captured_in = captured.select("span_id", "captured_in_id").collect()
+    if captured_in.is_empty():
+        return parents
+    at = lookup(captured_in["span_id"].to_numpy(), activities["span_id"].to_numpy())
+    return np.where(at >= 0, captured_in["captured_in_id"].to_numpy()[at], parents)
+
+
+def _nearest(parent: Ints, start: Ints, mask: Bools) -> Ints:
+    """The nearest span of the mask among each start and its ancestors, or -1; only these are walked."""
+    starts, inverse = np.unique(start, return_inverse=True)
+    waiting = np.flatnonzero(starts >= 0)
+    while len(waiting):
+        waiting = waiting[~mask[starts[waiting]]]
+        starts[waiting] = parent[starts[waiting]]
+        waiting = waiting[starts[waiting] >= 0]
+    nearest: Ints = starts[inverse]
+    return nearest
