@@ -2,5 +2,15 @@
 
 from xsp_analyze.classification.classify import Classified, by_name, by_operator, class_of_operator, classify
 from xsp_analyze.classification.kernel_class import KernelClass
+from xsp_analyze.classification.labels import label_of, precision_of
 
-__all__ = ["Classified", "KernelClass", "by_name", "by_operator", "class_of_operator", "classify"]
+__all__ = [
+    "Classified",
+    "KernelClass",
+    "by_name",
+    "by_operator",
+    "class_of_operator",
+    "classify",
+    "label_of",
+    "precision_of",
+]

@@ -7,16 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification import KernelClass, by_name, by_operator, classify
+from xsp_analyze.classification import KernelClass, by_name, by_operator, classify, label_of
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_model import Attribution, Level, Phase
 from xsp_model.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["CLASSES", "IS_COMMUNICATION", "communication_names", "kernel_classes"]
+__all__ = [
+    "CLASSES",
+    "IS_COMMUNICATION",
+    "classes_by_name",
+    "communication_names",
+    "kernel_classes",
+    "kernel_labels",
+]
 
 CLASSES = pl.Enum([str(c) for c in KernelClass])
 """The type of a column `kernel_class`."""
@@ -51,6 +60,23 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
         schema={"kernel_class": CLASSES, "collective": pl.Categorical},
     )
     return table[number]
+
+
+def kernel_labels(rows: pl.DataFrame) -> pl.Series:
+    """The column `kernel_label` for rows with kernel_name and kind; see `classification.label_of`."""
+    return _by_distinct(rows, label_of).alias("kernel_label")
+
+
+def classes_by_name(rows: pl.DataFrame) -> pl.Series:
+    """The column `kernel_class` for rows with kernel_name and kind, by these alone, whoever launched the work."""
+    return _by_distinct(rows, lambda name, kind: str(classify(kind, name).kernel_class)).alias("kernel_class")
+
+
+def _by_distinct(rows: pl.DataFrame, function: Callable[[str, str], str]) -> pl.Series:
+    """What the function answers for each row's kernel_name and kind, called once for each pair that occurs."""
+    number, first = numbered(*group_ids(rows.select("kernel_name", "kind")))
+    distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String))[first]
+    return pl.Series([function(name, kind) for name, kind in distinct.iter_rows()], dtype=pl.String)[number]
 
 
 def communication_names(names: pl.Series) -> pl.Series:

@@ -84,3 +84,19 @@ def test_fused_collectives_count_as_communication_in_b03_and_b08() -> None:
 def test_names_alone_tell_communication() -> None:
     names = pl.Series(["multimem_all_reduce_kernel", _GEMM, "ncclDevKernel_SendRecv(ncclWork*)", _GEMM])
     assert sorted(communication_names(names)) == ["multimem_all_reduce_kernel", "ncclDevKernel_SendRecv(ncclWork*)"]
+
+
+def test_a08_has_the_class_by_the_operator_and_a10_that_by_the_name_both_beside_label_and_full_name() -> None:
+    hand = Hand()
+    hand.run(0)
+    convolution = _operator(hand, "aten::cudnn_convolution", 0, 50)
+    hand.work(_GEMM, 200, 10, launch=12, parent=convolution)
+    hand.work("Memcpy HtoD (Pageable -> Device)", 220, 10, kind="memcpy")
+    frames = StepFrames.of(hand.build())
+    columns = ("kernel_name", "kernel_label", "kernel_class")
+    copy = ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)", "copy")
+    assert run(find("A08"), frames).table.select(columns).rows() == [(_GEMM, "GEMM fp32 64x64 nt", "convolution"), copy]
+    assert run(find("A10"), frames).table.select(columns).sort("kernel_name", descending=True).rows() == [
+        (_GEMM, "GEMM fp32 64x64 nt", "matrix product"),
+        copy,
+    ]
