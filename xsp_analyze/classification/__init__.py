@@ -1,6 +1,13 @@
 """What a kernel is, for everything that groups kernels: its class, its collective, its precision, a short label."""
 
-from xsp_analyze.classification.classify import Classified, by_name, by_operator, class_of_operator, classify
+from xsp_analyze.classification.classify import (
+    Classified,
+    by_name,
+    by_operator,
+    class_of_operator,
+    classify,
+    operator_type,
+)
 from xsp_analyze.classification.kernel_class import KernelClass
 from xsp_analyze.classification.labels import label_of, precision_of
 
@@ -12,5 +19,6 @@ __all__ = [
     "class_of_operator",
     "classify",
     "label_of",
+    "operator_type",
     "precision_of",
 ]
