@@ -22,10 +22,14 @@ _OF_OPTIMIZER = (KernelClass.ELEMENTWISE, KernelClass.REDUCTION, KernelClass.OTH
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """A class, and of communication which operation, where a name tells it."""
+    """A class; of communication which operation, where a name tells it.
+
+    `products`: by its own name, whether it does products of tiles, which tensor cores could do.
+    """
 
     kernel_class: KernelClass
     collective: str | None = None
+    products: bool = False
 
 
 _OTHER = Classified(KernelClass.OTHER)
@@ -77,7 +81,7 @@ def _by_type(kind: str) -> Classified | None:
 def _first(entries: tuple[Entry, ...], text: str) -> Classified | None:
     for entry in entries:
         if entry.pattern.search(text):
-            return Classified(entry.kernel_class, entry.collective)
+            return Classified(entry.kernel_class, entry.collective, entry.products)
     return None
 
 

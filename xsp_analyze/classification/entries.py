@@ -15,13 +15,14 @@ __all__ = ["Entry", "PrecisionEntry", "kernel_entries", "operator_entries", "pre
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A pattern over names of kernels, or types of operators, and what has it; `label` is a template (kernels.toml)."""
+    """A pattern over names of kernels, or types of operators, and what has it; kernels.toml says what fields mean."""
 
     pattern: re.Pattern[str]
     kernel_class: KernelClass
     collective: str | None
     label: str | None
     example: str
+    products: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def _entries(file: str) -> tuple[Entry, ...]:
             row.get("collective"),
             row.get("label"),
             row["example"],
+            bool(row.get("products")),
         )
         for row in _rows(file)
     )

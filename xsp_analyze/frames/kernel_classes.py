@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification import KernelClass, by_name, by_operator, classify, label_of
+from xsp_analyze.classification import KernelClass, by_name, by_operator, classify, label_of, precision_of
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_model import Attribution, Level, Phase
 from xsp_model.arrays import lookup, nullable_index
@@ -15,6 +15,7 @@ from xsp_model.arrays import lookup, nullable_index
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from xsp_analyze.classification import Classified
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
@@ -25,6 +26,7 @@ __all__ = [
     "communication_names",
     "kernel_classes",
     "kernel_labels",
+    "product_names",
 ]
 
 CLASSES = pl.Enum([str(c) for c in KernelClass])
@@ -81,10 +83,19 @@ def _by_distinct(rows: pl.DataFrame, function: Callable[[str, str], str]) -> pl.
 
 def communication_names(names: pl.Series) -> pl.Series:
     """Those of the names that are of communication kernels, whoever launches them."""
+    return _names(names, lambda _, c: c.kernel_class == KernelClass.COMMUNICATION)
+
+
+def product_names(names: pl.Series, precision: str) -> pl.Series:
+    """Those of kernels that do products of tiles (of matrices, or as a convolution) in this precision."""
+    return _names(names, lambda name, c: c.products and precision_of(name) == precision)
+
+
+def _names(names: pl.Series, holds: Callable[[str, Classified], bool]) -> pl.Series:
+    """Those of the names, each once, of whose class this holds."""
     distinct = names.unique().cast(pl.String).drop_nulls()
-    classes = (by_name(name) for name in distinct)
-    communicates = [c is not None and c.kernel_class == KernelClass.COMMUNICATION for c in classes]
-    return distinct.filter(pl.Series(communicates, dtype=pl.Boolean))
+    classified = [(name, by_name(name)) for name in distinct]
+    return distinct.filter(pl.Series([c is not None and holds(name, c) for name, c in classified], dtype=pl.Boolean))
 
 
 def _operators(trace: Trace, activities: pl.DataFrame) -> pl.Series:

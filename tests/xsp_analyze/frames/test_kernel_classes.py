@@ -7,7 +7,7 @@ import polars as pl
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.kernel_classes import communication_names
+from xsp_analyze.frames.kernel_classes import communication_names, product_names
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.trace_frames import TraceFrames
 
@@ -100,3 +100,14 @@ def test_a08_has_the_class_by_the_operator_and_a10_that_by_the_name_both_beside_
         (_GEMM, "GEMM fp32 64x64 nt", "matrix product"),
         copy,
     ]
+
+
+def test_products_are_told_with_their_precision_not_what_is_beside_them() -> None:
+    fp32 = ["volta_sgemm_64x64_nt", "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, float*)"]
+    others = [
+        "turing_h1688gemm_128x128_ldg8_stages_32x1_nn",
+        "void splitKreduce_kernel<float, float, float>(cublasSplitKParams<float>, float const*)",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(float*)",
+        _ADD,
+    ]
+    assert sorted(product_names(pl.Series([*fp32, *others]), "fp32")) == sorted(fp32)
