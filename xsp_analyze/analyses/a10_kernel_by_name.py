@@ -42,7 +42,7 @@ __all__ = ["kernel_by_name"]
         STEP,
         KERNEL_NAME,
         KERNEL_LABEL,
-        replace(KERNEL_CLASS, doc="What it does, by its name alone: whoever launched it (see A08, B15)."),
+        replace(KERNEL_CLASS, doc="What it does, by its name alone: whoever launched it (see A08, B17)."),
         KIND,
         COUNT,
         DURATION,

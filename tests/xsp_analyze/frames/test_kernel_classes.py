@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
@@ -111,3 +112,23 @@ def test_products_are_told_with_their_precision_not_what_is_beside_them() -> Non
         _ADD,
     ]
     assert sorted(product_names(pl.Series([*fp32, *others]), "fp32")) == sorted(fp32)
+
+
+def test_b17_sums_a_mean_step_by_class() -> None:
+    # Of two steps of 100 ns: a product of 30 and 50, a copy of 10 in the second alone. A mean step has 40 and 5.
+    hand = Hand()
+    hand.run(0)
+    for number, start, duration in ((1, 0, 30), (2, 100, 50)):
+        hand.step(number, start, 100)
+        hand.work(_GEMM, start + 10, duration, launch=start + 5, step=number)
+    hand.work("Memcpy HtoD", 170, 10, kind="memcpy", launch=160, step=2)
+    trace = hand.build()
+    columns = ("kernel_class", "count", "duration_ns", "device_share")
+    assert run(find("B17"), StepFrames.of(trace)).table.select(columns).rows() == [
+        ("matrix product", 1.0, 40.0, pytest.approx(40 / 45)),
+        ("copy", 0.5, 5.0, pytest.approx(5 / 45)),
+    ]
+    assert run(find("B17"), StepFrames.of(trace, "all")).table.select(columns).rows() == [
+        ("matrix product", 2, 80, pytest.approx(80 / 90)),
+        ("copy", 1, 10, pytest.approx(10 / 90)),
+    ]
