@@ -6,6 +6,8 @@ from xsp_analyze.classification.classify import (
     by_operator,
     class_of_operator,
     classify,
+    decide,
+    learn,
     operator_type,
 )
 from xsp_analyze.classification.kernel_class import KernelClass
@@ -18,7 +20,9 @@ __all__ = [
     "by_operator",
     "class_of_operator",
     "classify",
+    "decide",
     "label_of",
+    "learn",
     "operator_type",
     "precision_of",
 ]

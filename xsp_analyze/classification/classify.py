@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from typing import TYPE_CHECKING
 
-from xsp_analyze.classification.entries import Entry, kernel_entries, operator_entries
+from xsp_analyze.classification.entries import kernel_matcher, operator_matcher, precision_matcher
 from xsp_analyze.classification.kernel_class import KernelClass
 from xsp_model import Kind
 
-__all__ = ["Classified", "by_name", "by_operator", "class_of_operator", "classify", "operator_type"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xsp_analyze.classification.entries import Entry
+
+__all__ = ["Classified", "by_name", "by_operator", "class_of_operator", "classify", "decide", "learn", "operator_type"]
 
 _PREFIX = re.compile(
     r"^(autograd::engine::evaluate_function: |(?:aten|prim|cudnn|onnx|vllm|_C)::|torch::(?:autograd::)?|tf\.|.*\bnn\.)+"
@@ -45,27 +50,33 @@ def classify(
     layer; `in_optimizer`: the launch was in a step of the optimizer. A copy or memset is one whoever launched it, and
     communication is told by a kernel's name first: frameworks launch it from operators that do other things.
     """
+    launcher, around = (by_operator(text) if text else None for text in (operator, layer))
+    return decide(kind, name, launcher, around, in_optimizer=in_optimizer)
+
+
+def decide(
+    kind: str, name: str, operator: Classified | None, layer: Classified | None, *, in_optimizer: bool
+) -> Classified:
+    """As `classify`, of what operator and layer were found to be."""
     if kind in _BY_KIND:
         return _BY_KIND[kind]
     named = by_name(name)
     if named is not None and named.kernel_class == KernelClass.COMMUNICATION:
         return named
-    classified = (by_operator(operator) if operator else None) or named or (by_operator(layer) if layer else None)
-    classified = classified or _OTHER
+    classified = operator or named or layer or _OTHER
     if in_optimizer and classified.kernel_class in _OF_OPTIMIZER:
         return Classified(KernelClass.OPTIMIZER)
     return classified
 
 
-@cache
 def by_name(name: str) -> Classified | None:
-    """What a kernel of this name is, whoever launched it; None: no entry takes it."""
-    return _first(kernel_entries(), name)
+    """What a kernel of this name is, whoever launched it; None: no entry takes it. `learn` many names first."""
+    return _of(kernel_matcher().first(name))
 
 
 def by_operator(name: str) -> Classified | None:
     """What all is that an operator (or layer) of this name launches; None: its name does not say."""
-    return _by_type(operator_type(name))
+    return _of(operator_matcher().first(operator_type(name)))
 
 
 def class_of_operator(name: str) -> KernelClass:
@@ -73,16 +84,16 @@ def class_of_operator(name: str) -> KernelClass:
     return (by_operator(name) or _OTHER).kernel_class
 
 
-@cache
-def _by_type(kind: str) -> Classified | None:
-    return _first(operator_entries(), kind)
+def learn(names: Iterable[str] = (), operators: Iterable[str] = ()) -> None:
+    """Works out many names of kernels, and of operators, at once: one by one each takes milliseconds."""
+    texts = list(names)
+    kernel_matcher().learn(texts)
+    precision_matcher().learn(texts)
+    operator_matcher().learn(map(operator_type, operators))
 
 
-def _first(entries: tuple[Entry, ...], text: str) -> Classified | None:
-    for entry in entries:
-        if entry.pattern.search(text):
-            return Classified(entry.kernel_class, entry.collective, entry.products)
-    return None
+def _of(entry: Entry | None) -> Classified | None:
+    return None if entry is None else Classified(entry.kernel_class, entry.collective, entry.products)
 
 
 def operator_type(name: str) -> str:

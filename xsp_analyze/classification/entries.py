@@ -9,8 +9,18 @@ from functools import cache
 from importlib import resources
 
 from xsp_analyze.classification.kernel_class import KernelClass
+from xsp_analyze.classification.matching import Matcher
 
-__all__ = ["Entry", "PrecisionEntry", "kernel_entries", "operator_entries", "precision_entries"]
+__all__ = [
+    "Entry",
+    "PrecisionEntry",
+    "kernel_entries",
+    "kernel_matcher",
+    "operator_entries",
+    "operator_matcher",
+    "precision_entries",
+    "precision_matcher",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,24 @@ def precision_entries() -> tuple[PrecisionEntry, ...]:
     return tuple(
         PrecisionEntry(re.compile(row["pattern"]), row["precision"], row["example"]) for row in _rows("precisions.toml")
     )
+
+
+@cache
+def kernel_matcher() -> Matcher[Entry]:
+    """The entry of each kernel's name."""
+    return Matcher(kernel_entries())
+
+
+@cache
+def operator_matcher() -> Matcher[Entry]:
+    """The entry of each operator's type."""
+    return Matcher(operator_entries())
+
+
+@cache
+def precision_matcher() -> Matcher[PrecisionEntry]:
+    """The entry of each kernel's name that tells its precision."""
+    return Matcher(precision_entries())
 
 
 def _entries(file: str) -> tuple[Entry, ...]:

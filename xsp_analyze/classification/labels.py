@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
-from xsp_analyze.classification.entries import kernel_entries, precision_entries
+from xsp_analyze.classification.entries import kernel_matcher, precision_matcher
 from xsp_analyze.merge.kernel_names import base_name
 
 __all__ = ["MAX_LABEL", "label_of", "precision_of"]
@@ -26,7 +25,6 @@ _MANGLED = re.compile(r"^_Z\w*?\d+([a-z]\w*?)I?N?S?_?\d")
 _GAP = "…"
 
 
-@cache
 def label_of(name: str, kind: str = "kernel") -> str:
     """What people read for a kernel of this name: `copy bf16`, `GEMM bf16 64x32x256`; a copy's own name as it is.
 
@@ -34,19 +32,19 @@ def label_of(name: str, kind: str = "kernel") -> str:
     """
     if kind != "kernel":
         return name
-    for entry in kernel_entries():
-        match = entry.pattern.search(name)
-        if match and entry.label:
-            return _cut(_filled(entry.label, name, match))
+    entry = kernel_matcher().first(name)
+    match = entry.pattern.search(name) if entry else None
+    if entry and entry.label and match:
+        return _cut(_filled(entry.label, name, match))
     wrapped = _WRAPPED.search(name)  # clover::par_ranged2d_kernel<PdV_kernel(...)::[lambda ...]>: the function in it
     function = wrapped[1] if wrapped else base_name(name) or name
     return _cut(f"{_shortened(function)} {precision_of(name) or ''}".strip())
 
 
-@cache
 def precision_of(name: str) -> str | None:
     """The precision that a kernel's name tells; None where it tells none."""
-    return next((entry.precision for entry in precision_entries() if entry.pattern.search(name)), None)
+    entry = precision_matcher().first(name)
+    return entry.precision if entry else None
 
 
 def _filled(template: str, name: str, match: re.Match[str]) -> str:

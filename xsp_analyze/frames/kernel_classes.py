@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification import KernelClass, by_name, by_operator, classify, label_of, precision_of
+from xsp_analyze.classification import (
+    KernelClass,
+    by_name,
+    by_operator,
+    classify,
+    decide,
+    label_of,
+    learn,
+    precision_of,
+)
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_model import Attribution, Level, Phase
 from xsp_model.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from xsp_analyze.classification import Classified
     from xsp_model import Trace
@@ -36,7 +45,6 @@ IS_COMMUNICATION = pl.col("kernel_class") == str(KernelClass.COMMUNICATION)
 """Of a frame with the columns of `kernel_classes`: which rows are communication."""
 
 _LEVELS = [str(Level.OPERATOR), str(Level.LIBRARY)]
-_NEEDED = ("kind", "name", "operator", "layer_type", "in_optimizer")
 
 
 def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
@@ -45,23 +53,40 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     `collective` is as NCCL names operations (all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
     send_recv, dispatch, combine, barrier); null for what is no communication, or where no name tells.
     """
-    if "layer_type" not in activities.columns:
-        activities = activities.with_columns(pl.lit(None, pl.Categorical).alias("layer_type"))
+    replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).fill_null(value=False)
+    layers = activities["layer_type"].set(replayed, None)
+    operator_ids, of_operators = _classified(_operators(trace, activities))
+    layer_ids, of_layers = _classified(layers)
     described = activities.select(
-        pl.col("kind"),
-        pl.col("name"),
-        _operators(trace, activities),
-        pl.when(pl.col("attribution") != str(Attribution.GRAPH_REPLAY)).then(pl.col("layer_type")).alias("layer_type"),
+        "kind",
+        "name",
+        pl.Series("operator", operator_ids),
+        pl.Series("layer", layer_ids),
         (pl.col("phase") == str(Phase.OPTIMIZER)).fill_null(value=False).alias("in_optimizer"),
     )
-    number, first = numbered(*group_ids(described.select(_NEEDED)))
-    distinct = described[first].with_columns(pl.col("kind", "name", "operator", "layer_type").cast(pl.String))
-    rows = [classify(k, n, o, layer, in_optimizer=x) for k, n, o, layer, x in distinct.select(_NEEDED).iter_rows()]
+    number, first = numbered(*group_ids(described))
+    distinct = described[first].with_columns(pl.col("kind", "name").cast(pl.String))
+    learn(names=distinct["name"].unique())
+    rows = [
+        decide(kind, name, of_operators[operator], of_layers[layer], in_optimizer=in_optimizer)
+        for kind, name, operator, layer, in_optimizer in distinct.iter_rows()
+    ]
     table = pl.DataFrame(
         {"kernel_class": [str(row.kernel_class) for row in rows], "collective": [row.collective for row in rows]},
         schema={"kernel_class": CLASSES, "collective": pl.Categorical},
     )
     return table[number]
+
+
+def _classified(names: pl.Series) -> tuple[Ints, Sequence[Classified | None]]:
+    """For each name a number, and what operators of each number do: thousands of names are of a few classes."""
+    number, first = numbered(*group_ids([names]))
+    texts = names.gather(first).cast(pl.String)
+    learn(operators=filter(None, texts))
+    by_text = [by_operator(name) if name else None for name in texts]
+    distinct = list(dict.fromkeys(by_text))
+    table = np.array([distinct.index(c) for c in by_text], dtype=np.int64)
+    return table[number], distinct
 
 
 def kernel_labels(rows: pl.DataFrame) -> pl.Series:
@@ -78,6 +103,7 @@ def _by_distinct(rows: pl.DataFrame, function: Callable[[str, str], str]) -> pl.
     """What the function answers for each row's kernel_name and kind, called once for each pair that occurs."""
     number, first = numbered(*group_ids(rows.select("kernel_name", "kind")))
     distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String))[first]
+    learn(names=distinct["kernel_name"].unique())
     return pl.Series([function(name, kind) for name, kind in distinct.iter_rows()], dtype=pl.String)[number]
 
 
@@ -94,6 +120,7 @@ def product_names(names: pl.Series, precision: str) -> pl.Series:
 def _names(names: pl.Series, holds: Callable[[str, Classified], bool]) -> pl.Series:
     """Those of the names, each once, of whose class this holds."""
     distinct = names.unique().cast(pl.String).drop_nulls()
+    learn(names=distinct)
     classified = [(name, by_name(name)) for name in distinct]
     return distinct.filter(pl.Series([c is not None and holds(name, c) for name, c in classified], dtype=pl.Boolean))
 
@@ -113,6 +140,7 @@ def _saying(spans: pl.DataFrame) -> Bools:
     """Which spans are operators, or calls of libraries, whose name tells a class."""
     is_operator = spans["level"].cast(pl.String).is_in(_LEVELS)
     names = spans["name"].filter(is_operator).unique()
+    learn(operators=names.cast(pl.String))
     says = [by_operator(name) is not None for name in names.cast(pl.String)]
     saying = names.filter(pl.Series(says, dtype=pl.Boolean))
     return (is_operator & spans["name"].is_in(saying.implode())).to_numpy()

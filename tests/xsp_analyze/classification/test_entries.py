@@ -7,6 +7,7 @@ import pytest
 from xsp_analyze.classification.classify import operator_type
 from xsp_analyze.classification.entries import Entry, kernel_entries, operator_entries, precision_entries
 from xsp_analyze.classification.kernel_class import KernelClass
+from xsp_analyze.classification.matching import Matcher
 
 
 def _first(entries: tuple[Entry, ...], text: str) -> Entry | None:
@@ -36,3 +37,16 @@ def test_every_class_but_other_is_told_by_a_kernel_s_name() -> None:
 def test_only_communication_names_a_collective() -> None:
     for entry in (*kernel_entries(), *operator_entries()):
         assert entry.collective is None or entry.kernel_class == KernelClass.COMMUNICATION
+
+
+def test_many_texts_at_once_are_taken_as_each_by_itself() -> None:
+    texts = [e.example for e in (*kernel_entries(), *operator_entries(), *precision_entries())]
+    texts += [text.swapcase() for text in texts] + ["", "mystery", "K" * 2_000]
+    for entries in (kernel_entries(), operator_entries()):
+        together: Matcher[Entry] = Matcher(entries)
+        together.learn(texts)
+        assert [together.first(text) for text in texts] == [_first(entries, text) for text in texts]
+    precisions = Matcher(precision_entries())
+    precisions.learn(texts)
+    alone = [next((e for e in precision_entries() if e.pattern.search(text)), None) for text in texts]
+    assert [precisions.first(text) for text in texts] == alone
