@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from xsp_analyze.compare.common import check_common, same_content
 from xsp_analyze.compare.conclusions import corrected
 from xsp_analyze.compare.expected import expected
@@ -13,6 +15,7 @@ from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.level_rows import (
     kernel_class_rows,
+    kernel_partners,
     kernel_rows,
     layer_rows,
     layer_type_rows,
@@ -29,7 +32,7 @@ from xsp_analyze.merge.kernels import match_kernels
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xsp_analyze.compare.expected import Expected
     from xsp_analyze.compare.facts import Difference
@@ -125,7 +128,8 @@ def compare(
     assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
     layers, judged = layer_rows(one, two, pairs, assumed)
     changed, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
-    moved, classes = _moved(one, two) if on_device else ({}, [])
+    partner = kernel_partners(one, two, changed) if on_device else {}
+    moved, classes = _moved(one, two, partner) if on_device else ({}, [])
     operators = operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
     check_common(one, two, pairs, operators)
     rows = corrected(
@@ -134,7 +138,7 @@ def compare(
             *operators,
             *kernel_class_rows(one, two, assumed),
             *layers,
-            *kernel_rows(one, two, changed, assumed, moved.get("kernel", {})),
+            *kernel_rows(one, two, changed, partner, assumed, moved.get("kernel", {})),
         ]
     )
     falls = explained(one, two, pairs, on_device=on_device)
@@ -190,9 +194,13 @@ def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -
     return reasons
 
 
-def _moved(one: Side, two: Side) -> tuple[dict[str, dict[str, Move]], list[ClassMoves]]:
-    """By level where the time of its rows moved, and the classes of which enough moved to be told."""
-    cells = one.cells(), two.cells()
+def _moved(one: Side, two: Side, partner: Mapping[str, str]) -> tuple[dict[str, dict[str, Move]], list[ClassMoves]]:
+    """By level where the time of its rows moved, and the classes of which enough moved to be told.
+
+    A kernel that took another's place everywhere counts as that one.
+    """
+    replaced = {new: old for old, new in partner.items()}
+    cells = one.cells(), two.cells().with_columns(pl.col("kernel").replace(replaced))
     by_level = {level: moves(*cells, level) for level in ("layer_type", "operator", "kernel")}
     _, classes = by_level["operator"]
     min_ns = _WORTH_TELLING * float(cells[0]["ns"].sum())

@@ -74,28 +74,15 @@ def _labelled(frames: StepFrames) -> pl.DataFrame:
     operator = pl.when(replayed).then(pl.lit(GRAPH_REPLAY)).otherwise(named.fill_null(NO_OPERATOR)).alias("operator")
     kernel = _keys(work.rename({"name": "kernel_name"})).alias("kernel")
     columns = ("run_id", "step", "duration_ns", "work_ns", "work_count")
-    return work.select(*columns, _layer_type(replayed).alias("layer_type"), operator, _classes(work), kernel)
+    return work.select(
+        *columns, _layer_type(replayed).alias("layer_type"), operator, pl.col("kernel_class").cast(pl.String), kernel
+    )
 
 
 def _layer_type(replayed: pl.Expr) -> pl.Expr:
     of_layer = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
     kind = pl.col("layer_type").cast(pl.String).fill_null(UNKNOWN_TYPE)
     return pl.when(of_layer).then(kind).when(replayed).then(pl.lit(GRAPH_REPLAY)).otherwise(pl.lit(NO_LAYER))
-
-
-def _classes(work: pl.DataFrame) -> pl.Series:
-    names = work["name"].cast(pl.String).str.to_lowercase()
-    kinds = work["kind"].cast(pl.String)
-    return work.select(
-        pl.when(kinds != "kernel")
-        .then(kinds)
-        .when(names.str.contains("nccl|all_?reduce"))
-        .then(pl.lit("communication"))
-        .when(names.str.contains("gemm|cijk"))
-        .then(pl.lit("matrix product"))
-        .otherwise(pl.lit("other"))
-        .alias("kernel_class")
-    ).to_series()
 
 
 def _keys(rows: pl.DataFrame) -> pl.Series:

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.side import Side
     from xsp_analyze.compare.significance import Judged
 
-__all__ = ["kernel_class_rows", "kernel_rows", "layer_rows", "layer_type_rows", "model_rows", "operator_rows"]
+__all__ = [
+    "kernel_class_rows",
+    "kernel_partners",
+    "kernel_rows",
+    "layer_rows",
+    "layer_type_rows",
+    "model_rows",
+    "operator_rows",
+]
 
 
 def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
@@ -111,28 +119,37 @@ def _where(move: Move | None, names: Mapping[str, str]) -> dict[str, object]:
     return {"moved_to" if move.is_to else "moved_from": tuple(names.get(other, other) for other in move.others)}
 
 
+def kernel_partners(one: Side, two: Side, changed: Sequence[Change]) -> dict[str, str]:
+    """Keys of kernels before, and the key of the one that took its place everywhere."""
+    keys = [{str(key) for measured in side.kernels for key in measured.keys} for side in (one, two)]
+    spelled = [{key.removeprefix(KERNEL) for key in side if key.startswith(KERNEL)} for side in keys]
+    return {KERNEL + old: KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
+
+
 def kernel_rows(
-    one: Side, two: Side, changed: Sequence[Change], assumed: Assumed, moved: Mapping[str, Move]
+    one: Side,
+    two: Side,
+    changed: Sequence[Change],
+    partner: Mapping[str, str],
+    assumed: Assumed,
+    moved: Mapping[str, Move],
 ) -> list[Row]:
     """Kernels by name; one that took another's place everywhere shares its row."""
     if not (one.has_kernels and two.has_kernels):
         return []
     labels = [{str(k): str(v) for m in side.kernels for k, v in zip(m.keys, m.labels["name"], strict=True)}
               for side in (one, two)]  # fmt: skip
-    spelled = [{key.removeprefix(KERNEL) for key in side if key.startswith(KERNEL)} for side in labels]
-    partner = {KERNEL + old: KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
     became = {(normalised(c.before[0]), normalised(c.after[0])): str(c.kind)
               for c in changed if len(c.before) == len(c.after) == 1}  # fmt: skip
-    taken = set(partner.values())
+    taken, names = set(partner.values()), labels[0] | labels[1]
     keys = [(a, partner[a]) if a in partner else (a, b) for a, b in _union(one.kernels, two.kernels)
             if not (a is None and b in taken)]  # fmt: skip
 
     def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
         name = labels[0].get(a) if a is not None else labels[1][b]
         other = labels[1].get(b) if b is not None else None
-        if a is not None and b is not None and a != b:
-            return {"name": name, "after_name": other}
-        return {"name": name, **_where(moved.get(b if a is None else a), labels[0] | labels[1])}
+        where = _where(moved.get(b if a is None else a), names)
+        return {"name": name, "after_name": other if a is not None and a != b else None, **where}
 
     rows = rows_of("kernel", one.kernels, two.kernels, keys, describe, assumed)[0]
     return [

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -19,7 +21,7 @@ __all__ = ["ClassMoves", "Move", "moves"]
 
 _EXPLAINED = 0.5  # of a row's difference, that fewer or more launches explain; of what was lost, that is elsewhere
 _GOOD_PART = 0.1  # of what the largest took
-_NO_POOL = frozenset({"other"})  # kernels with nothing in common
+_NO_POOL = frozenset({str(KernelClass.OTHER)})  # kernels with nothing in common
 _COLUMNS = ("ns", "count", "ns_after", "count_after")
 
 

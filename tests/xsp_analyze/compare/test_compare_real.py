@@ -95,19 +95,22 @@ def test_the_pair_s_steps_took_half_as_long_again_and_that_is_not_noise(steps: C
 
 
 def test_products_of_the_pair_moved_into_graph_replays_and_are_not_faster(steps: Comparison) -> None:
-    """By hand: matrix products take 13.8 ms of a step before and 33.8 ms after, of which 29.5 ms are replayed."""
+    """By hand: matrix products take 13.8 ms of a step before and 34.8 ms after, of which 30.7 ms are replayed.
+
+    (Kernels with gemm in their name but fbgemm's own, split-K reductions, matrix by vector, cuBLASLt's epilogues.)
+    """
     products = {
         row.name: row for row in steps.level("operator") if row.name in {"aten::mm", "aten::addmm", "aten::bmm"}
     }
     assert {name: row.moved_to for name, row in products.items()} == dict.fromkeys(products, ("graph replay",))
     (moved,) = (one for one in steps.moves if one.kernel_class == "matrix product")
     assert moved.before_ns == pytest.approx(13.8e6, rel=0.02)
-    assert moved.after_ns == pytest.approx(33.8e6, rel=0.02)
+    assert moved.after_ns == pytest.approx(34.8e6, rel=0.02)
     assert {name for name, _ in moved.losses} >= set(products)
-    assert moved.gains[0] == ("graph replay", pytest.approx(29.5e6, rel=0.02))
+    assert moved.gains[0] == ("graph replay", pytest.approx(30.7e6, rel=0.02))
     row = next(row for row in steps.level("kernel_class") if row.name == "matrix product")
     assert row.conclusion is Conclusion.CHANGED
-    assert row.ratio == pytest.approx(33.8 / 13.8, rel=0.02)
+    assert row.ratio == pytest.approx(34.8 / 13.8, rel=0.02)
 
 
 def test_the_slower_table_lookup_is_found_by_its_interval(steps: Comparison) -> None:
