@@ -5,29 +5,37 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.findings.context import Context
+from xsp_analyze.findings.gaps import gaps_of
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.launches import SYNC_CALLS, names_like
 from xsp_analyze.frames.roles import Roles
-from xsp_model import Kind, Level, XspError
+from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_model import Attribution, Kind, Level, XspError
 from xsp_model.arrays import nullable_index
-from xsp_model.intervals import intersection, merge, union_length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from xsp_analyze.core import Result
+    from xsp_analyze.findings.gaps import Gaps, Intervals
     from xsp_analyze.frames.step_frames import StepFrames
-    from xsp_model.arrays import Ints
 
 __all__ = ["Facts"]
 
 LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
 """Calls that launch a kernel or a graph."""
+
+COMPILATIONS = (
+    r"(?i)^_compile\.compile_inner|compile_fx|fw_compiler_base|Graph(?:Node)?\.record|^(?:nv|hip)rtcCompile|"
+    r"XlaCompile|backend_compile|PjRt.*Compile|triton.*compile|^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad"
+)
+"""Spans in which code is made or loaded for the device: TorchDynamo, Inductor, capture of graphs, NVRTC, HIPRTC, XLA,
+Triton, and the driver's loading of the result."""
 
 DATA_WAITS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
@@ -65,10 +73,28 @@ class Facts:
         return None if isinstance(result, str) or result.table.is_empty() else result.table
 
     @cached_property
+    def context(self) -> Context:
+        """Where this trace is from, and what it records."""
+        return Context(self.frames)
+
+    @cached_property
     def latency_ns(self) -> float:
         """Latency of the model; 0 where it is unknown."""
         latencies = self.frames.model_latency["latency_ns"].drop_nulls()
         return float(latencies[0]) if len(latencies) else 0.0
+
+    @cached_property
+    def attributed(self) -> Mapping[str, float]:
+        """Device time of the whole trace by attribution."""
+        return _by_attribution(self.frames.of_trace.all_activities)
+
+    @cached_property
+    def layer_coverage(self) -> float:
+        """The part of device time, other than communication, that is in a layer; 1 where there is none."""
+        work = self.frames.of_trace.all_activities
+        times = _by_attribution(work.filter(~named(work, COMMUNICATION)))
+        total = sum(times.values())
+        return times.get(str(Attribution.LAYER), 0.0) / total if total else 1.0
 
     @cached_property
     def work(self) -> pl.DataFrame:
@@ -85,8 +111,7 @@ class Facts:
 
     def named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
-        names = self.frames.activities["name"].unique()
-        return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
+        return named(self.frames.activities, pattern)
 
     @cached_property
     def device_ns(self) -> float:
@@ -109,11 +134,11 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with `waiting_ns`: the step less busy time; without steps, the idle time of its window."""
+        """B03 per device, with `waiting_ns`: latency less busy time, both of a step (of the trace, without steps)."""
         table = self.table("B03")
         if table is None:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        idle = pl.lit(self.latency_ns) - pl.col("busy_ns") if self.frames.averaged else pl.col("idle_ns")
+        idle = pl.lit(self.latency_ns) - pl.col("busy_ns")
         return table.with_columns(idle.clip(lower_bound=0).cast(pl.Float64).alias("waiting_ns"))
 
     @cached_property
@@ -123,33 +148,49 @@ class Facts:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """run_id, start_ns, end_ns of every step chosen; without steps, of each run's device work."""
+        """run_id, step, start_ns, end_ns of every step chosen; without steps, of each run with device work."""
         if self.frames.averaged:
             steps = Roles.of(self.frames.steps, self.frames.of_trace.roles.kernels)
-            return steps.select("run_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        ends = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+            end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+            return steps.select("run_id", "step", "start_ns", end)
+        ends = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).alias("end_ns")
+        runs = self.frames.activities["run_id"].unique().to_list()
         return (
-            self.frames.activities.select("run_id", "start_ns", ends)
-            .group_by("run_id", maintain_order=True)
-            .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+            self.frames.trace.scan("spans")
+            .filter(pl.col("run_id").is_in(runs))
+            .select("run_id", "start_ns", ends)
+            .group_by("run_id")
+            .agg(pl.lit(None, pl.Int64).alias("step"), pl.col("start_ns").min(), pl.col("end_ns").max())
+            .sort("run_id")
+            .collect()
         )
 
     @cached_property
-    def gaps(self) -> dict[int, tuple[Ints, Ints]]:
-        """Of each run, the stretches inside its windows in which none of its devices worked."""
-        return {run_id: self._gaps(run_id) for run_id in self.windows["run_id"].unique().sort().to_list()}
+    def gaps(self) -> Mapping[int, Gaps]:
+        """Of each run, when none of its devices worked."""
+        work = self.frames.of_trace.all_activities
+        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self.windows["run_id"].unique().sort()}
 
-    def _gaps(self, run_id: int) -> tuple[Ints, Ints]:
-        rows = Roles.of(self.frames.of_trace.all_activities, [run_id])
-        start = rows["start_ns"].to_numpy()
-        busy = merge(start, start + rows["duration_ns"].to_numpy())
-        windows = self.windows.filter(pl.col("run_id") == run_id)
-        inside = merge(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-        if not len(busy[0]):
-            return inside
-        first = np.concatenate(([min(busy[0][0], inside[0].min(initial=busy[0][0]))], busy[1]))
-        last = np.concatenate((busy[0], [max(busy[1][-1], inside[1].max(initial=busy[1][-1]))]))
-        return intersection(merge(first, last), inside)
+    @cached_property
+    def step_times(self) -> pl.DataFrame:
+        """One row a run and step, in order: host_start_ns, host_end_ns, end_ns of what it launched, latency_ns.
+
+        Steps that launched nothing are left out. Latency is from the end of the step before, as the device sees it; of
+        the first from the host's start.
+        """
+        ends = (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end_ns")
+        worked = self.frames.of_trace.all_activities.drop_nulls("step").group_by("run_id", "step").agg(ends)
+        host_end = pl.col("start_ns") + pl.col("duration_ns")
+        before = pl.col("end_ns").shift(1).over("run_id")
+        first = pl.max_horizontal("end_ns", "host_end_ns") - pl.col("host_start_ns")
+        return (
+            self.frames.of_trace.all_steps.select(
+                "run_id", "step", pl.col("start_ns").alias("host_start_ns"), host_end.alias("host_end_ns")
+            )
+            .join(worked, on=["run_id", "step"])
+            .sort("run_id", "host_start_ns")
+            .with_columns(pl.coalesce(pl.col("end_ns") - before, first).alias("latency_ns"))
+        )
 
     def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
         """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
@@ -165,15 +206,38 @@ class Facts:
                 pl.col("run_id").is_in(list(self.frames.of_trace.roles.kernels)),
                 pl.col("duration_ns").is_not_null(),
             )
-            .select("run_id", "step", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
+            .select("run_id", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
             .collect()
         )
-        return self.frames.chosen(spans) if self.frames.averaged else spans
+        return self._inside(spans)
+
+    def _inside(self, spans: pl.DataFrame) -> pl.DataFrame:
+        """The spans that begin in a window, with its step: what begins with a step need not be nested in it."""
+        windows = self.windows.sort("start_ns")
+        return (
+            spans.sort("start_ns")
+            .join_asof(windows, on="start_ns", by="run_id", strategy="backward", check_sortedness=False)
+            .filter(pl.col("start_ns") < pl.col("end_ns"))
+            .select("run_id", "step", "name", "start_ns", "duration_ns")
+        )
 
     @cached_property
     def syncs(self) -> pl.DataFrame:
-        """Calls in which the host waited for a device: run_id, step, name, start_ns, duration_ns."""
-        return self._host((Level.RUNTIME,), SYNC_CALLS)
+        """Calls in which the host waited for a device: run_id, step, name, start_ns, duration_ns.
+
+        Those before a run's first device work or after its last are left out: profilers make them.
+        """
+        first, last = pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max()
+        work = self.frames.of_trace.all_activities.group_by("run_id").agg(
+            first.alias("first_ns"), last.alias("last_ns")
+        )
+        end = pl.col("start_ns") + pl.col("duration_ns")
+        return (
+            self._host((Level.RUNTIME,), SYNC_CALLS)
+            .join(work, on="run_id", maintain_order="left")
+            .filter(end > pl.col("first_ns"), pl.col("start_ns") < pl.col("last_ns"))
+            .drop("first_ns", "last_ns")
+        )
 
     @cached_property
     def launches(self) -> pl.DataFrame:
@@ -181,32 +245,34 @@ class Facts:
         return self._host((Level.RUNTIME,), LAUNCH_CALLS)
 
     @cached_property
+    def compilations(self) -> pl.DataFrame:
+        """Spans in which code was compiled or loaded, likewise."""
+        return self._host((*_HOST_LEVELS, Level.RUNTIME), COMPILATIONS)
+
+    @cached_property
     def data_waits(self) -> pl.DataFrame:
         """Spans in which the host fetched the next batch, likewise."""
         return self._host(_HOST_LEVELS, DATA_WAITS)
 
+    @cached_property
+    def interruptions(self) -> pl.DataFrame:
+        """Spans in which the host did what is told by itself: it fetched input, or compiled."""
+        return pl.concat([self.data_waits, self.compilations])
+
     def idle_within(self, spans: pl.DataFrame) -> float:
         """Idle device time, per step, while one of these host spans was open."""
-        return sum(self._overlap(run_id, spans) for run_id in self.gaps) / self.step_count
-
-    def _overlap(self, run_id: int, spans: pl.DataFrame) -> int:
-        rows = spans.filter(pl.col("run_id") == run_id)
-        start = rows["start_ns"].to_numpy()
-        both = intersection(self.gaps[run_id], merge(start, start + rows["duration_ns"].to_numpy()))
-        return union_length(*both)
+        return sum(gaps.within(_of(spans, run)) for run, gaps in self.gaps.items()) / self.step_count
 
     def idle_after(self, calls: pl.DataFrame) -> float:
-        """Idle device time, per step, from the end of such a call to the next device work."""
-        total = 0
-        for run_id, (first, last) in self.gaps.items():
-            rows = calls.filter(pl.col("run_id") == run_id)
-            ends = np.sort(rows["start_ns"].to_numpy() + rows["duration_ns"].to_numpy())
-            index = np.searchsorted(ends, first)  # the first call that ends within or after each gap
-            with_call = np.flatnonzero(index < len(ends))
-            end = ends[index[with_call]]
-            inside = end < last[with_call]
-            total += int((last[with_call][inside] - end[inside]).sum())
-        return total / self.step_count
+        """Idle device time, per step, from the end of such a call to the next device work, without interruptions."""
+        return sum(
+            gaps.after(_of(calls, run), without=_of(self.interruptions, run)) for run, gaps in self.gaps.items()
+        ) / self.step_count  # fmt: skip
+
+    def idle_between(self, longest_ns: int) -> float:
+        """Idle device time, per step, in gaps no longer than that in which the host was not held up by anything."""
+        held_up = pl.concat([self.syncs, self.interruptions])
+        return sum(gaps.short(longest_ns, _of(held_up, run)) for run, gaps in self.gaps.items()) / self.step_count
 
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""
@@ -215,3 +281,20 @@ class Facts:
     def device_share(self, time_ns: float) -> float:
         """The time as a share of all device time."""
         return time_ns / self.device_ns if self.device_ns else 0.0
+
+
+def named(work: pl.DataFrame, pattern: str) -> pl.Expr:
+    """Whether the name of a row of the work matches; each name is looked at once."""
+    names = work["name"].unique()
+    return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
+
+
+def _by_attribution(work: pl.DataFrame) -> Mapping[str, float]:
+    rows = work.group_by("attribution").agg(pl.col("duration_ns").sum())
+    return {str(name): float(time) for name, time in rows.iter_rows()}
+
+
+def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
+    rows = spans.filter(pl.col("run_id") == run_id)
+    start = rows["start_ns"].to_numpy()
+    return start, start + rows["duration_ns"].to_numpy()
