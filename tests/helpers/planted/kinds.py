@@ -29,7 +29,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Kind:
-    """A bottleneck and the rule that names it; `first_named`: index of the weakest strength at which it must come first."""
+    """A bottleneck and the rule that names it; `first_named`: index of the weakest strength that must come first."""
 
     title: str
     rule: str

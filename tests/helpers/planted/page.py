@@ -53,23 +53,23 @@ what the bottleneck costs: a launch that comes late also ends its gap with the k
 def page() -> str:
     """The Markdown of the page."""
     answers = [(kind, strength, answer(strength)) for kind in KINDS for strength in kind.strengths]
-    rows = [_row(kind, strength, said) for kind, strength, said in answers]
+    rows = [_row(kind, strength, answered) for kind, strength, answered in answers]
     return _HEAD + "".join(rows) + _BETWEEN + "".join(_limits()) + _TAIL
 
 
-def _row(kind: Kind, strength: Strength, said: Answer) -> str:
-    named = next((i for i, one in enumerate(kind.judged(said.findings), 1) if one.rule.id == kind.rule), None)
-    first = next((one.rule.id for one in kind.judged(said.findings)), "-")
-    own = next((one for one in said.findings if one.rule.id == kind.rule), None)
+def _row(kind: Kind, strength: Strength, answered: Answer) -> str:
+    named = next((i for i, one in enumerate(kind.judged(answered.findings), 1) if one.rule.id == kind.rule), None)
+    first = next((one.rule.id for one in kind.judged(answered.findings)), "-")
+    own = next((one for one in answered.findings if one.rule.id == kind.rule), None)
     estimated = "-" if own is None or own.gain_ns is None else duration(own.gain_ns)
-    true = f"{duration(said.true_gain_ns)}" if kind.has_gain else "none a step"
-    part = share(said.true_gain_ns / said.step_ns) if kind.has_gain else "-"
+    true = f"{duration(answered.true_gain_ns)}" if kind.has_gain else "none a step"
+    part = share(answered.true_gain_ns / answered.step_ns) if kind.has_gain else "-"
     return f"| {kind.title} | {strength.label} | {part} | {first} | {named or '-'} | {estimated} | {true} |\n"
 
 
 def _limits() -> Iterator[str]:
     for kind in KINDS:
         weakest = kind.strengths[kind.first_named]
-        said = answer(weakest)
-        part = f", {share(said.true_gain_ns / said.step_ns)} of the step" if kind.has_gain else ""
+        answered = answer(weakest)
+        part = f", {share(answered.true_gain_ns / answered.step_ns)} of the step" if kind.has_gain else ""
         yield f"| {kind.title} | [{kind.rule}](findings/{kind.rule}.md) | {weakest.label}{part} |\n"
