@@ -9,11 +9,14 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.gaps import gaps_of
 from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.host_blocks import INPUT_CALLS
 from xsp_analyze.frames.launches import SYNC_CALLS, names_like
 from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.timeline import COMMUNICATION
 from xsp_model import Attribution, Kind, Level, XspError
 from xsp_model.arrays import nullable_index
@@ -36,9 +39,6 @@ COMPILATIONS = (
 )
 """Spans in which code is made or loaded for the device: TorchDynamo, Inductor, capture of graphs, NVRTC, HIPRTC, XLA,
 Triton, and the driver's loading of the result."""
-
-DATA_WAITS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
-"""Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
 
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
 
@@ -134,12 +134,31 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with `waiting_ns`: latency less busy time, both of a step (of the trace, without steps)."""
+        """B03 per device, with `waiting_ns`: its idle time in a step, or in the whole trace, as far as it is known."""
         table = self.table("B03")
         if table is None:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        idle = pl.lit(self.latency_ns) - pl.col("busy_ns")
-        return table.with_columns(idle.clip(lower_bound=0).cast(pl.Float64).alias("waiting_ns"))
+        waiting = pl.col("idle_ns").cast(pl.Float64) - pl.col("queued_ns").fill_null(0)
+        return (
+            table.join(self._queued_at_first, on=["run_id", "device_id"], how="left", nulls_equal=True)
+            .with_columns(waiting.clip(lower_bound=0).alias("waiting_ns"))
+            .drop("queued_ns")
+        )
+
+    @cached_property
+    def _queued_at_first(self) -> pl.DataFrame:
+        """run_id, device_id, queued_ns: in a trace without steps, how long the first work of a device stood in a queue.
+
+        Nothing takes milliseconds to start on a device with nothing to do: work from before the trace, which it does
+        not hold, was running.
+        """
+        device = ["run_id", "device_id"]
+        work = self.frames.activities.select(*device, "start_ns", "call_start_ns").drop_nulls()
+        first = work.sort("start_ns").unique(device, keep="first", maintain_order=True)
+        begin = self.windows.select("run_id", pl.col("start_ns").alias("begin_ns"))
+        queued = pl.col("start_ns") - pl.max_horizontal("call_start_ns", "begin_ns")
+        rows = first.join(begin.unique("run_id"), on="run_id").select(*device, queued.alias("queued_ns"))
+        return rows.filter(pl.col("queued_ns") >= least.QUEUED_NS) if not self.frames.averaged else rows.clear()
 
     @cached_property
     def idle_ns(self) -> float:
@@ -148,49 +167,21 @@ class Facts:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """run_id, step, start_ns, end_ns of every step chosen; without steps, of each run with device work."""
+        """run_id, step, start_ns, end_ns of the time of every step chosen; without steps, of runs with device work."""
+        runs = self.frames.of_trace.roles.kernels
         if self.frames.averaged:
-            steps = Roles.of(self.frames.steps, self.frames.of_trace.roles.kernels)
-            end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-            return steps.select("run_id", "step", "start_ns", end)
-        ends = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).alias("end_ns")
-        runs = self.frames.activities["run_id"].unique().to_list()
-        return (
-            self.frames.trace.scan("spans")
-            .filter(pl.col("run_id").is_in(runs))
-            .select("run_id", "start_ns", ends)
-            .group_by("run_id")
-            .agg(pl.lit(None, pl.Int64).alias("step"), pl.col("start_ns").min(), pl.col("end_ns").max())
-            .sort("run_id")
-            .collect()
-        )
+            steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
+            return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
+        worked = self.frames.activities.select("run_id").unique()
+        extents = Roles.of(self.frames.of_trace.extents, runs).join(worked, on="run_id", how="semi")
+        none = pl.lit(None, pl.Int64).alias("step")
+        return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
     @cached_property
     def gaps(self) -> Mapping[int, Gaps]:
         """Of each run, when none of its devices worked."""
         work = self.frames.of_trace.all_activities
         return {run_id: gaps_of(work, self.windows, run_id) for run_id in self.windows["run_id"].unique().sort()}
-
-    @cached_property
-    def step_times(self) -> pl.DataFrame:
-        """One row a run and step, in order: host_start_ns, host_end_ns, end_ns of what it launched, latency_ns.
-
-        Steps that launched nothing are left out. Latency is from the end of the step before, as the device sees it; of
-        the first from the host's start.
-        """
-        ends = (pl.col("start_ns") + pl.col("duration_ns")).max().alias("end_ns")
-        worked = self.frames.of_trace.all_activities.drop_nulls("step").group_by("run_id", "step").agg(ends)
-        host_end = pl.col("start_ns") + pl.col("duration_ns")
-        before = pl.col("end_ns").shift(1).over("run_id")
-        first = pl.max_horizontal("end_ns", "host_end_ns") - pl.col("host_start_ns")
-        return (
-            self.frames.of_trace.all_steps.select(
-                "run_id", "step", pl.col("start_ns").alias("host_start_ns"), host_end.alias("host_end_ns")
-            )
-            .join(worked, on=["run_id", "step"])
-            .sort("run_id", "host_start_ns")
-            .with_columns(pl.coalesce(pl.col("end_ns") - before, first).alias("latency_ns"))
-        )
 
     def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
         """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
@@ -252,7 +243,7 @@ class Facts:
     @cached_property
     def data_waits(self) -> pl.DataFrame:
         """Spans in which the host fetched the next batch, likewise."""
-        return self._host(_HOST_LEVELS, DATA_WAITS)
+        return self._host(_HOST_LEVELS, INPUT_CALLS)
 
     @cached_property
     def interruptions(self) -> pl.DataFrame:

@@ -37,7 +37,7 @@ __all__ = [
     "ORPHAN_SHARE",
     "OVERHEAD_SHARE",
     "PAGEABLE_SHARE",
-    "RAMP_UP",
+    "QUEUED_NS",
     "RECOMPUTE_SHARE",
     "ROOF_TIME_SHARE",
     "SMALL_BYTES",
@@ -75,7 +75,7 @@ PAGEABLE_SHARE = 0.01
 COPY_SHARE = 0.05
 """Of a step. Our choice."""
 
-EXPOSED_SHARE = 0.05
+EXPOSED_SHARE = 0.04
 """Of a step. Our choice."""
 
 DOMINANT_SHARE = 0.25
@@ -126,9 +126,6 @@ EXPLAINED = 0.5
 AHEAD_STEPS = 0.5
 """Steps that the device is behind the host at the end of the last step. Our choice."""
 
-RAMP_UP = 0.2
-"""By how much steps at the begin are longer than the median of the others. Our choice."""
-
 STRAGGLER_LAST = 0.5
 """Of the waiting, for one rank. Most of it."""
 
@@ -162,6 +159,9 @@ TYPE_SHARE = 0.05
 
 AT_BANDWIDTH = 0.5
 """Of the bandwidth of device memory, from which on an operator counts as bound by it. Our choice."""
+
+QUEUED_NS = 1_000_000
+"""Our choice: a launch takes microseconds to reach a device with nothing to do, never a millisecond."""
 
 ORPHAN_SHARE = 0.01
 """Of device time without a launch in the trace. Our choice: more than rounding and the trace's edges."""

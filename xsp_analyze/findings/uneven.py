@@ -9,10 +9,11 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.render.units import duration, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
 
@@ -56,49 +57,36 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
 
 @rule(
     "ramp-up",
-    "The first steps are longer",
-    fires=f"Up to half of the steps, at the begin, are each at least {least.RAMP_UP:.0%} longer than the median of the"
-    " others, which differ less.",
-    why="In its first steps a program loads code, fills caches, tunes kernels and grows its pools of memory. A mean"
-    " that holds them is the mean of nothing that goes on.",
+    "The first steps are no steps like the others",
+    fires="Steps at the begin of a run are left out of means, as its latency had not settled yet.",
+    why="In its first steps a program loads code, fills caches, tunes kernels, grows its pools of memory and fills the"
+    " queue of launches. A mean that holds them is the mean of nothing that goes on.",
     gain="None: this is about the numbers.",
-    do="Warm up before recording (wait and warmup of the profiler's schedule), or look at later steps alone"
-    " (--steps N).",
-    source="Our choice.",
+    do="Warm up before recording (wait and warmup of the profiler's schedule). To see what the first steps did, look at"
+    " them alone: --steps N.",
+    source="What a mean leaves out is decided with latency itself; see the glossary on ramp-up.",
     needs=(Circumstance.STEPS,),
     explains=("uneven-steps",),
     on_trust=True,
 )
 def ramp_up(facts: Facts) -> Iterator[Observation]:
-    """The longest prefix of a run's steps each of which is longer than what follows it."""
-    for _, rows in facts.step_times.group_by("run_id", maintain_order=True):
-        lengths = rows["latency_ns"].to_list()
-        count_first = _longer_at_first(lengths)
-        if not count_first:
-            continue
-        middle = float(pl.Series(lengths[count_first:]).median() or 0)  # type: ignore[arg-type]
-        first = lengths[0] if count_first == 1 else sum(lengths[:count_first]) / count_first
-        which = "The first step takes" if count_first == 1 else f"The first {count_first} steps take on average"
-        yield Observation(
-            f"{which} {duration(first)}, the others {duration(middle)} in the median.",
-            (Evidence("first steps", first), Evidence("median of the others", middle)),
-            None,
-            "A01",
-        )
+    """Steps that hold work and are not among those that a mean is taken over."""
+    if not facts.frames.averaged:
         return
-
-
-def _longer_at_first(lengths: Sequence[float]) -> int:
-    """How many steps at the begin are a ramp-up; 0: none."""
-    for number in range(1, len(lengths) // 2 + 1):
-        others = pl.Series(lengths[number:], dtype=pl.Float64)
-        middle = float(others.median() or 0)  # type: ignore[arg-type]
-        spread = float(others.max()) - middle  # type: ignore[arg-type]
-        if len(others) >= least.FEW_STEPS - 1 and all(
-            length - middle >= max(least.RAMP_UP * middle, 2 * spread) for length in lengths[:number]
-        ):
-            return number
-    return 0
+    steps = facts.frames.steps
+    left_out = facts.frames.worked_steps.join(steps, on=["run_id", "step"], how="anti")
+    if left_out.is_empty():
+        return
+    first = float(left_out["duration_ns"].mean() or 0)  # type: ignore[arg-type]
+    middle = float(steps["duration_ns"].median() or 0)  # type: ignore[arg-type]
+    number = left_out.height
+    which = "The first step takes" if number == 1 else f"{number} steps at the begin take on average"
+    yield Observation(
+        f"{which} {duration(first)}, the others {duration(middle)} in the median: not counted in means.",
+        (Evidence("first steps", first), Evidence("median of the others", middle)),
+        None,
+        "A01",
+    )
 
 
 @rule(
@@ -116,12 +104,13 @@ def _longer_at_first(lengths: Sequence[float]) -> int:
 )
 def host_ahead(facts: Facts) -> Iterator[Observation]:
     """How far the device is behind at the end of the first and the last step of a run."""
-    for _, rows in facts.step_times.group_by("run_id", maintain_order=True):
-        behind = (rows["end_ns"] - rows["host_end_ns"]).to_list()
-        middle = float(rows["latency_ns"].median() or 0)  # type: ignore[arg-type]
+    on_device = pl.col("basis").is_in([str(StepBasis.DEVICE_PERIOD), str(StepBasis.DEVICE_END)])
+    steps = facts.frames.worked_steps.filter(on_device).sort("run_id", "start_ns")
+    for _, rows in steps.group_by("run_id", maintain_order=True):
+        behind = (rows["end_ns"] - rows["start_ns"] - rows["host_ns"]).to_list()
+        middle, host = (float(rows[column].median() or 0) for column in ("duration_ns", "host_ns"))  # type: ignore[arg-type]
         if rows.height < 2 or behind[-1] < least.AHEAD_STEPS * middle or behind[-1] <= behind[0]:  # noqa: PLR2004
             continue
-        host = float((rows["host_end_ns"] - rows["host_start_ns"]).median() or 0)  # type: ignore[arg-type]
         yield Observation(
             f"At the end of the last step the device is {duration(behind[-1])} behind the host,"
             f" {behind[-1] / middle:.1f} steps; the host launches a step in {duration(host)}, the device takes"
