@@ -70,8 +70,8 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
 @rule(
     "dominant-layer",
     "One layer takes much of the time",
-    fires=f"The device work of one layer takes at least {least.DOMINANT_SHARE:.0%} of device time; without device work:"
-    " its latency, of the model's.",
+    fires=f"The device work of one layer, without communication, takes at least {least.DOMINANT_SHARE:.0%} of device"
+    " time; without device work: its latency, of the model's.",
     why="What is done to this layer shows in the whole model; what is done to the others hardly does.",
     gain="Unknown: a trace does not say how fast the layer could be.",
     do="Open the layer and see which operator and kernel lead in it; look at its shapes, its precision and its layout"
@@ -98,7 +98,7 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
 
 def _on_device(facts: Facts) -> tuple[str, float, float, str]:
     """The layer with most device time in a step, that time, and all device time."""
-    rows = facts.work.filter(pl.col("layer_name").is_not_null())
+    rows = facts.work.filter(pl.col("layer_name").is_not_null(), ~facts.named(COMMUNICATION))
     by_layer = rows.group_by("layer_index", pl.col("layer_name").cast(pl.String)).agg(pl.col("ns").sum())
     if by_layer.is_empty():
         return "", 0.0, facts.device_ns, ""

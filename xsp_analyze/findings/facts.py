@@ -153,10 +153,10 @@ class Facts:
         not hold, was running.
         """
         device = ["run_id", "device_id"]
-        work = self.frames.activities.select(*device, "start_ns", "call_start_ns").drop_nulls()
+        work = self.frames.activities.select(*device, "start_ns", "call_end_ns").drop_nulls()
         first = work.sort("start_ns").unique(device, keep="first", maintain_order=True)
         begin = self.windows.select("run_id", pl.col("start_ns").alias("begin_ns"))
-        queued = pl.col("start_ns") - pl.max_horizontal("call_start_ns", "begin_ns")
+        queued = pl.col("start_ns") - pl.max_horizontal("call_end_ns", "begin_ns")
         rows = first.join(begin.unique("run_id"), on="run_id").select(*device, queued.alias("queued_ns"))
         return rows.filter(pl.col("queued_ns") >= least.QUEUED_NS) if not self.frames.averaged else rows.clear()
 

@@ -33,15 +33,17 @@ class Gaps:
     def after(self, calls: Intervals, *, without: Intervals) -> int:
         """What lies between the end of the first call that ends in a gap, and the gap's end, but not within the others.
 
-        Calls before the first device work, or after the last, held up nothing.
+        Of each gap no more than the call took: had it not been made, the host would have been earlier by that. Calls
+        before the first device work, or after the last, held up nothing.
         """
         first, last = self.first[self.inner], self.last[self.inner]
-        ends = np.sort(calls[1])
+        order = np.argsort(calls[1], kind="stable")
+        ends, lengths = calls[1][order], (calls[1] - calls[0])[order]
         index = np.searchsorted(ends, first)
-        with_call = np.flatnonzero(index < len(ends))
-        end = ends[index[with_call]]
-        inside = end < last[with_call]
-        return _length_without(end[inside], last[with_call][inside], without)
+        index, last = index[index < len(ends)], last[index < len(ends)]
+        inside = ends[index] < last
+        index, last = index[inside], last[inside]
+        return int(np.minimum(_lengths_without(ends[index], last, without), lengths[index]).sum())
 
     def short(self, longest_ns: int, held_up: Intervals) -> int:
         """The inner gaps that are no longer than that and meet none of the spans."""
@@ -71,8 +73,7 @@ def gaps_of(work: pl.DataFrame, windows: pl.DataFrame, run_id: int) -> Gaps:
     return Gaps(*gaps, (gaps[0] >= busy[1][0]) & (gaps[1] <= busy[0][-1]))
 
 
-def _length_without(first: Ints, last: Ints, others: Intervals) -> int:
-    if not len(others[0]):
-        return int((last - first).sum())
+def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:
+    """How much of each stretch lies in none of the others."""
     merged = merge(*others)
-    return int((last - first - (covered_before(merged, last) - covered_before(merged, first))).sum())
+    return np.asarray(last - first - (covered_before(merged, last) - covered_before(merged, first)), dtype=np.int64)
