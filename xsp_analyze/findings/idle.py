@@ -114,7 +114,8 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     why="While the host waits it launches nothing. When the wait ends the device has run dry, and stays so until the"
     " next launch arrives.",
     gain="Idle device time from the end of each wait to the next device work, without what the host then spends on"
-    " input or compilation, and no more than the wait took: so much earlier the host would be. Waits before the first device work or after the last do not count: profilers make them.",
+    " input or compilation, and no more than the wait took: so much earlier the host would be. Waits before"
+    " the first device work or after the last do not count: profilers make them.",
     do="Find what waits: .item(), .cpu(), printing a tensor, comparisons in Python, nonzero(), copies that are not"
     " non_blocking. Keep such values on the device and read them once in many steps.",
     source="Our choice; the calls are those of the rule cuda_api_sync of Nsight Systems, with events, driver and HIP.",
