@@ -90,10 +90,10 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     """Short gaps in which the host only launched."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number = kernels.height / facts.step_count
-    lost = facts.idle_between(least.LAUNCH_GAP_NS)
+    lost = facts.host.idle_between(least.LAUNCH_GAP_NS)
     if number < least.MANY_KERNELS or facts.share(lost) < least.LAUNCH_SHARE:
         return
-    launches = facts.launches["duration_ns"]
+    launches = facts.host.launches["duration_ns"]
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
     if len(launches):
         evidence.append(Evidence("time in launch calls", facts.per_step(launches)))
@@ -122,11 +122,11 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
 )
 def host_sync(facts: Facts) -> Iterator[Observation]:
     """Idle time that follows synchronisation."""
-    lost = facts.idle_after(facts.syncs)
+    lost = facts.host.idle_after(facts.host.syncs)
     if facts.share(lost) < least.SYNC_SHARE:
         return
-    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
-    names = facts.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
+    number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
+    names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)
         for name, time in names.head(_MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
@@ -154,12 +154,12 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
 )
 def data_wait(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of data loaders."""
-    if facts.data_waits.is_empty():
+    if facts.host.data_waits.is_empty():
         return
-    lost = facts.idle_within(facts.data_waits)
+    lost = facts.host.idle_within(facts.host.data_waits)
     if facts.share(lost) < least.DATA_SHARE:
         return
-    fetching = facts.per_step(facts.data_waits["duration_ns"])
+    fetching = facts.per_step(facts.host.data_waits["duration_ns"])
     yield Observation(
         f"Devices are idle for {duration(lost)}, {share(facts.share(lost))} of the time, while the next batch is"
         " fetched.",
@@ -186,11 +186,11 @@ def data_wait(facts: Facts) -> Iterator[Observation]:
 )
 def recompilation(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of compilation, but those of each run's first step."""
-    spans = facts.compilations
+    spans = facts.host.compilations
     if facts.frames.averaged:
         first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
         spans = spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
-    lost = facts.idle_within(spans)
+    lost = facts.host.idle_within(spans)
     if spans.is_empty() or facts.share(lost) < least.COMPILE_SHARE:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.helpers.planted.model import Plan, simulate
+from tests.helpers.planted.model import simulate
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.helpers.planted.kinds import Strength
+    from tests.helpers.planted.parts import Plan
     from tests.helpers.synth import KinetoTrace
     from xsp_analyze.findings import Advice
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.helpers.planted.model import Plan
+from tests.helpers.planted.parts import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

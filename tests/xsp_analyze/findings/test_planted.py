@@ -9,8 +9,9 @@ import pytest
 
 from tests.helpers.planted.answers import answer, findings_of
 from tests.helpers.planted.kinds import KINDS, Kind
-from tests.helpers.planted.model import Plan, simulate
+from tests.helpers.planted.model import simulate
 from tests.helpers.planted.page import page
+from tests.helpers.planted.parts import Plan
 from xsp_analyze.findings import RULES
 
 if TYPE_CHECKING:

@@ -196,15 +196,15 @@ def test_every_rule_is_shown_on_two_real_traces_or_says_why_not() -> None:
 
 
 def test_the_straggler_of_eight_ranks_is_the_first_finding(real_dir: Path) -> None:
-    found = _told(real_dir / _DLRM)
-    assert found[0].rule.id == "straggler"
-    assert found[0].observation.sentence.startswith("Rank 7 comes last to 80.0 % of the calls of all_to_all")
+    findings = _told(real_dir / _DLRM)
+    assert findings[0].rule.id == "straggler"
+    assert findings[0].observation.sentence.startswith("Rank 7 comes last to 80.0 % of the calls of all_to_all")
 
 
 def test_input_explains_the_idle_device_so_that_one_finding_is_told(real_dir: Path) -> None:
-    found = _told(real_dir / _RESNET50_V100)
-    assert found[0].rule.id == "data-wait"
-    assert "gpu-idle" not in {one.rule.id for one in found}
+    findings = _told(real_dir / _RESNET50_V100)
+    assert findings[0].rule.id == "data-wait"
+    assert "gpu-idle" not in {one.rule.id for one in findings}
 
 
 def test_a_v100_is_told_neither_of_tf32_nor_of_bf16(real_dir: Path) -> None:
@@ -214,10 +214,10 @@ def test_a_v100_is_told_neither_of_tf32_nor_of_bf16(real_dir: Path) -> None:
 
 
 def test_replays_of_graphs_are_told_neither_to_record_modules_nor_to_use_graphs(real_dir: Path) -> None:
-    told = " ".join(one.do for one in _findings(real_dir / _VLLM).values())
-    assert "with_stack" not in told
-    assert "torch.cuda.graph" not in told
-    assert "Record the capture of the graphs" in told
+    advised = " ".join(one.do for one in _findings(real_dir / _VLLM).values())
+    assert "with_stack" not in advised
+    assert "torch.cuda.graph" not in advised
+    assert "Record the capture of the graphs" in advised
 
 
 def test_communication_of_an_inference_is_not_taken_for_gradients(real_dir: Path) -> None:
