@@ -160,14 +160,14 @@ pytestmark = pytest.mark.real
 
 
 @cache
-def _told(path: Path) -> Sequence[Advice]:
+def _advice(path: Path) -> Sequence[Advice]:
     """The findings on a file, or on the files of a folder together, in order."""
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
     return advise(StepFrames.of(convert(paths, Options())))
 
 
 def _findings(path: Path) -> Mapping[str, Advice]:
-    return {one.rule.id: one for one in _told(path)}
+    return {one.rule.id: one for one in _advice(path)}
 
 
 def _cases(table: Mapping[str, Mapping[str, str]]) -> Sequence[tuple[str, str]]:
@@ -196,13 +196,13 @@ def test_every_rule_is_shown_on_two_real_traces_or_says_why_not() -> None:
 
 
 def test_the_straggler_of_eight_ranks_is_the_first_finding(real_dir: Path) -> None:
-    findings = _told(real_dir / _DLRM)
+    findings = _advice(real_dir / _DLRM)
     assert findings[0].rule.id == "straggler"
     assert findings[0].observation.sentence.startswith("Rank 7 comes last to 80.0 % of the calls of all_to_all")
 
 
 def test_input_explains_the_idle_device_so_that_one_finding_is_told(real_dir: Path) -> None:
-    findings = _told(real_dir / _RESNET50_V100)
+    findings = _advice(real_dir / _RESNET50_V100)
     assert findings[0].rule.id == "data-wait"
     assert "gpu-idle" not in {one.rule.id for one in findings}
 
