@@ -64,7 +64,7 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     gain="None: this is about the numbers.",
     do="Warm up before recording (wait and warmup of the profiler's schedule). To see what the first steps did, look at"
     " them alone: --steps N.",
-    source="What a mean leaves out is decided with latency itself: docs/adr/0015-a-step-is-timed-on-its-devices.md.",
+    source="What a mean leaves out is decided with latency itself (ADR 0015).",
     needs=(Circumstance.STEPS,),
     explains=("uneven-steps",),
     on_trust=True,
