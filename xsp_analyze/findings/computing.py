@@ -11,7 +11,7 @@ from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import TENSOR_RATES, Circumstance
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
-from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import duration, share
 from xsp_model import Kind
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["dominant_kernel", "dominant_layer", "fp32_products"]
 
 _MAX_EVIDENCE = 3
-_FP32_PRODUCTS = r"(?i)(?:^|[^a-z])s(?:gemm|cudnn)|f32f32_f32f32"
-"""Matrix products and convolutions on FP32 units, by the names of cuBLAS, cuDNN and CUTLASS: `ampere_sgemm_...`,
-`cutlass_80_simt_sgemm_...`, `volta_scudnn_...`, `sm80_xmma_gemm_f32f32_f32f32_...` (with TF32: `f32f32_tf32f32`)."""
 _DO = {
     "tf32": "torch.set_float32_matmul_precision('high') for TF32, or autocast to BF16; check the model's accuracy.",
     "bf16_tensor": "autocast to BF16; the device is not known to have TF32. Check the model's accuracy.",
@@ -50,7 +47,7 @@ _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 )
 def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
-    kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~facts.named(COMMUNICATION))
+    kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
     by_name = kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum(), pl.len())
     if by_name.is_empty():
         return
@@ -98,7 +95,7 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
 
 def _on_device(facts: Facts) -> tuple[str, float, float, str]:
     """The layer with most device time in a step, that time, and all device time."""
-    rows = facts.work.filter(pl.col("layer_name").is_not_null(), ~facts.named(COMMUNICATION))
+    rows = facts.work.filter(pl.col("layer_name").is_not_null(), ~IS_COMMUNICATION)
     by_layer = rows.group_by("layer_index", pl.col("layer_name").cast(pl.String)).agg(pl.col("ns").sum())
     if by_layer.is_empty():
         return "", 0.0, facts.device_ns, ""
@@ -119,7 +116,7 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str]:
 @rule(
     "fp32-products",
     "Matrix products run in FP32 beside idle tensor cores",
-    fires=f"Matrix products and convolutions on FP32 units (told by kernel names of cuBLAS, cuDNN and CUTLASS) take at"
+    fires=f"Matrix products and convolutions on FP32 units (told by kernel names) take at"
     f" least {least.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
     why="Tensor cores do the same products several times faster, in TF32 without a change to the model's types.",
     gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32).",
@@ -133,7 +130,8 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str]:
 def fp32_products(facts: Facts) -> Iterator[Observation]:
     """Kernels with FP32 names, against the peaks of the device they ran on."""
     name = pl.col("name").cast(pl.String)
-    rows = facts.work.filter(facts.named(_FP32_PRODUCTS))
+    names = product_names(facts.work["name"], "fp32")
+    rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
     time = float(rows["ns"].sum())
     if factor is None or facts.device_share(time) < least.FP32_SHARE:

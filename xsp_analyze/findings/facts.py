@@ -13,7 +13,7 @@ from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.host_time import HostTime
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_model import Attribution, XspError
 from xsp_model.arrays import nullable_index
 
@@ -68,7 +68,7 @@ class Facts:
     def layer_coverage(self) -> float:
         """The part of device time, other than communication, that is in a layer; 1 where there is none."""
         work = self.frames.of_trace.all_activities
-        times = _by_attribution(work.filter(~named(work, COMMUNICATION)))
+        times = _by_attribution(work.filter(~IS_COMMUNICATION))
         total = sum(times.values())
         return times.get(str(Attribution.LAYER), 0.0) / total if total else 1.0
 
@@ -87,7 +87,8 @@ class Facts:
 
     def named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
-        return named(self.frames.activities, pattern)
+        names = self.frames.activities["name"].unique()
+        return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
 
     @cached_property
     def device_ns(self) -> float:
@@ -153,12 +154,6 @@ class Facts:
     def device_share(self, time_ns: float) -> float:
         """The time as a share of all device time."""
         return time_ns / self.device_ns if self.device_ns else 0.0
-
-
-def named(work: pl.DataFrame, pattern: str) -> pl.Expr:
-    """Whether the name of a row of the work matches; each name is looked at once."""
-    names = work["name"].unique()
-    return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
 
 
 def _by_attribution(work: pl.DataFrame) -> Mapping[str, float]:
