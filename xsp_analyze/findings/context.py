@@ -35,7 +35,7 @@ class Circumstance(StrEnum):
     LAUNCHES = "launches are recorded"
     NOT_REPLAYED = "less than half of the device time is replays of graphs"
     STEPS = "steps are marked"
-    RANKS = "several ranks are in the trace"
+    RANKS = "several ranks, or several devices, are in the trace"
     PEAKS = "peak rates of the device are known"
     TENSOR_CORES = "the device has tensor cores whose rate is known"
 
@@ -60,7 +60,7 @@ class Context:
             Circumstance.LAUNCHES: self.has_launches,
             Circumstance.NOT_REPLAYED: self.replayed_share < _MOSTLY,
             Circumstance.STEPS: not self.frames.of_trace.all_steps.is_empty(),
-            Circumstance.RANKS: len(self.frames.of_trace.roles.kernels) > 1,
+            Circumstance.RANKS: self.work.select("run_id", "device_id").n_unique() > 1,
             Circumstance.PEAKS: bool(self.peaks),
             Circumstance.TENSOR_CORES: any(rate in self.peaks for rate in TENSOR_RATES),
         }

@@ -205,11 +205,12 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
     if facts.share(time) < least.EXPOSED_SHARE:
         return
     waits = sum(float(row["wait_ns"] or 0) for row in _operations(facts))
-    waiting = [Evidence("of it waiting for other ranks", waits)] if waits else []
+    waiting = [Evidence("waiting for other ranks", waits)] if waits else []
+    waited = f"; {duration(waits)} of it is waiting for other ranks" if waits else ""
     number = facts.devices.height
     yield Observation(
         f"Communication runs alone for {duration(time)}, {share(facts.share(time))} of the time, of {duration(every)}"
-        f" in all{f' (mean over {number} devices)' if number > 1 else ''}.",
+        f" in all{f' (mean over {number} devices)' if number > 1 else ''}{waited}.",
         (Evidence("communication", every), Evidence("of it exposed", time), *waiting),
         time,
         "B03",
