@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.collectives import bus_factor, message_bytes, operations
+from xsp_analyze.frames.collectives import PAIRWISE, bus_factor, message_bytes, operations
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -21,7 +21,6 @@ _SUMS = (
     "count", "duration_ns", "exposed_ns", "matched_count", "matched_ns", "transfer_ns", "skew_ns", "bytes",
     "sized_count", "message_bytes", "message_ns",
 )  # fmt: skip
-_PAIRWISE = ("send", "recv")  # of two ranks each time: the n-th of one is no other's n-th
 _NS_PER_S = 1e9
 
 
@@ -124,7 +123,7 @@ def _matched(rows: pl.DataFrame) -> pl.DataFrame:
     rank = pl.struct("run_id", "rank").n_unique()
     ungrouped = pl.when(pl.col("process_group").is_null()).then("operation")  # who takes part is not known
     ranks, here = rank.over("process_group", ungrouped), rank.over(_ONE)
-    is_matched = (here == ranks) & (ranks > 1) & ~pl.col("operation").is_in(_PAIRWISE)
+    is_matched = (here == ranks) & (ranks > 1) & ~pl.col("operation").is_in(PAIRWISE)
     shortest, longest = pl.col("duration_ns").min().over(_ONE), pl.col("duration_ns").max().over(_ONE)
     sized = pl.col("input_bytes").is_not_null()
     transfer = pl.when("matched").then(shortest).otherwise("duration_ns")

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["bus_factor", "message_bytes", "operations"]
+__all__ = ["PAIRWISE", "bus_factor", "message_bytes", "operations"]
+
+PAIRWISE = ("send", "recv")
+"""Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
 
 _KINDS = {
     "AllReduce": "all_reduce",
@@ -89,7 +92,7 @@ def operations(frames: StepFrames) -> pl.DataFrame:
         .with_columns(pl.coalesce("operation", _by_name(name)).alias("operation"), _group(), _exposed(frames, kernels))
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
-        .select(*calls, "group_size", "number", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
+        .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
     )
 
 

@@ -57,7 +57,7 @@ def link(
         forest, doubts = grow(raw)
         forests.append(forest)
         findings += [_of_run(f, run) for f in (*raw.findings, *doubts)]
-    findings += clock.skew(forests, [zero.origin_ns for zero in zeros])
+    findings += clock.skew(forests, [zero.origin_ns for zero in zeros], [raw.tables["collectives"] for raw in raws])
     source = _common_source(forests, layer_source)
     layerings = [lay(forest, source) for forest in forests]
     calls = layer_table.with_index(

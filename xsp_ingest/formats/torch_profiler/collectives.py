@@ -106,8 +106,8 @@ def _handed_over(dims: str | None, types: str | None) -> int | None:
         return None
     pairs = zip(shapes, kinds, strict=True)
     sizes = [_size(shape, kind) for shape, kind in pairs if shape or kind == _LIST or _element_bytes(kind)]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known and len(known) == len(sizes) else None
+    sized = [size for size in sizes if size is not None]
+    return sum(sized) if sized and len(sized) == len(sizes) else None
 
 
 def _element_bytes(kind: object) -> int | None:
