@@ -98,6 +98,12 @@ class LedgerKind(StrEnum):
         "kernels without hardware counters; sums of flops and bytes leave them out",
         "Measure counters for these kernels too",
     )
+    COUNTER_WITHOUT_UNIT = (
+        "counter_without_unit",
+        _WARNING,
+        "times, bytes and rates for which the file gives no unit; they are unknown",
+        "Export it with units, or print it with `ncu --import REPORT --csv --page raw --print-units base`",
+    )
     CUT_AT_A_MILLION = (
         "cut_at_a_million",
         _WARNING,

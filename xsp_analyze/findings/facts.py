@@ -111,7 +111,7 @@ class Facts:
     def devices(self) -> pl.DataFrame:
         """B03 per device, with `waiting_ns`: the step less busy time; without steps, the idle time of its window."""
         table = self.table("B03")
-        if table is None:
+        if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
         idle = pl.lit(self.latency_ns) - pl.col("busy_ns") if self.frames.averaged else pl.col("idle_ns")
         return table.with_columns(idle.clip(lower_bound=0).cast(pl.Float64).alias("waiting_ns"))
