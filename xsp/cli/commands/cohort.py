@@ -156,7 +156,7 @@ def _reading_of(unit: Unit, reading: Reading) -> Reading:
     """A bundle is converted already: what concerns source files does not concern it."""
     from xsp_model import bundle  # noqa: PLC0415
 
-    return Reading(device=reading.device) if bundle.is_bundle(Path(unit.inputs[0])) else reading
+    return Reading(device=reading.device, gpu=reading.gpu) if bundle.is_bundle(Path(unit.inputs[0])) else reading
 
 
 def _print(results: Sequence[Result], output_format: str, folder: Path | None) -> None:
