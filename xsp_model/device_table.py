@@ -121,8 +121,8 @@ def spec_called(text: str) -> DeviceSpec:
     spec = spec_for(text) if text else None
     if spec is not None:
         return spec
-    words = text.lower().split()
-    having = [s for s in device_table() if all(word in s.name.lower() for word in words)] if words else []
+    tokens = text.lower().split()
+    having = [s for s in device_table() if all(token in s.name.lower() for token in tokens)] if tokens else []
     if len(having) == 1 or (having and having[0].name.lower() == text.lower()):
         return having[0]
     names = [s.name for s in having] or closest(text, [s.name for s in device_table()])
