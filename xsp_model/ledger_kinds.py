@@ -281,6 +281,11 @@ class LedgerKind(StrEnum):
         "kernels with two possible parents have no counterpart in the serialised run and keep the later parent",
     )
     PART_OF_TRACE = "part_of_trace", _INFO, "spans outside the part asked for were left out"
+    PAYLOAD_UNREADABLE = (
+        "payload_unreadable",
+        _INFO,
+        "ranges of NCCL whose payload (communicator, size of the message) is of no form that is known",
+    )
     PEAKS_UNKNOWN = (
         "peaks_unknown",
         _INFO,
