@@ -85,7 +85,9 @@ class TraceFrames:
     def host_blocks(self, run: int) -> pl.DataFrame:
         """The run's calls of the host that explain why a device is idle; see `host_blocks.blocks_of`."""
         if run not in self._blocks:
-            self._blocks[run] = blocks_of(self.trace, run, self.span_names)
+            work = self.all_activities.lazy().filter(pl.col("run_id") == run)
+            first = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
+            self._blocks[run] = blocks_of(self.trace, run, self.span_names, first)
         return self._blocks[run]
 
     @cached_property

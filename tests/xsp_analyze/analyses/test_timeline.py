@@ -12,6 +12,8 @@ from xsp_analyze.frames.idle import CAUSES
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timeline import COMMUNICATION
 
+_LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
 
 def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
     # compute [0,100) and [50,120): 120. communication [100,180): 80, of which 20 beside compute.
@@ -121,3 +123,50 @@ def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None
 )
 def test_communication_is_told_by_name(name: str, expected: bool) -> None:  # noqa: FBT001 (a parameter of the test)
     assert pl.Series([name]).str.contains(COMMUNICATION).to_list() == [expected]
+
+
+def test_idle_time_is_explained_by_the_outermost_call_of_the_thread_that_launched_next() -> None:
+    # Thread 1 launches at 5 (work [10, 20)), fetches input in [30, 60), which waits for the device in [40, 50), and
+    # launches at 70 (work [80, 90)). Thread 2 waits in [60, 66), and fetches ahead in [20, 66). The device is idle in
+    # [20, 80): 10 + 4 host, 30 input of the loader, 6 sync of the other thread, 10 launch. Before the first launch the
+    # process sets itself up in [0, 4); the device is idle in [0, 10): 4 initialisation, 1 host, 5 launch.
+    hand = Hand()
+    hand.run(0)
+    hand.span("runtime", "call", "cudaDeviceGetAttribute", 0, 4, thread_id=1)
+    hand.work("a", 10, 10, launch=5, thread_id=1)
+    hand.span(
+        "application", "range", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 30, 30, thread_id=1
+    )
+    hand.span("runtime", "call", "cudaStreamSynchronize", 40, 10, thread_id=1)
+    hand.span("runtime", "call", "cudaStreamSynchronize", 60, 6, thread_id=2)
+    hand.span("operator", "operator", "IteratorGetNext", 20, 46, thread_id=3)
+    hand.work("b", 80, 10, launch=70, thread_id=1)
+    frames = StepFrames.of(hand.build())
+    causes = dict(zip(CAUSES, run(find("B03"), frames).table.select(CAUSES).row(0), strict=True))
+    assert causes == {
+        "idle_sync_ns": 6, "idle_initialisation_ns": 4, "idle_input_ns": 30, "idle_host_ns": 15,
+        "idle_launch_ns": 15, "idle_unknown_ns": 0,
+    }  # fmt: skip
+    calls = run(find("B16"), frames).table.select("cause", "call", "idle_ns", "gap_count").rows()
+    assert calls == [
+        ("input", _LOADER, 30, 1),
+        ("host", None, 15, 3),
+        ("launch", None, 15, 2),
+        ("sync", "cudaStreamSynchronize", 6, 1),
+        ("initialisation", "cudaDeviceGetAttribute", 4, 1),
+    ]
+
+
+def test_busy_time_is_all_work_in_the_window_whoever_launched_it() -> None:
+    # own [140, 190) only: 130 to 190. A third stream runs work of unknown launch from 125 to 150.
+    # own [140, 190) only: 130 to 190, nothing earlier. A third stream still runs work of step 1's from 120 to 150.
+    hand = Hand()
+    hand.run(0)
+    hand.step(1, 0, 100)
+    hand.step(2, 100, 100)
+    hand.work("a", 10, 120, launch=5, step=1)
+    hand.work("b", 20, 40, launch=6, step=1, stream_id=8)
+    hand.work("before", 125, 25, launch=None, stream_id=9)
+    hand.work("c", 140, 50, launch=105, step=2)
+    each = run(find("B03"), StepFrames.of(hand.build(), "each")).table
+    assert each.select("step", "window_ns", "busy_ns", "earlier_ns").rows() == [(1, 130, 120, 0), (2, 60, 60, 10)]
