@@ -42,7 +42,12 @@ _MEASURES: tuple[Column, ...] = (
     Column("latency_ns", pl.Float64(), "Of a step at that batch size.", "ns"),
     Column("single_latency_ns", pl.Float64(), "Of one input at a time; null: batch size 1 was not measured.", "ns"),
     Column("throughput_per_s", pl.Float64(), "Inputs per second at that batch size.", "1/s"),
-    Column("gpu_share", pl.Float64(), "Time in which the devices worked over the time of all of them (A15)."),
+    Column(
+        "gpu_share",
+        pl.Float64(),
+        "Time in which the devices worked over the time of all of them (A15); of a profile of levels the durations of"
+        " kernels over its latency, above 1 where several streams or devices work at once.",
+    ),
     Column("device_count", pl.Int64(), "Devices that the share is of."),
     Column(
         "gpu_utilisation_share",
