@@ -146,8 +146,14 @@ def _where(answers: Answers) -> Iterator[str]:
         caveat = f", but {summary.layer_caveat}" if summary.layer_caveat else ""
         yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time{caveat}."
     if kernel and total:
-        part, name = share(kernel["duration_ns"] / total), short_name(kernel["kernel_name"])
+        part, name = share(kernel["duration_ns"] / total), _named(kernel)
         yield f"The kernel with most time is {name}: {part} of device time."
+
+
+def _named(kernel: Mapping[str, Any]) -> str:
+    """The kernel's label, and its name where that says more."""
+    label, name = clean(str(kernel["kernel_label"])), short_name(kernel["kernel_name"])
+    return name if name.startswith(label) else f"{label} ({name})"
 
 
 def _confidence(answers: Answers) -> Iterator[str]:
