@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.answers.by_hand.intervals import clipped, common, length, union
+from tests.answers.by_hand.intervals import clipped, length
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Event", "Step", "Trace", "device_steps", "read"]
 
@@ -63,7 +64,7 @@ class Trace:
     def copies(self) -> list[Event]:
         return [event for event in self.device if "memcpy" in event.category.lower()]
 
-    def launches(self) -> dict[int, Event]:
+    def launches(self) -> dict[object, Event]:
         """Correlation id -> the runtime call that has it."""
         return {event.args["correlation"]: event for event in self.calls if "correlation" in event.args}
 
@@ -81,7 +82,7 @@ class Trace:
         return length(clipped(intervals, window) if window else intervals)
 
 
-def _ns(value: Any) -> int:
+def _ns(value: object) -> int:
     return int(Decimal(str(value)) * 1000)
 
 

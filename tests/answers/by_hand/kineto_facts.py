@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.answers.by_hand.intervals import common, gaps, length
 from tests.answers.by_hand.kineto import Event, Trace, device_steps, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__: list[str] = []
 
@@ -106,7 +109,7 @@ def device_name(path: Path) -> str:
     """What `deviceProperties` calls the device whose activities the trace holds."""
     trace = read(path)
     number = trace.device[0].args["device"]
-    return {one["id"]: one["name"] for one in trace.document["deviceProperties"]}[number]
+    return str({one["id"]: one["name"] for one in trace.document["deviceProperties"]}[number])
 
 
 def _communication(trace: Trace) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -133,7 +136,7 @@ def reduced_bytes(path: Path) -> int:
     """Bytes that all-reduces carry in one step: elements times four, as all are `Float`."""
     trace = read(path)
     mine = [e for e in trace.kernels if e.args.get("Collective name") == "allreduce"]
-    return sum(e.args["In msg nelems"] * 4 for e in mine) // len(trace.host_steps())
+    return int(sum(e.args["In msg nelems"] * 4 for e in mine) // len(trace.host_steps()))
 
 
 def _idle(trace: Trace) -> list[tuple[int, int]]:
@@ -188,7 +191,7 @@ def pageable_copies(path: Path) -> list[float]:
 def peak_bytes(path: Path) -> int:
     """The most `Total Allocated` that a `[memory]` event of a device (not of the host, type 0) states."""
     stated = [one["args"] for one in read(path).instants if one["name"] == "[memory]"]
-    return max(one["Total Allocated"] for one in stated if one["Device Type"] != 0)
+    return int(max(one["Total Allocated"] for one in stated if one["Device Type"] != 0))
 
 
 def operator_calls(path: Path, name: str) -> int:
@@ -235,3 +238,71 @@ def rank_latencies_ms(path: Path) -> list[float]:
 
 def rank_busy_percent(path: Path) -> list[float]:
     return [step_busy_percent(one) for one in sorted(path.glob("*.json.gz"))]
+
+
+def median_launch_us(path: Path) -> float:
+    """What a kernel launch takes the host, in the middle: the first ones load code and are no measure."""
+    trace = read(path)
+    kernels = {e.args["correlation"] for e in trace.kernels if "correlation" in e.args}
+    times = sorted(e.duration for e in trace.calls if e.args.get("correlation") in kernels)
+    return times[len(times) // 2] / 1000
+
+
+def runtime_ranges(path: Path) -> int:
+    """Complete events that are neither device work nor calls of the runtime."""
+    trace = read(path)
+    return len(trace.operators) + len(trace.annotations)
+
+
+def exposed_percent_of_communication(path: Path) -> float:
+    inside, alone = communication_ms(path)
+    return 100 * alone / inside
+
+
+def mean_step_ms(path: Path) -> float:
+    latencies = [step.latency for step in device_steps(read(path)) if step.basis != "host"]
+    return sum(latencies) / len(latencies) / _MS
+
+
+def waiting_copies_percent(path: Path) -> float:
+    """Of the idle time: the host inside a copy call from or to pageable memory, which returns when the copy is done."""
+    trace = read(path)
+    pageable = {e.args["correlation"] for e in trace.copies if "Pageable" in e.name}
+    mine = [e.interval for e in trace.calls if e.args.get("correlation") in pageable]
+    return 100 * length(common(mine, _idle(trace))) / length(_idle(trace))
+
+
+def device_sum_ms(path: Path) -> float:
+    """Durations of all device activities, added up."""
+    return sum(event.duration for event in read(path).device) / _MS
+
+
+def rank_steps_ms(path: Path) -> list[float]:
+    """The steps of each rank, rank by rank."""
+    ranks = sorted(path.glob("*.json.gz"))
+    return [step.latency / _MS for one in ranks for step in device_steps(read(one))]
+
+
+def pair_ratio(path: Path, before: str, after: str) -> float:
+    """Mean step after, over before."""
+    return mean_step_ms(path / after) / mean_step_ms(path / before)
+
+
+def pair_is_apart(path: Path, before: str, after: str) -> bool:
+    """Whether every step after is slower than every step before."""
+    return min(step_latencies_ms(path / after)) > max(step_latencies_ms(path / before))
+
+
+def pair_products_ms(path: Path, before: str, after: str, pattern: str) -> list[float]:
+    """Device time of kernels of such a name, before and after: outside and inside graph replays."""
+    out = []
+    for name in (before, after):
+        trace = read(path / name)
+        mine = sum(e.duration for e in trace.device if re.search(pattern, e.name))
+        inside = sum(e.duration for e in _replayed(trace) if re.search(pattern, e.name))
+        out += [(mine - inside) / _MS, inside / _MS]
+    return out
+
+
+def pair_devices(path: Path, before: str, after: str) -> list[str]:
+    return [device_name(path / before), device_name(path / after)]

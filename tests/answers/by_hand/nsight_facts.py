@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.answers.by_hand.intervals import common, gaps, length
 from tests.answers.by_hand.nsight import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__: list[str] = []
 
@@ -25,6 +28,12 @@ def busy_percent(path: Path) -> list[float]:
         elapsed = max(one.end for one in work) - min(one.start for one in work)
         out.append(100 * export.busy(number) / elapsed)
     return out
+
+
+def busy_ms(path: Path) -> list[float]:
+    """Of each device: the union of its work."""
+    export = read(path)
+    return [export.busy(number) / _MS for number in export.devices()]
 
 
 def share_percent(path: Path, pattern: str) -> float:
@@ -51,11 +60,9 @@ def without_launch_percent(path: Path) -> float:
     return 100 * sum(one.duration for one in lost) / sum(one.duration for one in export.device)
 
 
-def backward_names(path: Path) -> int:
-    """Kernels and ranges with `backward` or `bwd` in their name."""
-    export = read(path)
-    names = [one.name for one in export.device] + [one[0] or "" for one in export.ranges]
-    return sum(bool(re.search(r"backward|bwd", name, re.IGNORECASE)) for name in names)
+def backward_kernels(path: Path) -> int:
+    """Kernels with `backward` or `bwd` in their name."""
+    return sum(bool(re.search(r"backward|bwd", one.name, re.IGNORECASE)) for one in read(path).device)
 
 
 def pageable_to_device(path: Path) -> list[float]:

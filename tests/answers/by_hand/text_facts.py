@@ -8,10 +8,12 @@ import io
 import json
 import re
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.answers.by_hand.intervals import length
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__: list[str] = []
 
@@ -55,19 +57,19 @@ def _nvprof(path: Path) -> list[dict[str, Any]]:
 def nvprof_busy_percent(path: Path) -> float:
     """Union of all streams over first start to last end."""
     rows = [(round(row["start"]), round(row["end"])) for row in _nvprof(path)]
-    return 100 * length(rows) / (max(end for _, end in rows) - min(start for start, _ in rows))
+    return float(100 * length(rows) / (max(end for _, end in rows) - min(start for start, _ in rows)))
 
 
 def nvprof_overlap_percent(path: Path) -> float:
     """Sum of device time over its union."""
     rows = [(round(row["start"]), round(row["end"])) for row in _nvprof(path)]
-    return 100 * sum(end - start for start, end in rows) / length(rows)
+    return float(100 * sum(end - start for start, end in rows) / length(rows))
 
 
 def nvprof_share_percent(path: Path, pattern: str) -> float:
     rows = _nvprof(path)
     mine = sum(row["end"] - row["start"] for row in rows if re.search(pattern, row["name"]))
-    return 100 * mine / sum(row["end"] - row["start"] for row in rows)
+    return float(100 * mine / sum(row["end"] - row["start"] for row in rows))
 
 
 def nvprof_metric_kernels(path: Path) -> list[Any]:
@@ -132,4 +134,9 @@ def timeline_leading(path: Path) -> list[Any]:
 def timeline_elapsed_ms(path: Path) -> float:
     """First start to last end of what ran."""
     events = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
-    return (max(one["ts"] + one["dur"] for one in events) - min(one["ts"] for one in events)) / 1000
+    return float((max(one["ts"] + one["dur"] for one in events) - min(one["ts"] for one in events)) / 1000)
+
+
+def first_bytes(path: Path, count: int) -> str:
+    """The file's first bytes, as text where they are."""
+    return path.read_bytes()[:count].decode("ascii")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["Event", "Line", "Plane", "read"]
 
@@ -48,6 +50,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
+    value: int | bytes
     while at < len(data):
         key, at = _varint(data, at)
         wire = key & 7
@@ -84,7 +87,7 @@ def _stats(raw: list[bytes], names: dict[int, dict[int, Any]]) -> dict[str, Any]
     return out
 
 
-def _stat_value(number: int, value: Any, names: dict[int, dict[int, Any]]) -> Any:
+def _stat_value(number: int, value: Any, names: dict[int, dict[int, Any]]) -> object:  # noqa: ANN401 (of any type)
     if number == 2:
         return struct.unpack("<d", value)[0]
     if number == 4:

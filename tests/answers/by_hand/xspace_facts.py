@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from pathlib import Path
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from tests.answers.by_hand.intervals import clipped, length
 from tests.answers.by_hand.xspace import Event, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__: list[str] = []
 
@@ -60,7 +64,7 @@ def execution_periods_ms(path: Path, last_kernel: str) -> list[float]:
     """From the end of one execution to the end of the next, where an execution ends with its last device."""
     ends = [[e.end for e in events if e.name == last_kernel] for events in _work(path).values()]
     last = [max(times) for times in zip(*ends, strict=True)]
-    return [(after - before) / _MS for before, after in zip(last, last[1:], strict=False)]
+    return [(after - before) / _MS for before, after in pairwise(last)]
 
 
 def module_executions(path: Path) -> dict[str, int]:
@@ -95,3 +99,14 @@ def device_steps_busy_percent(path: Path) -> list[float]:
             inside = clipped([(e.start, e.end) for e in events], (step.start, step.end))
             out.append(100 * length(inside) / (step.end - step.start))
     return out
+
+
+def marked_steps_ms(path: Path) -> list[float]:
+    """Host events with `step_num`, in order: what `jax.profiler.StepTraceAnnotation` marks."""
+    marks = [e for plane in read(path) for line in plane.lines for e in line.events if "step_num" in e.stats]
+    return [(e.end - e.start) / _MS for e in sorted(marks, key=lambda e: e.start)]
+
+
+def device_sum_ms(path: Path) -> float:
+    """Durations of all events on streams, added up."""
+    return sum(e.end - e.start for events in _work(path).values() for e in events) / _MS
