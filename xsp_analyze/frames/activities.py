@@ -45,7 +45,7 @@ _SPAN_COLUMNS = (
     "attribution",
 )
 
-WORK_COLUMNS = ("span_id", "run_id", "process_id", "step", "kind", "name", "attribution", "duration_ns")
+WORK_COLUMNS = ("span_id", "run_id", "process_id", "device_id", "step", "kind", "name", "attribution", "duration_ns")
 """What `device_work` has of each device activity."""
 
 
