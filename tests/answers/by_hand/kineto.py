@@ -146,18 +146,30 @@ class Step:
 
 
 def device_steps(trace: Trace) -> list[Step]:
-    """Step latencies: `device_period` where the step before launched work, `device_end` for the first, else `host`."""
+    """Step latencies by the definition.
+
+    `device_period` where the step before launched work and was not long over; `device_end` for the first and after a
+    pause; `host` where nothing was launched.
+    """
     launches = trace.launches()
     launched_at = [(launches.get(event.args.get("correlation")), event) for event in trace.device]
     steps: list[Step] = []
     end_before: int | None = None
+    previous: Event | None = None
     for mark in trace.host_steps():
         mine = [event.end for call, event in launched_at if call and mark.start <= call.start < mark.end]
         earlier = [event.end for call, event in launched_at if call is None or call.start < mark.start]
-        window, basis = _window(mark, mine, earlier, end_before)
+        paused = previous is not None and _is_pause(previous, mark, end_before)
+        window, basis = _window(mark, mine, earlier, None if paused else end_before)
         steps.append(Step(mark.name, basis, window, mark.interval, trace.busy(window)))
-        end_before = max(mine) if mine else None
+        end_before, previous = max(mine) if mine else None, mark
     return steps
+
+
+def _is_pause(previous: Event, mark: Event, end_before: int | None) -> bool:
+    """Neither the step before nor its work was under way for more than 5 % of the shorter step."""
+    over = max(previous.end, end_before or previous.end)
+    return mark.start - over > 0.05 * min(previous.duration, mark.duration)
 
 
 def _window(mark: Event, mine: list[int], earlier: list[int], end_before: int | None) -> tuple[tuple[int, int], str]:

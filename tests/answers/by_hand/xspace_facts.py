@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tests.answers.by_hand.intervals import clipped, length
@@ -60,11 +59,14 @@ def executions(path: Path, last_kernel: str) -> int:
     return counts.pop()
 
 
-def execution_periods_ms(path: Path, last_kernel: str) -> list[float]:
-    """From the end of one execution to the end of the next, where an execution ends with its last device."""
+def call_latencies_ms(path: Path, function: str, last_kernel: str) -> list[float]:
+    """From the start of each outermost call of a jitted function to the end of its last device, or its own end."""
     ends = [[e.end for e in events if e.name == last_kernel] for events in _work(path).values()]
     last = [max(times) for times in zip(*ends, strict=True)]
-    return [(after - before) / _MS for before, after in pairwise(last)]
+    lines = [line for plane in read(path) for line in plane.lines]
+    calls = sorted({(e.start, e.end) for line in lines for e in line.events if e.name == f"PjitFunction({function})"})
+    outermost = [call for at, call in enumerate(calls) if at == 0 or call[0] > calls[at - 1][1]]
+    return [(max(end, device) - start) / _MS for (start, end), device in zip(outermost, last, strict=True)]
 
 
 def module_executions(path: Path) -> dict[str, int]:
