@@ -306,3 +306,8 @@ def pair_products_ms(path: Path, before: str, after: str, pattern: str) -> list[
 
 def pair_devices(path: Path, before: str, after: str) -> list[str]:
     return [device_name(path / before), device_name(path / after)]
+
+
+def busy_ms(path: Path) -> float:
+    """Union of all device activities."""
+    return read(path).busy() / _MS

@@ -140,3 +140,13 @@ def timeline_elapsed_ms(path: Path) -> float:
 def first_bytes(path: Path, count: int) -> str:
     """The file's first bytes, as text where they are."""
     return path.read_bytes()[:count].decode("ascii")
+
+
+def nvprof_busy_ms(path: Path) -> list[float]:
+    """Union of all streams of the one device."""
+    return [length((round(row["start"]), round(row["end"])) for row in _nvprof(path)) / 1e6]
+
+
+def rocprof_busy_ms(path: Path) -> list[float]:
+    """Union of all dispatches of the one device."""
+    return [length((start, end) for _, start, end, _ in _dispatches(path)) / 1e6]
