@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.modelled_work import tensors
-from xsp_analyze.frames.timeline import COMMUNICATION
 from xsp_model import Kind, Level
 from xsp_model.arrays import nullable_index
 from xsp_model.intervals import covered_before, merge
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bus_factors", "operations"]
 
-_KINDS = {
-    "AllReduce": "all_reduce",
-    "AllGather": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "AllToAll": "all_to_all",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "SendRecv": "send_recv",
-}
 _SAYS_SHAPES = "record_param_comms"
 _RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
 
@@ -52,24 +43,17 @@ def operations(frames: StepFrames) -> pl.DataFrame:
     framework handed over, null where it does not say; `number` counts the operation in its run and step, in order of
     launch; `exposed_ns` is the time in which nothing else computed on the device.
     """
-    name = pl.col("name").cast(pl.String)
-    kernels = frames.of_trace.all_activities.filter(
-        pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION)
-    )
+    by_name = pl.col("collective").cast(pl.String).fill_null("other")
+    kernels = frames.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
     recorded = _around_launch(frames.trace, kernels["span_id"].to_numpy())
     order = ["launch_ns", "start_ns", "span_id"]
     return (
         kernels.hstack(recorded)
-        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(frames, kernels))
+        .with_columns(pl.coalesce("range", by_name).alias("operation"), _exposed(frames, kernels))
         .sort(order)
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("run_id", "step", "operation").alias("number"))
         .select("run_id", "step", "operation", "number", "duration_ns", "exposed_ns", "bytes")
     )
-
-
-def _by_name(name: pl.Expr) -> pl.Expr:
-    kind = name.str.extract(rf"(?i)({'|'.join(_KINDS)})")
-    return kind.replace_strict(_KINDS, default=None, return_dtype=pl.String).fill_null("other")
 
 
 def _around_launch(trace: Trace, kernels: Ints) -> pl.DataFrame:
@@ -102,11 +86,8 @@ def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
 def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
-    name = pl.col("name").cast(pl.String)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
-    compute = frames.of_trace.all_activities.filter(
-        pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION)
-    )
+    compute = frames.of_trace.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~IS_COMMUNICATION)
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):
         beside = compute.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
         start = rows["start_ns"].to_numpy()

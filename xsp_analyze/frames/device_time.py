@@ -21,7 +21,7 @@ __all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_time", "device_windows
 
 DEVICE = ("run_id", "device_id")
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
-_WORK = ("process_id", "step", "kind", "name", "start_ns", "duration_ns", "call_start_ns", "parent_id")
+_WORK = ("process_id", "step", "kind", "kernel_class", "start_ns", "duration_ns", "call_start_ns", "call_thread_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ def utilisation(frames: StepFrames) -> Utilisation:
 def device_time(frames: StepFrames) -> DeviceTime:
     """The account of every device that worked in the runs that kernels are taken from."""
     windows = device_windows(frames)
-    pieces = [_of_device(frames, key, rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)]
+    work = frames.of_trace.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
+    pieces = [_of_device(frames, work[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)]
     keys = [*DEVICE, "step"]
     schema = {**windows.select(keys).schema, **dict.fromkeys((*MEASURES, *CAUSES), pl.Int64())}
     parts = pl.concat([pl.DataFrame(schema=schema), *(p.parts for p in pieces)])
@@ -117,35 +118,30 @@ def device_windows(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _of_device(frames: StepFrames, key: tuple[object, ...], windows: pl.DataFrame) -> DeviceTime:
-    run, device = key
-    of_device = pl.col("run_id").eq_missing(pl.lit(run)) & pl.col("device_id").eq_missing(pl.lit(device, pl.Int64))
-    work = frames.of_trace.all_activities.lazy().filter(of_device).select(_WORK).collect()
+def _of_device(frames: StepFrames, work: pl.DataFrame, windows: pl.DataFrame) -> DeviceTime:
     keys = windows.select(*DEVICE, "step")
-    parts = measured(work, windows)
-    idle, calls = _idle(frames, int(run), work, windows)  # type: ignore[call-overload]
-    return DeviceTime(keys.hstack(parts).hstack(idle), calls)
+    idle, calls = _idle(frames, int(windows["run_id"][0]), work, windows)
+    return DeviceTime(
+        keys.hstack(measured(work, windows)).hstack(idle), keys[calls["window"]].hstack(calls.drop("window"))
+    )
 
 
 def _idle(frames: StepFrames, run: int, work: pl.DataFrame, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """CAUSES of each window, and its idle time by cause and call."""
-    threads = column_at(frames.trace, "thread_id", work["parent_id"])
-    launched = work.with_columns(threads.alias("call_thread_id"))
+    """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
     processes = work["process_id"].unique()
     blocks = frames.of_trace.host_blocks(run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
     extent = frames.of_trace.extents.filter(pl.col("run_id") == run).select("begin_ns", "end_ns").row(0)
-    idle = idle_time(launched, blocks, (int(extent[0]), int(extent[1])))
-    sums, calls = np.zeros((windows.height, len(CAUSES)), dtype=np.int64), []
-    for at, (begin, until) in enumerate(windows.select("begin_ns", "end_ns").iter_rows()):
-        length, cause, call = idle.within(begin, until)
-        np.add.at(sums[at], cause, length)
-        stretches = pl.DataFrame({"cause": cause, "call": call, "idle_ns": length})
-        by_call = stretches.group_by("cause", "call").agg(
-            pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("gap_count")
-        )
-        calls.append(windows.select(*DEVICE, "step")[at].join(by_call, how="cross"))
-    keys = windows.select(*DEVICE, "step").clear().with_columns(pl.lit(None, t).alias(n) for n, t in _CALLS.items())
-    return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), pl.concat([keys, *calls])
+    idle = idle_time(work, blocks, (int(extent[0]), int(extent[1])))
+    parts = [idle.within(begin, until) for begin, until in windows.select("begin_ns", "end_ns").iter_rows()]
+    length, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    window = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+    sums = np.zeros((windows.height, len(CAUSES)), dtype=np.int64)
+    np.add.at(sums, (window, cause), length)
+    stretches = pl.DataFrame({"window": window, "cause": cause, "call": call, "idle_ns": length})
+    calls = stretches.group_by("window", "cause", "call", maintain_order=True).agg(
+        pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("gap_count")
+    )
+    return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
 
 
 def _named(frames: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:

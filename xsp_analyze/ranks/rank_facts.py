@@ -9,8 +9,9 @@ import polars as pl
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.frames.timeline import COMMUNICATION, MEASURES
+from xsp_analyze.frames.timeline import MEASURES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +88,7 @@ def _collectives(frames: StepFrames) -> pl.DataFrame:
     """
     epoch = frames.trace.frame("runs").select("run_id", "epoch_ns")
     return (
-        frames.of_trace.all_activities.filter(pl.col("name").cast(pl.String).str.contains(COMMUNICATION))
+        frames.of_trace.all_activities.filter(IS_COMMUNICATION)
         .sort("start_ns", "span_id")
         .join(epoch, on="run_id", how="left", maintain_order="left")
         .select(
