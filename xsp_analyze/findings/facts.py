@@ -118,7 +118,7 @@ class Facts:
     def devices(self) -> pl.DataFrame:
         """B03 per device, with `waiting_ns`: its idle time in a step, or in the whole trace, as far as it is known."""
         table = self.table("B03")
-        if table is None:
+        if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
         waiting = pl.col("idle_ns").cast(pl.Float64) - pl.col("queued_ns").fill_null(0)
         return (
