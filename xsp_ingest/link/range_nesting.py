@@ -51,8 +51,7 @@ def nest_with_ranges(
         return nest(thread, start, end, level, threads=threads, moments=moments, ties=ties)
     rank = np.where(is_range & (level < _LIBRARY), level.dtype.type(_OUTERMOST), level)
     opening = _opening(thread, start, end, level, is_range)
-    columns = (thread, rank, opening, level, *ties)
-    first = _nested(start, end, columns, threads, moments)
+    first = _nested(start, end, (thread, rank, opening, level, *ties), threads, moments)
     ranges = true_indices(is_range)
     begin, until = _within(ranges, start, end, is_range, first.around)
     outlasts = begin > start[ranges]
@@ -60,9 +59,10 @@ def nest_with_ranges(
     if outlasts.any() or (until < end[ranges]).any():
         starts, ends = start.copy(), end.copy()
         starts[ranges], ends[ranges] = begin, until
-        nesting = _nested(starts, ends, columns, threads, moments)
+        opening[ranges[outlasts]] = -1  # what begins when such a range may hold begins in it
+        nesting = _nested(starts, ends, (thread, rank, opening, level, *ties), threads, moments)
     parent, overhangs = nesting.parent.copy(), nesting.overhangs.copy()
-    parent[ranges] = _holders(ranges, nesting.around, start, level)
+    parent[ranges] = _holders(ranges, nesting.around, start)
     overhangs[ranges] |= outlasts
     doubtful = nesting.ambiguous | ((first.parent != nesting.parent) & ~is_range)
     return Nesting(parent, nesting.around, overhangs, doubtful, nesting.owner)
@@ -129,11 +129,9 @@ def _within(ranges: Positions, start: Ints, end: Ints, is_range: Bools, around: 
     return begin, np.maximum(until, begin)
 
 
-def _holders(ranges: Positions, around: Positions, start: Ints, level: NDArray[np.int8]) -> Positions:
-    """The innermost span around each range that began no later and is no call of the runtime; -1: none."""
+def _holders(ranges: Positions, around: Positions, start: Ints) -> Positions:
+    """The innermost span around each range that began no later; -1: none."""
     up = around[ranges]
-    while True:
-        wrong = (up >= 0) & ((level[up] > _LIBRARY) | (start[up] > start[ranges]))
-        if not wrong.any():
-            return up
-        up[wrong] = around[up[wrong]]
+    while (later := np.flatnonzero((up >= 0) & (start[up] > start[ranges]))).size:
+        up[later] = around[up[later]]
+    return up
