@@ -78,3 +78,4 @@ class Document:
     head: Mapping[str, object] = field(default_factory=dict)
     not_objects: int = 0  # entries of traceEvents that were no objects
     python_frames: int = 0  # complete events (ph X) among the frames not kept
+    unread_flows: Mapping[str, int] = field(default_factory=dict)  # by category, where any were not kept
