@@ -77,7 +77,7 @@ def _left_out(document: Document) -> list[Finding]:
 
 
 def _not_read(category: str | None, phase: str | None, count: int) -> Finding:
-    if category in cat.LEFT_OUT:
+    if category is not None and category in cat.LEFT_OUT:
         detail = f"`{category}` events were not read: {cat.LEFT_OUT[category]}"
         return Finding(LedgerKind.EVENTS_LEFT_OUT, detail, count)
     of_phase = "" if phase == "X" else f" (ph {phase})"
