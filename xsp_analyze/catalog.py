@@ -31,6 +31,7 @@ from xsp_analyze.analyses.b09_memory import memory
 from xsp_analyze.analyses.b10_critical_path import critical_path
 from xsp_analyze.analyses.b11_modelled_work import modelled_work
 from xsp_analyze.analyses.b14_energy import energy
+from xsp_analyze.analyses.b16_idle_calls import idle_calls
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
@@ -69,6 +70,7 @@ ANALYSES: tuple[Analysis, ...] = (
     critical_path,
     modelled_work,
     energy,
+    idle_calls,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )

@@ -18,6 +18,7 @@ __all__ = [
     "KERNEL_NAME",
     "KIND",
     "LATENCY",
+    "LATENCY_BASIS",
     "LAYER_INDEX",
     "LAYER_LATENCY",
     "LAYER_NAME",
@@ -48,8 +49,16 @@ DURATION = Column(
     "Sum of the durations of the device work; each kernel is averaged over steps first where steps are averaged.",
     "ns",
 )
-MODEL_SHARE = Column("model_share", pl.Float64(), "Its time over model latency (times the processes summed over).")
+MODEL_SHARE = Column(
+    "model_share", pl.Float64(), "Its time over model latency, times the devices that its time is summed over."
+)
 BATCH_SIZE = Column("batch_size", pl.Int64(), "Inputs per step; null: unknown.", role=Role.KEY)
+LATENCY_BASIS = Column(
+    "latency_basis",
+    pl.String(),
+    "What latencies of steps are measured by: timed, device_period, device_end or host; of whole traces extent or sum.",
+    role=Role.LABEL,
+)
 LAYER_LATENCY = Column(
     "layer_latency_ns",
     TIME_NS,

@@ -373,6 +373,12 @@ class LedgerKind(StrEnum):
         _WARNING,
         "steps that reach out of the chosen part of the trace, so that work of theirs is left out",
     )
+    RAMP_UP_STEPS = (
+        "ramp_up_steps",
+        _INFO,
+        "steps before the latency of their run had settled (ramp-up) are left out of the mean",
+        "Look at them with --steps each",
+    )
     STEP_WITHOUT_DEVICE_WORK = (
         "step_without_device_work",
         _INFO,

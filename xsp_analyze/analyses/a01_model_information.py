@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.columns import BATCH_SIZE, STEP
+from xsp_analyze.columns import BATCH_SIZE, LATENCY_BASIS, STEP
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
 from xsp_analyze.frames.model_time import model_latency
@@ -34,17 +34,18 @@ __all__ = ["model_information"]
         Column(
             "latency_ns",
             LATENCY_NS,
-            "Trimmed mean of the step durations; the sum or the trace's extent where it is taken whole.",
+            "Trimmed mean of the steps' latencies; of a whole trace its extent, or the sum of timed steps.",
             "ns",
         ),
-        Column("median_ns", pl.Float64(), "Median of the step durations.", "ns"),
+        Column("median_ns", pl.Float64(), "Median of the steps' latencies.", "ns"),
         Column(
             "low_ns", pl.Float64(), "Lower end of the 95 % bootstrap interval of latency; null below 3 steps.", "ns"
         ),
         Column("high_ns", pl.Float64(), "Upper end of that interval.", "ns"),
         Column("latency_per_input_ns", pl.Float64(), "Latency over batch size; null without one.", "ns"),
         Column("throughput_per_s", pl.Float64(), "Inputs per second; null without a batch size.", "1/s"),
-        Column("durations", pl.List(pl.Int64()), "Duration of every step, run by run, in order.", "ns"),
+        Column("durations", pl.List(pl.Int64()), "Latency of every step, run by run, in order.", "ns"),
+        LATENCY_BASIS,
         Column(
             "is_optimal",
             pl.Boolean(),
@@ -58,9 +59,12 @@ __all__ = ["model_information"]
 def model_information(frames: StepFrames) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
     keys = [*frames.by, "batch_size"]
-    durations = frames.latencies_by_batch.group_by(keys, maintain_order=True).agg(pl.col("durations").list.explode())
+    durations = frames.latencies_by_batch.group_by(keys, maintain_order=True).agg(
+        pl.col("durations").list.explode(), pl.col("basis").list.explode().unique(maintain_order=True)
+    )
     rows = model_latency(frames.latencies_by_batch, keys).join(durations, on=keys, nulls_equal=True)
     batch, latency = pl.col("batch_size"), pl.col("latency_ns")
+    rows = rows.with_columns(pl.col("basis").list.join(" and ").alias("latency_basis"))
     rows = rows.with_columns(
         pl.col("durations").list.median().alias("median_ns"),
         (latency / batch).alias("latency_per_input_ns"),

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.columns import BATCH_SIZE, COUNTER_COLUMNS, KERNEL_DURATION, KERNELS, PRECISION, ROOF_COLUMNS, STEP
-from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
+from xsp_analyze.columns import (
+    BATCH_SIZE,
+    COUNTER_COLUMNS,
+    KERNEL_DURATION,
+    KERNELS,
+    LATENCY_BASIS,
+    PRECISION,
+    ROOF_COLUMNS,
+    STEP,
+)
+from xsp_analyze.core import LATENCY_NS, TIME_NS, Column, FigureSpec, analysis
 from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.model_time import model_latency
 from xsp_analyze.frames.roofline import by_precision, under_roof
 
@@ -23,6 +33,7 @@ __all__ = ["kernel_by_model"]
 
 _ROOF = ROOF_COLUMNS[-5:]  # the columns before are COUNTER_COLUMNS too
 _NAMES = tuple(c.name for c in _ROOF)
+_OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "device_count")
 
 
 @analysis(
@@ -36,10 +47,24 @@ _NAMES = tuple(c.name for c in _ROOF)
     columns=(
         STEP,
         BATCH_SIZE,
-        Column("model_latency_ns", LATENCY_NS, "Duration of a step, or of the trace where it has none.", "ns"),
+        Column(
+            "model_latency_ns", LATENCY_NS, "Latency of a step, or the extent of the trace where it has none.", "ns"
+        ),
         KERNELS,
         KERNEL_DURATION,
-        Column("gpu_share", pl.Float64(), "Kernel duration over model latency (times the processes summed over)."),
+        Column(
+            "busy_ns",
+            TIME_NS,
+            "Time in which the devices were busy, summed over them; of a profile of levels null.",
+            "ns",
+        ),
+        Column(
+            "gpu_share",
+            pl.Float64(),
+            "Busy time over latency, of all devices; of a profile of levels kernel duration over its model latency.",
+        ),
+        Column("device_count", pl.Int64(), "Devices that the share is of."),
+        LATENCY_BASIS,
         replace(PRECISION, doc="The precision of flop_count and of the roof; null where no flops were counted."),
         *COUNTER_COLUMNS,
         *_ROOF,
@@ -62,7 +87,7 @@ def kernel_by_model(frames: StepFrames) -> pl.LazyFrame:
     first = rows.join(fp32, on=keys, how="left", nulls_equal=True)
     further = held.filter(pl.col("precision") != "fp32").with_columns(
         (pl.col("bound") == "memory").alias("memory_bound"),
-        *(pl.lit(None, rows.schema[c]).alias(c) for c in ("kernel_count", "kernel_duration_ns", "gpu_share")),
+        *(pl.lit(None, rows.schema[c]).alias(c) for c in _OF_DEVICES),
     )
     return (
         pl.concat([first, further.select(c for c in further.columns if c in first.columns)], how="diagonal_relaxed")
@@ -91,6 +116,29 @@ def _by_batch(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
         )
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns(pl.col("kernel_duration_ns", "kernel_count").fill_null(0))
-        .with_columns((pl.col("kernel_duration_ns") / pl.col("model_ns")).alias("gpu_share"))
+        .join(_busy(frames, keys).lazy(), on=keys, how="left", nulls_equal=True)
+        .join(_bases(frames, keys).lazy(), on=keys, how="left", nulls_equal=True)
+        .with_columns(_share(frames))
         .collect()
     )
+
+
+def _busy(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+    """busy_ns, and window_ns that it is of, over the devices of the runs of each batch size."""
+    batches = frames.trace.frame("runs").select("run_id", "batch_size")
+    parts = frames.once(device_time).parts.join(batches, on="run_id", how="left", maintain_order="left")
+    return parts.group_by(keys, maintain_order=True).agg(pl.col("busy_ns", "window_ns").sum())
+
+
+def _bases(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+    bases = pl.col("basis").list.explode().unique(maintain_order=True)
+    rows = frames.run_latencies.group_by(keys, maintain_order=True).agg(bases)
+    return rows.select(*keys, pl.col("basis").list.join(" and ").alias("latency_basis"))
+
+
+def _share(frames: StepFrames) -> list[pl.Expr]:
+    """Of a profile of levels the busy time is of another run than the latency, and kernels are what it is told by."""
+    if frames.of_trace.roles.leveled:
+        share = pl.col("kernel_duration_ns") / pl.col("model_ns")
+        return [pl.when(False).then("busy_ns").alias("busy_ns"), share.alias("gpu_share")]  # noqa: FBT003 (never)
+    return [pl.when(pl.col("window_ns") > 0).then(pl.col("busy_ns") / pl.col("window_ns")).alias("gpu_share")]

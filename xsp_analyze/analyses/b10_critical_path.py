@@ -126,9 +126,9 @@ def _timeline(frames: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
 
 
 def _extent(frames: StepFrames, run: int) -> tuple[int, int]:
-    """From the first to the last step; of a run without steps from the first to the last of all its spans."""
+    """From the first to the last range of a step; of a run without steps from first to last of all its spans."""
     steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
     spans = steps.lazy() if steps.height else frames.trace.scan("spans").filter(pl.col("run_id") == run)
-    end = pl.col("start_ns") + pl.col("duration_ns")
+    end = pl.col("start_ns") + pl.col("host_ns" if steps.height else "duration_ns")
     first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
     return int(first), int(last)

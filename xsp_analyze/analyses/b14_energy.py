@@ -87,7 +87,7 @@ def _of_model(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy
         )
         times = extents.with_columns(pl.lit(None, pl.Int64).alias("step"))
     else:
-        times = frames.steps.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+        times = frames.steps.with_columns(pl.col("begin_ns").alias("start_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")
     used = _used(times.join(devices, on="run_id").select(_INTERVALS), series)
     return used.group_by("run_id", "step", maintain_order=True).agg(

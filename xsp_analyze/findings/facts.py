@@ -11,8 +11,10 @@ import polars as pl
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.host_blocks import INPUT_CALLS
 from xsp_analyze.frames.launches import SYNC_CALLS, names_like
 from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_model import Kind, Level, XspError
 from xsp_model.arrays import nullable_index
 from xsp_model.intervals import intersection, merge, union_length
@@ -28,9 +30,6 @@ __all__ = ["Facts"]
 
 LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
 """Calls that launch a kernel or a graph."""
-
-DATA_WAITS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
-"""Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
 
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
 
@@ -109,12 +108,11 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with `waiting_ns`: the step less busy time; without steps, the idle time of its window."""
+        """B03 per device, with `waiting_ns`: its idle time in a step, or in the whole trace."""
         table = self.table("B03")
         if table is None:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        idle = pl.lit(self.latency_ns) - pl.col("busy_ns") if self.frames.averaged else pl.col("idle_ns")
-        return table.with_columns(idle.clip(lower_bound=0).cast(pl.Float64).alias("waiting_ns"))
+        return table.with_columns(pl.col("idle_ns").cast(pl.Float64).alias("waiting_ns"))
 
     @cached_property
     def idle_ns(self) -> float:
@@ -123,16 +121,14 @@ class Facts:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """run_id, start_ns, end_ns of every step chosen; without steps, of each run's device work."""
+        """run_id, start_ns, end_ns of the time of every step chosen; without steps, of each run that used a device."""
+        runs = self.frames.of_trace.roles.kernels
         if self.frames.averaged:
-            steps = Roles.of(self.frames.steps, self.frames.of_trace.roles.kernels)
-            return steps.select("run_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        ends = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-        return (
-            self.frames.activities.select("run_id", "start_ns", ends)
-            .group_by("run_id", maintain_order=True)
-            .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        )
+            steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
+            return steps.select("run_id", pl.col("begin_ns").alias("start_ns"), "end_ns")
+        worked = self.frames.activities.select("run_id").unique()
+        extents = Roles.of(self.frames.of_trace.extents, runs).join(worked, on="run_id", how="semi")
+        return extents.rename({"begin_ns": "start_ns"})
 
     @cached_property
     def gaps(self) -> dict[int, tuple[Ints, Ints]]:
@@ -183,7 +179,7 @@ class Facts:
     @cached_property
     def data_waits(self) -> pl.DataFrame:
         """Spans in which the host fetched the next batch, likewise."""
-        return self._host(_HOST_LEVELS, DATA_WAITS)
+        return self._host(_HOST_LEVELS, INPUT_CALLS)
 
     def idle_within(self, spans: pl.DataFrame) -> float:
         """Idle device time, per step, while one of these host spans was open."""

@@ -21,11 +21,13 @@ __all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
 
 _MAX_EVIDENCE = 3
 _CAUSES = {
+    "idle_sync_ns": "idle while the host waited for a device",
+    "idle_initialisation_ns": "idle while the host started something up or compiled",
+    "idle_input_ns": "idle while the host fetched input",
     "idle_host_ns": "idle while the host did other work",
-    "idle_sync_ns": "idle while the host synchronised",
     "idle_launch_ns": "idle between launch call and start",
 }
-"""Causes of idle time between a device's first and last work, by their columns in B03."""
+"""Causes of idle time, by their columns in B03."""
 
 
 @rule(
@@ -54,14 +56,8 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
 
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
-    """What B03 knows of the idle time of the device that is idle least; only causes that occur.
-
-    B03 looks from a device's first work to its last; what lies around them comes first, so that all adds up.
-    """
+    """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
     row = facts.devices.sort("waiting_ns").row(0, named=True)
-    around = float(row["waiting_ns"]) - float(row["idle_ns"])
-    if around >= 1:
-        yield Evidence("idle before the first or after the last device work", around)
     for column, sentence in _CAUSES.items():
         if row.get(column):
             yield Evidence(sentence, float(row[column]))

@@ -45,7 +45,7 @@ _SPAN_COLUMNS = (
     "attribution",
 )
 
-WORK_COLUMNS = ("span_id", "run_id", "process_id", "step", "kind", "name", "attribution", "duration_ns")
+WORK_COLUMNS = ("span_id", "run_id", "process_id", "device_id", "step", "kind", "name", "attribution", "duration_ns")
 """What `device_work` has of each device activity."""
 
 
@@ -63,7 +63,8 @@ def device_work(trace: Trace) -> pl.DataFrame:
 def device_activities(trace: Trace) -> pl.DataFrame:
     """One row a device activity in order of start: the span's columns (ns), with what analyses ask about it.
 
-    `call_start_ns` and `call_end_ns` are of the runtime call that launched it, null where none is known; `launch_ns` is
+    `call_start_ns`, `call_end_ns` and `call_thread_id` are of the runtime call that launched it, null where none is
+    known; `launch_ns` is
     that start, or else its own; `layer_index`, `layer_name` and `layer_type` are those of the layer it is attributed
     to, else null; then counters.
     """
@@ -81,12 +82,14 @@ def device_activities(trace: Trace) -> pl.DataFrame:
 
 def _with_calls(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     parents = activities["parent_id"]
-    start, duration, level = (column_at(trace, name, parents) for name in ("start_ns", "duration_ns", "level"))
+    names = ("start_ns", "duration_ns", "level", "thread_id")
+    start, duration, level, thread = (column_at(trace, name, parents) for name in names)
     is_call = level == str(Level.RUNTIME)  # else the parent is what issued the work, not its launch
     return activities.hstack(
         pl.select(
             pl.when(is_call).then(start).alias("call_start_ns"),
             pl.when(is_call).then(start + duration).alias("call_end_ns"),
+            pl.when(is_call).then(thread).alias("call_thread_id"),
         )
     )
 

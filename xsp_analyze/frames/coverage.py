@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.frames import sanity
 from xsp_analyze.frames.counters import are_known, counter_columns
 from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
 from xsp_model import Attribution, Kind, LedgerKind, Severity
 
@@ -33,6 +34,7 @@ _SCHEMA = {
     "detail": pl.String(),
     "advice": pl.String(),
 }
+_ALL_STEPS = {"extent": "first start to last end of the trace", "sum": "the sum of the steps timed without a profiler"}
 _Row = dict[str, object]
 
 
@@ -101,9 +103,13 @@ def _left_out(frames: StepFrames) -> Iterator[_Row]:
         duration = int(frames.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
         severity = Severity.INFO if frames.choice.mode is StepMode.ONE else None
         yield _row(LedgerKind.OUTSIDE_STEPS, outside, duration, severity)
-    stubs = frames.of_trace.all_steps.height - frames.steps.height if frames.averaged else 0
-    if stubs:
-        yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
+    if frames.averaged:
+        stubs = frames.of_trace.all_steps.height - frames.worked_steps.height
+        if stubs:
+            yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
+        ramp_up = frames.worked_steps.join(frames.steps, on=["run_id", "step"], how="anti")
+        if not ramp_up.is_empty():
+            yield _row(LedgerKind.RAMP_UP_STEPS, ramp_up.height, int(ramp_up["duration_ns"].sum()))
     if frames.averaged:
         partial = frames.activities.filter(pl.col("present") < pl.col("step_count"))
         if not partial.is_empty():
@@ -160,6 +166,7 @@ def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, o
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
         "step_count": frames.steps["step"].n_unique(),
+        "ramp_up_steps": frames.worked_steps.height - frames.steps.height if frames.averaged else 0,
         "model_latency_basis": _model_basis(frames),
         "layer_latency_basis": basis,
         "layer_latency_basis_observed": is_observed,
@@ -182,6 +189,11 @@ def _layer_source(frames: StepFrames) -> str | None:
 
 
 def _model_basis(frames: StepFrames) -> str:
-    if frames.of_trace.all_steps.is_empty():
+    """How latency was taken, in a sentence."""
+    if frames.of_trace.marked_steps.is_empty():
         return "first start to last end of the trace"
-    return "trimmed mean of step durations" if frames.averaged else "step durations"
+    bases = list(dict.fromkeys(frames.run_latencies["basis"].list.explode().drop_nulls()))
+    if frames.choice.mode is StepMode.ALL:
+        return " and ".join(_ALL_STEPS[basis] for basis in bases)
+    sentences = "; ".join(f"{basis}: {StepBasis(basis).sentence}" for basis in bases)
+    return f"{'trimmed mean of step latencies' if frames.averaged else 'step latencies'} ({sentences})"

@@ -2,54 +2,140 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_model.intervals import covered_before, gaps, merge
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks
+from xsp_model.intervals import covered_before, gaps
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Ints
 
-__all__ = ["CAUSES", "idle_causes"]
+__all__ = ["CAUSES", "IdleTime", "idle_time"]
 
-CAUSES = ("idle_host_ns", "idle_sync_ns", "idle_launch_ns", "idle_unknown_ns")
-"""What idle time divides into; see B03's columns."""
+_BLOCKED = tuple(f"idle_{cause}_ns" for cause in BLOCK_CAUSES)
+CAUSES = (*_BLOCKED, "idle_host_ns", "idle_launch_ns", "idle_unknown_ns")
+"""What idle time divides into; see B03's columns. The first are those of BLOCK_CAUSES."""
 
+_SYNC, _INITIALISATION, _INPUT, _HOST, _LAUNCH, _UNKNOWN = range(len(CAUSES))
 _NEVER = np.iinfo(np.int64).max
 
 
-def idle_causes(frames: StepFrames, grouped: tuple[pl.DataFrame, Ints, Ints]) -> pl.DataFrame:
-    """One row a group of the frames' activities (see `group_ids.groups`; run_id among its keys): CAUSES in ns.
+@dataclass(frozen=True, slots=True)
+class IdleTime:
+    """Disjoint stretches in order in which a device was idle: cause (an index of CAUSES), span of the call or -1."""
 
-    They are those of the gaps between the group's activities.
+    start: Ints
+    end: Ints
+    cause: Ints
+    call: Ints
+
+    def within(self, begin: int, until: int) -> tuple[Ints, Ints, Ints]:
+        """The part of it in a window: lengths in ns, causes and calls."""
+        rows = slice(np.searchsorted(self.end, begin, side="right"), np.searchsorted(self.start, until, side="left"))
+        length = np.minimum(self.end[rows], until) - np.maximum(self.start[rows], begin)
+        return length, self.cause[rows], self.call[rows]
+
+
+def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int]) -> IdleTime:
+    """The idle time of a device over the extent of its run, by cause.
+
+    `work` is all its work in order of start, with call_start_ns and call_thread_id (of the launch; null: unknown);
+    `blocks` the calls of its processes that explain idle time, see `host_blocks.blocks_of`. Until the next launch, what
+    the launching thread was in explains a gap, else what another thread was in (but not input, which is fetched ahead);
+    else the host did other work. From the launch on it is the launch, or what that loads. A gap after which nothing
+    was launched is the host's.
     """
-    work = frames.activities
-    rows, order, bounds = grouped
-    start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
-    end, call = start + duration, work["call_start_ns"].fill_null(_NEVER).to_numpy()[order]
-    waits = {
-        run: merge(*(column.to_numpy() for column in frames.of_trace.waits(run))) for run in rows["run_id"].unique()
-    }
-    causes = [
-        _causes(start[a:b], end[a:b], call[a:b], waits=waits[run])
-        for (a, b), run in zip(pairwise(bounds.tolist()), rows["run_id"], strict=True)
-    ]
-    return pl.DataFrame(causes, schema=dict.fromkeys(CAUSES, pl.Int64), orient="row")
-
-
-def _causes(start: Ints, end: Ints, call: Ints, *, waits: tuple[Ints, Ints]) -> tuple[int, ...]:
-    """The sums over the gaps; a gap ends with the activity that begins then, of several the one launched first."""
-    left, right = gaps(start, end)
-    together = run_starts(start)  # activities stand in order of start
-    launch = np.minimum.reduceat(call, together)[np.searchsorted(start[together], right)]
+    start = work["start_ns"].to_numpy()
+    end = start + work["duration_ns"].to_numpy()
+    left, right = gaps(
+        np.concatenate(([extent[0]], start, [extent[1]])), np.concatenate(([extent[0]], end, [extent[1]]))
+    )
+    launch, thread = _next_launches(work, start, right, extent[1])
     has_launch = launch != _NEVER
-    unknown = int((right - left)[~has_launch].sum())
-    left, right, launch = left[has_launch], right[has_launch], launch[has_launch]
     launched = np.clip(launch, left, right)
-    waited = covered_before(waits, launched) - covered_before(waits, left)
-    return int((launched - left - waited).sum()), int(waited.sum()), int((right - launched).sum()), unknown
+    unknown = _pieces(left[~has_launch], right[~has_launch], _UNKNOWN)
+    parts = [unknown]
+    for number in np.unique(thread[has_launch]).tolist():
+        rows = has_launch & (thread == number)
+        own, others = _split(blocks, number)
+        parts.append(_explained(_pieces(left[rows], launched[rows], _HOST), (own, others)))
+        loading = Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
+        parts.append(_explained(_pieces(launched[rows], right[rows], _LAUNCH), (loading,)))
+    return _in_order(parts)
+
+
+def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> tuple[Ints, Ints]:
+    """When what ends each gap was launched (of several the first), and on which thread; `_NEVER` where unknown.
+
+    The gap at the end of a run has no launch to wait for: the host had until its end, if launches are known at all.
+    """
+    call = work["call_start_ns"].fill_null(_NEVER).to_numpy()
+    thread = work["call_thread_id"].fill_null(NO_THREAD).to_numpy()
+    if not len(start):
+        return np.full(len(right), _NEVER), np.full(len(right), NO_THREAD)
+    together = run_starts(start)  # work stands in order of start
+    lengths = np.diff(np.append(together, len(start)))
+    first = np.lexsort((call, np.repeat(np.arange(len(together)), lengths)))[together]
+    at = np.searchsorted(start[together], right)
+    final = at >= len(together)
+    row = first[np.minimum(at, len(together) - 1)]
+    launched = np.where(final, last if (call != _NEVER).any() else _NEVER, call[row])
+    return launched, np.where(final, _mode(thread[call != _NEVER]), thread[row])
+
+
+def _mode(threads: Ints) -> int:
+    values, count = np.unique(threads, return_counts=True)
+    return int(values[count.argmax()]) if len(values) else NO_THREAD
+
+
+def _split(blocks: pl.DataFrame, thread: int) -> tuple[Blocks, Blocks]:
+    """The calls of the thread, and of other threads those that hold up the whole process."""
+    own = pl.col("thread_id") == thread
+    return Blocks.of(blocks.filter(own)), Blocks.of(blocks.filter(~own, pl.col("cause") != _INPUT))
+
+
+_Pieces = tuple["Ints", "Ints", "Ints", "Ints"]  # start, end, cause, call
+
+
+def _pieces(start: Ints, end: Ints, cause: int) -> _Pieces:
+    keep = start < end
+    count = int(keep.sum())
+    return start[keep], end[keep], np.full(count, cause), np.full(count, -1)
+
+
+def _explained(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:
+    """The pieces, cut where calls begin and end and given to those they lie in; the first of `by` goes first."""
+    touched = np.zeros(len(pieces[0]), dtype=np.bool_)
+    for blocks in by:
+        union = (blocks.start, blocks.end)
+        touched |= covered_before(union, pieces[1]) > covered_before(union, pieces[0])
+    rest = tuple(column[~touched] for column in pieces)
+    start, end, cause, call = _cut(tuple(column[touched] for column in pieces), by)
+    for blocks in reversed(by):
+        at = blocks.at(start)
+        inside = at >= 0
+        cause[inside], call[inside] = blocks.cause[at[inside]], blocks.call[at[inside]]
+    return tuple(np.concatenate(pair) for pair in zip(rest, (start, end, cause, call), strict=True))  # type: ignore[return-value]
+
+
+def _cut(pieces: tuple[Ints, ...], by: tuple[Blocks, ...]) -> _Pieces:
+    """The pieces, which are disjoint, divided at every begin and end of a call."""
+    start, end, cause, call = pieces
+    order = np.argsort(start, kind="stable")
+    start, end, cause, call = start[order], end[order], cause[order], call[order]
+    edges = np.unique(np.concatenate((start, end, *(b.start for b in by), *(b.end for b in by))))
+    at = np.searchsorted(start, edges[:-1], side="right") - 1
+    inside = (at >= 0) & (edges[:-1] < end[np.maximum(at, 0)]) if len(start) else np.zeros(len(at), dtype=np.bool_)
+    row = at[inside]
+    return edges[:-1][inside], edges[1:][inside], cause[row], call[row]
+
+
+def _in_order(parts: list[_Pieces]) -> IdleTime:
+    start, end, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(4))
+    order = np.argsort(start, kind="stable")
+    return IdleTime(start[order], end[order], cause[order], call[order])

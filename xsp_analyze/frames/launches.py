@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["STREAM", "SYNC_CALLS", "names_like", "queues", "waits_of"]
+__all__ = ["STREAM", "SYNC_CALLS", "is_wait", "names_like", "queues", "waits_of"]
 
 STREAM = ("run_id", "process_id", "device_id", "stream_id")
 """What makes a queue: work of one stream runs in the order in which it was put there."""
@@ -26,12 +26,14 @@ SYNC_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Device|Stream|Event|Ctx)Synchronize"
 """Calls in which the host waits for a device: of the CUDA runtime, the CUDA driver and HIP."""
 
 _COPIES = r"(?i)^(?:cuda|cu|hip)Memcpy"
+_FREES = r"(?i)^(?:cuda|cu|hip)(?:Free|MemFree)(?:Array|Host)?(?:_v\d+)?$"
 _ASYNCHRONOUS = r"(?i)Async"
 
 
-def _is_wait(name: pl.Expr) -> pl.Expr:
-    """Whether the host waits for the device in calls of that name: synchronisations, and copies that block."""
-    return name.str.contains(SYNC_CALLS) | (name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS))
+def is_wait(name: pl.Expr) -> pl.Expr:
+    """Whether the host waits for the device in calls of that name: synchronisations, copies that block, frees."""
+    blocks = name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS)
+    return name.str.contains(SYNC_CALLS) | blocks | name.str.contains(_FREES)
 
 
 def waits_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
@@ -45,7 +47,7 @@ def waits_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
             pl.col("run_id") == run,
             pl.col("level") == str(Level.RUNTIME),
             pl.col("duration_ns").is_not_null(),
-            pl.col("name").is_in(names_like(names, _is_wait).implode()),
+            pl.col("name").is_in(names_like(names, is_wait).implode()),
         )
         .select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         .sort("end_ns", "start_ns")

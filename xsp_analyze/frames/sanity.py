@@ -168,7 +168,7 @@ def _sums(frames: StepFrames) -> Iterator[Finding]:
 
 def _of_steps(frames: StepFrames) -> Finding:
     """Layers must fit in their step."""
-    text = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "host_ns", "duration_ns")
+    text = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "layers_ns", "host_ns")
     what = "steps whose layers, outside of each other on one thread, take longer than the step"
     advice = "The calls of these layers overlap; take layer latency from a run in which they do not"
     return _finding("sums", what, _overfull(frames), text, advice)
@@ -184,12 +184,12 @@ def _overfull(frames: StepFrames) -> pl.DataFrame:
         calls.lazy()
         .join(threads, on="span_id", how="left")
         .group_by("run_id", "step", "process_id", "thread_id")
-        .agg(pl.col("host_ns").sum(), pl.len().alias("calls"))
+        .agg(pl.col("host_ns").sum().alias("layers_ns"), pl.len().alias("calls"))
         .collect()
     )
     rounding = pl.col("calls") * _CALL_ROUNDING_NS
     return (
         frames.steps.join(sums, on=["run_id", "step"], how="inner", maintain_order="left")
-        .filter(pl.col("host_ns") > pl.col("duration_ns") + rounding)
+        .filter(pl.col("layers_ns") > pl.col("host_ns") + rounding)
         .sort("run_id", "step", "process_id", "thread_id")
     )

@@ -15,7 +15,7 @@ from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import aligned, executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roles import Roles
-from xsp_analyze.frames.steps import StepChoice, StepMode, choose_steps, mean_over_steps, without_stubs
+from xsp_analyze.frames.steps import StepChoice, StepMode, choose_steps, mean_over_steps, settled, without_stubs
 from xsp_analyze.frames.trace_frames import TraceFrames
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StepFrames:
         """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
         if self._requested == str(StepMode.ALL):
             return StepChoice(StepMode.ALL)
-        return choose_steps(self._requested, self.of_trace.all_steps)
+        return choose_steps(self._requested, self.of_trace.marked_steps)
 
     @cached_property
     def of_all_steps(self) -> StepFrames:
@@ -84,11 +84,16 @@ class StepFrames:
 
     @cached_property
     def steps(self) -> pl.DataFrame:
-        """The steps chosen, as `all_steps`; a mean leaves out stubs, see `without_stubs`."""
+        """The steps chosen, as `all_steps`; a mean leaves out stubs and ramp-up (see `without_stubs`, `settled`)."""
         if self.choice.mode is StepMode.ONE:
             return self.of_trace.all_steps.filter(pl.col("step") == self.choice.number)
         every = self.of_trace.all_steps
-        return without_stubs(every, self.of_trace.all_activities) if self.averaged else every
+        return settled(self.worked_steps) if self.averaged else every
+
+    @cached_property
+    def worked_steps(self) -> pl.DataFrame:
+        """Every step but stubs; of a mean, `steps` leaves out ramp-up as well."""
+        return without_stubs(self.of_trace.all_steps, self.of_trace.all_activities)
 
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""
@@ -176,8 +181,7 @@ class StepFrames:
 
     def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
         steps = Roles.of(self.steps, runs)
-        latencies = model_time.run_latencies(self.trace, self.choice.mode, steps, self.of_trace.device_work)
-        return Roles.of(latencies, runs)
+        return Roles.of(model_time.run_latencies(self.of_trace, self.choice.mode, steps), runs)
 
     @cached_property
     def model_latency(self) -> pl.DataFrame:

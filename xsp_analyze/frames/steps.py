@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.formulas import trimmed_count, trimmed_mean
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_model import Kind, Level, XspError
 
 if TYPE_CHECKING:
@@ -17,17 +18,29 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = [
+    "STEP_COLUMNS",
     "StepChoice",
     "StepMode",
     "all_steps",
     "choose_steps",
+    "host_steps",
+    "kept_steps",
+    "marked_steps",
     "mean_over_steps",
+    "settled",
     "step_counts",
     "steps_of",
     "without_stubs",
 ]
 
+STEP_COLUMNS = ("run_id", "step", "start_ns", "host_ns", "duration_ns", "begin_ns", "end_ns", "basis")
+"""Of `all_steps`: the range on the host begins at `start_ns` and lasts `host_ns`; the step took `duration_ns`, its
+latency by its `basis` (see `StepBasis`), from `begin_ns` to `end_ns`."""
+
 _MAX_NAMED = 8
+_MIN_SETTLED = 2  # steps in the later half
+_SETTLED_SPREAD = 0.1  # of the median: what steps may differ by and still agree
+_SPREADS = 3  # times the spread of settled steps: further off is no chance
 
 
 class StepMode(StrEnum):
@@ -62,11 +75,8 @@ class StepChoice:
         return str(self.number) if self.mode is StepMode.ONE else str(self.mode)
 
 
-def steps_of(trace: Trace) -> pl.DataFrame:
-    """One row a run and step, in that order: run_id, step, start_ns, duration_ns.
-
-    Where several processes of one run ran the step side by side, it lasted as long as the slowest of them.
-    """
+def host_steps(trace: Trace) -> pl.DataFrame:
+    """One row a run, process and step whose span ended: run_id, process_id, step, start_ns, host_ns (its duration)."""
     return (
         trace.scan("spans")
         .filter(
@@ -75,25 +85,55 @@ def steps_of(trace: Trace) -> pl.DataFrame:
             pl.col("step").is_not_null(),
             pl.col("duration_ns").is_not_null(),
         )
-        .group_by("run_id", "step")
-        .agg(pl.col("start_ns").min(), pl.col("duration_ns").max())
-        .sort("run_id", "step")
+        .group_by("run_id", "process_id", "step")
+        .agg(pl.col("start_ns").min(), pl.col("duration_ns").max().alias("host_ns"))
+        .sort("run_id", "step", "process_id")
         .collect()
     )
 
 
-def all_steps(trace: Trace, *, timed_first: Sequence[int] = ()) -> pl.DataFrame:
-    """The steps of all runs, as `steps_of`; where a run has no spans of steps, those timed around the model's call.
+def steps_of(trace: Trace) -> pl.DataFrame:
+    """One row a run and step as its range marks it on the host: run_id, step, start_ns, duration_ns, in that order.
 
-    In the runs of `timed_first` the latter go first: they were timed without a profiler.
+    Where several processes of one run ran the step side by side, it lasted as long as the slowest of them.
     """
-    spans = steps_of(trace)
-    timed = trace.frame("step_times").with_columns(pl.lit(0, pl.Int64).alias("start_ns")).select(spans.columns)
+    by_run = host_steps(trace).group_by("run_id", "step", maintain_order=True)
+    return by_run.agg(pl.col("start_ns").min(), pl.col("host_ns").max().alias("duration_ns"))
+
+
+def marked_steps(trace: Trace) -> pl.DataFrame:
+    """run_id and step of every step that a span marks or that was timed, without what it takes to know its latency."""
+    timed = trace.frame("step_times").select("run_id", "step")
+    spans = steps_of(trace).select("run_id", "step")
+    return pl.concat([spans, timed.join(spans, on="run_id", how="anti")]).sort("run_id", "step")
+
+
+def all_steps(trace: Trace, windows: pl.DataFrame, *, timed_first: Sequence[int] = ()) -> pl.DataFrame:
+    """One row a run and step, in order, in STEP_COLUMNS; times are ns.
+
+    `windows` are those of `host_steps`, see `step_windows`; of several processes the slowest tells the latency. Where a
+    run has no spans of steps, those timed around the model's call are its steps, and in the runs of `timed_first` these
+    go first: they were timed without a profiler. They have no start, and begin at 0.
+    """
+    latency = pl.col("end_ns") - pl.col("begin_ns")
+    spans = windows.group_by("run_id", "step", maintain_order=True).agg(
+        pl.col("start_ns").min(),
+        pl.col("host_ns").max(),
+        latency.max().alias("duration_ns"),
+        pl.col("begin_ns", "end_ns").sort_by(latency, maintain_order=True).last(),
+        pl.col("basis").sort_by(latency, maintain_order=True).last(),
+    )
+    took, zero = pl.col("duration_ns"), pl.lit(0, pl.Int64)
+    timed = trace.frame("step_times").select(
+        *("run_id", "step"),
+        *(zero.alias("start_ns"), took.alias("host_ns"), took, zero.alias("begin_ns"), took.alias("end_ns")),
+        pl.lit(str(StepBasis.TIMED)).alias("basis"),
+    )
     spanned = spans.filter(
         ~pl.col("run_id").is_in(list(timed_first)) | ~pl.col("run_id").is_in(timed["run_id"].implode())
     )
     rest = timed.join(spanned, on="run_id", how="anti")
-    return pl.concat([spanned, rest]).sort("run_id", "step")
+    return pl.concat([spanned.select(STEP_COLUMNS), rest.select(STEP_COLUMNS)]).sort("run_id", "step")
 
 
 def choose_steps(requested: StepChoice | str | None, steps: pl.DataFrame) -> StepChoice:
@@ -121,13 +161,44 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def without_stubs(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
-    """The steps that a mean is taken over: in runs with device work in steps, only those that hold some.
+    """The steps but for those without device work in runs in which others hold some.
 
     Profilers open a last step that they close at once (50 us without a launch); it would halve every mean of two.
     """
     worked = activities.select("run_id", "step").drop_nulls().unique()
     idle = steps.join(worked, on="run_id", how="semi").join(worked, on=["run_id", "step"], how="anti")
     return steps.join(idle, on=["run_id", "step"], how="anti", maintain_order="left")
+
+
+def settled(steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps of each run but for its ramp-up: those before its latency settled (caches, lazy loading, a queue).
+
+    It has settled at the median of the later half of its steps, if these lie close together; the steps before the first
+    that comes near it are ramp-up, but never more than half of the run.
+    """
+    kept = [rows[_ramp_up_count(rows["duration_ns"]) :] for _, rows in steps.group_by("run_id", maintain_order=True)]
+    return pl.concat(kept) if kept else steps
+
+
+def _ramp_up_count(latencies: pl.Series) -> int:
+    half = len(latencies) // 2
+    if half < _MIN_SETTLED:
+        return 0
+    later = latencies[-half:]
+    middle = float(later.median() or 0)  # type: ignore[arg-type]
+    spread = float(later.quantile(0.9) or 0) - float(later.quantile(0.1) or 0)
+    if not middle or spread > _SETTLED_SPREAD * middle:
+        return 0
+    near = (latencies - middle).abs() <= max(_SETTLED_SPREAD * middle, _SPREADS * spread)
+    return min(int(near.arg_max() or 0), half)
+
+
+def kept_steps(steps: pl.DataFrame) -> pl.DataFrame:
+    """The steps that a trimmed mean of latency keeps, of each run: means over these whole steps add up."""
+    count = pl.len().over("run_id")
+    dropped = trimmed_count(count)
+    rank = pl.struct("duration_ns", "step").rank("ordinal").over("run_id").cast(pl.Int64) - 1
+    return steps.filter(rank >= dropped, rank < count - dropped)
 
 
 def step_counts(steps: pl.DataFrame) -> pl.DataFrame:

@@ -10,9 +10,11 @@ import polars as pl
 from xsp_analyze.frames import layer_time
 from xsp_analyze.frames.activities import device_activities, device_work
 from xsp_analyze.frames.counters import attach_counters, ideal_intensity
+from xsp_analyze.frames.host_blocks import blocks_of
 from xsp_analyze.frames.launches import waits_of
 from xsp_analyze.frames.roles import Roles, roles_of
-from xsp_analyze.frames.steps import all_steps
+from xsp_analyze.frames.step_windows import step_windows
+from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -26,6 +28,7 @@ class TraceFrames:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._waits: dict[int, pl.DataFrame] = {}
+        self._blocks: dict[int, pl.DataFrame] = {}
 
     @cached_property
     def roles(self) -> Roles:
@@ -33,9 +36,30 @@ class TraceFrames:
         return roles_of(self.trace)
 
     @cached_property
+    def marked_steps(self) -> pl.DataFrame:
+        """run_id and step of every step of every run: what choosing among them takes."""
+        return marked_steps(self.trace)
+
+    @cached_property
+    def process_steps(self) -> pl.DataFrame:
+        """Every step that a span marks, of every process, with the time it took on the process's devices."""
+        return step_windows(host_steps(self.trace), self._launched_work)
+
+    @cached_property
+    def _launched_work(self) -> pl.DataFrame:
+        """What `step_windows` asks of device work; of processes without steps it counts as that of one with steps."""
+        steps = host_steps(self.trace)
+        owners = steps.group_by("run_id").agg(pl.col("process_id").unique(), pl.col("process_id").min().alias("owner"))
+        columns = ("run_id", "process_id", "device_id", "stream_id", "step", "start_ns", "duration_ns", "call_start_ns")
+        work = self.all_activities.select(columns).join(owners, on="run_id", maintain_order="left", suffix="_owners")
+        owns = pl.col("process_id").is_in(pl.col("process_id_owners"))
+        return work.with_columns(pl.when(owns).then("process_id").otherwise("owner").alias("process_id"))
+
+    @cached_property
     def all_steps(self) -> pl.DataFrame:
-        """Every step of every run that a number is taken from: run_id, step, start_ns, duration_ns."""
-        return all_steps(self.trace, timed_first=self.roles.model if self.roles.leveled else ())
+        """Every step of every run that a number is taken from, in `steps.STEP_COLUMNS`."""
+        timed_first = self.roles.model if self.roles.leveled else ()
+        return all_steps(self.trace, self.process_steps, timed_first=timed_first)
 
     @cached_property
     def device_work(self) -> pl.DataFrame:
@@ -57,6 +81,21 @@ class TraceFrames:
         if run not in self._waits:
             self._waits[run] = waits_of(self.trace, run, self.span_names)
         return self._waits[run]
+
+    def host_blocks(self, run: int) -> pl.DataFrame:
+        """The run's calls of the host that explain why a device is idle; see `host_blocks.blocks_of`."""
+        if run not in self._blocks:
+            self._blocks[run] = blocks_of(self.trace, run, self.span_names)
+        return self._blocks[run]
+
+    @cached_property
+    def extents(self) -> pl.DataFrame:
+        """run_id, begin_ns, end_ns: first start to last end of anything in each run in which something was timed."""
+        end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
+        is_timed = pl.col("duration_ns").is_not_null().any()
+        runs = self.trace.scan("spans").group_by("run_id")
+        extents = runs.agg(pl.col("start_ns").min().alias("begin_ns"), end.alias("end_ns"), is_timed.alias("timed"))
+        return extents.filter("timed").drop("timed").sort("run_id").collect()
 
     @cached_property
     def span_names(self) -> pl.Series:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.roles import OTHER_BATCH
-from xsp_analyze.frames.steps import all_steps
+from xsp_analyze.frames.steps import marked_steps
 from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_sizes, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
@@ -198,7 +198,9 @@ def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:
 
 def _in_order(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     """Steps numbered from 0 in each run, so that the n-th step of one run stands beside the n-th of another."""
-    steps = all_steps(trace).with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
+    steps = marked_steps(trace).with_columns(
+        (pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth")
+    )
     numbered = rows.join(
         steps.select("run_id", "step", "nth"), on=["run_id", "step"], how="left", maintain_order="left"
     )

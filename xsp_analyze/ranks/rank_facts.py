@@ -8,8 +8,9 @@ import polars as pl
 
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.frames.timeline import COMMUNICATION, MEASURES, breakdown
+from xsp_analyze.frames.timeline import COMMUNICATION, MEASURES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,26 +56,17 @@ def _steps(frames: StepFrames) -> pl.DataFrame:
     A trace without steps is one row, its step null and its duration the extent of the trace. Without device work all
     but the duration is null.
     """
-    keys = ["run_id", "device_id", "step"]
-    has_no_steps = frames.of_trace.all_steps.is_empty()
-    work = (
-        frames.of_trace.all_activities.with_columns(pl.lit(None, pl.Int64).alias("step"))
-        if has_no_steps
-        else frames.of_trace.all_activities
-    )
-    parts = breakdown(work, keys) if not work.is_empty() else pl.DataFrame(schema=_part_schema(keys))
+    if frames.of_trace.marked_steps.is_empty():
+        latency = pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns")
+        steps, each = frames.run_latencies.select(latency), StepFrames(frames.of_trace, "all")
+    else:
+        steps, each = frames.steps.select("step", "duration_ns"), StepFrames(frames.of_trace, "each")
+    parts = each.once(device_time).parts
+    if "step" not in parts.columns:
+        parts = parts.with_columns(pl.lit(None, pl.Int64).alias("step"))
     times = parts.group_by("step").agg(pl.col(MEASURES).sum())
-    steps = (
-        frames.run_latencies.select(pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns"))
-        if has_no_steps
-        else frames.steps.select("step", "duration_ns")
-    )
     slowest = steps.group_by("step").agg(pl.col("duration_ns").max().cast(pl.Int64))
     return slowest.join(times, on="step", how="left", nulls_equal=True).sort("step", nulls_last=True)
-
-
-def _part_schema(keys: list[str]) -> dict[str, pl.DataType]:
-    return {name: pl.Int64() for name in (*keys, *MEASURES)}
 
 
 def _kernels(frames: StepFrames) -> pl.DataFrame:

@@ -32,12 +32,13 @@ def _powered(*samples: tuple[int, float]) -> Hand:
 
 
 def test_energy_of_steps_and_layers() -> None:
-    # Step 1: 100 W for 1 s. Step 2: 100 to 200 W: 150 J, a quarter of it at even 150 W between the two samples.
+    # Step 1: 100 W for 1 s. Step 2, from the end of step 1's work at 0.75 s to the end of its own at 1.75 s: 100 W for
+    # 0.25 s, then an even 150 W, the mean between the samples at 1 and 2 s, for 0.75 s: 25 + 112.5 J.
     hand = _powered((0, 100.0), (_SECOND, 100.0), (2 * _SECOND, 200.0))
     table = run(find("B14"), StepFrames.of(hand.build())).table
     columns = ["scope", "layer_name", "energy_j", "mean_power_w", "covered_share"]
     assert table.select(columns).rows() == [
-        ("model", None, pytest.approx(125.0), pytest.approx(125.0), 1.0),
+        ("model", None, pytest.approx(118.75), pytest.approx(118.75), 1.0),
         ("layer", "Linear_0", pytest.approx((25 + 37.5) / 2), pytest.approx(125.0), 1.0),
     ]
 

@@ -22,7 +22,7 @@ def rows(trace: Trace, identifier: str, steps: str | None, *columns: str) -> lis
 
 
 def test_kernels_by_name_over_the_whole_trace_are_exact_sums() -> None:
-    # gemm: 100 + 30 + 50 + 120 + 30 + 70; the model took 1000 + 1200.
+    # gemm: 100 + 30 + 50 + 120 + 30 + 70; shares are of the whole trace, which lasts 2200.
     table = run(find("A10"), StepFrames.of(paper_trace(), "all")).table
     assert table.select("kernel_name", "kind", "count", "duration_ns").rows() == [
         ("gemm", "kernel", 6, 400),
@@ -38,7 +38,8 @@ def test_kernels_by_name_over_the_whole_trace_are_exact_sums() -> None:
 
 def test_kernels_by_name_of_a_mean_step_are_sums_of_means() -> None:
     # gemm: (100 + 120) / 2 + 30 + (50 + 70) / 2. replay: each of 2 ran in 1 step of 2, so 5 / 2 of it per step.
-    # early is in no step. The model takes (1000 + 1200) / 2.
+    # early is in no step. Step 1 begins when `early` ends at 9 and ends with its range at 1000: 991. Step 2
+    # takes from the end of step 1's last work at 890 to the end of its own at 1925: 1035. Their mean is 1013.
     table = run(find("A10"), StepFrames.of(paper_trace())).table
     assert table.select("kernel_name", "count", "duration_ns").rows() == [
         ("gemm", 3.0, 200.0),
@@ -47,7 +48,7 @@ def test_kernels_by_name_of_a_mean_step_are_sums_of_means() -> None:
         ("copy", 1.0, 10.0),
         ("replay", 1.0, 5.0),
     ]
-    assert table["model_share"][0] == 200 / 1100
+    assert table["model_share"][0] == 200 / 1013
 
 
 def test_kernels_by_name_of_each_step_have_the_step_as_first_key() -> None:
@@ -55,8 +56,8 @@ def test_kernels_by_name_of_each_step_have_the_step_as_first_key() -> None:
     assert table.columns[0] == "step"
     gemm = table.filter(pl.col("kernel_name") == "gemm")
     assert gemm.select("step", "count", "duration_ns", "model_share").rows() == [
-        (1, 3, 180, 180 / 1000),
-        (2, 3, 220, 220 / 1200),
+        (1, 3, 180, 180 / 991),
+        (2, 3, 220, 220 / 1035),
     ]
 
 
@@ -95,21 +96,21 @@ def test_gpu_share_by_layer_is_normalised() -> None:
 def test_kernels_by_model_divide_device_time_by_model_latency() -> None:
     columns = ("batch_size", "model_latency_ns", "kernel_count", "kernel_duration_ns", "gpu_share")
     assert rows(paper_trace(), "A15", "all", *columns) == [(8, 2200, 15, 597, 597 / 2200)]
-    assert rows(paper_trace(), "A15", None, *columns) == [(8, 1100.0, 7.0, 295.0, 295 / 1100)]
+    assert rows(paper_trace(), "A15", None, *columns) == [(8, 1013.0, 7.0, 295.0, 295 / 1013)]
     assert rows(paper_trace(), "A15", "each", "step", "kernel_duration_ns") == [(1, 270), (2, 320)]
 
 
 def test_model_information() -> None:
     columns = ("batch_size", "latency_ns", "latency_per_input_ns", "throughput_per_s", "durations", "is_optimal")
-    assert rows(paper_trace(), "A01", None, *columns) == [(8, 1100.0, 137.5, 8e9 / 1100, [1000, 1200], None)]
+    assert rows(paper_trace(), "A01", None, *columns) == [(8, 1013.0, 1013 / 8, 8e9 / 1013, [991, 1035], None)]
 
 
 def test_layer_information_and_its_shares() -> None:
     columns = ("layer_index", "layer_name", "latency_ns", "model_share", "allocated_bytes", "path")
     assert rows(paper_trace(), "A02", None, *columns) == [
-        (0, "Linear_0", 200.0, 200 / 1100, 64.0, "Net_0.Linear_0"),
-        (1, "Linear_1", 200.0, 200 / 1100, 32.0, "Net_0.Block_0.Linear_1"),
-        (2, "Block_0", 170.0, 170 / 1100, None, "Net_0.Block_0"),
+        (0, "Linear_0", 200.0, 200 / 1013, 64.0, "Net_0.Linear_0"),
+        (1, "Linear_1", 200.0, 200 / 1013, 32.0, "Net_0.Block_0.Linear_1"),
+        (2, "Block_0", 170.0, 170 / 1013, None, "Net_0.Block_0"),
     ]
 
 
@@ -200,8 +201,8 @@ def test_two_ranks_are_summed_and_their_latency_averaged() -> None:
     hand.work("gemm", 40, 40, launch=30, parent=linear, layer=linear, grid=4, run_id=1, step=1, phase="forward")
     trace = hand.build()
     mean = rows(trace, "A10", None, "kernel_name", "count", "duration_ns", "model_share")
-    assert mean[0] == ("gemm", 4.0, 240.0, 240 / (1100 + 900))
-    assert rows(trace, "A15", None, "model_latency_ns", "gpu_share") == [((1100 + 900) / 2, (295 + 40) / 2000)]
+    assert mean[0] == ("gemm", 4.0, 240.0, 240 / (1013 + 900))
+    assert rows(trace, "A15", None, "model_latency_ns", "gpu_share") == [((1013 + 900) / 2, (295 + 40) / (1013 + 900))]
     answer = rows(trace, "A11", None, "layer_latency_ns", "kernel_duration_ns")
     assert answer[0] == (200.0 + 100.0, 200.0 + 40.0)
 

@@ -104,7 +104,7 @@ def test_totals_equal_an_independent_reader(real_dir: Path, name: str) -> None:
         devices = run(find("B03"), view).table
         assert {
             str(d): {"first_ns_to_last_ns": window, "busy_ns": busy}
-            for d, window, busy in devices.select("device_id", "window_ns", "busy_ns").rows()
+            for d, window, busy in devices.select("device_id", "active_ns", "busy_ns").rows()
         } == expected["devices"]
     if expected["modules_inclusive"]:
         modules = run(find("B06"), view).table.filter(pl.col("phase").is_in(["forward", "recompute"]))

@@ -30,7 +30,9 @@ def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
             "run_id": 0,
             "device_id": 0,
             "window_ns": 310,
+            "active_ns": 310,
             "busy_ns": 210,
+            "earlier_ns": 0,
             "idle_ns": 100,
             "compute_ns": 120,
             "communication_ns": 80,
@@ -42,9 +44,11 @@ def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
         {
             "run_id": 0,
             "device_id": 1,
-            "window_ns": 10,
+            "window_ns": 310,
+            "active_ns": 10,
             "busy_ns": 10,
-            "idle_ns": 0,
+            "earlier_ns": 0,
+            "idle_ns": 300,
             "compute_ns": 10,
             "communication_ns": 0,
             "memory_ns": 0,
@@ -53,11 +57,12 @@ def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
             "exposed_memory_ns": 0,
         },
     ]
-    assert table["idle_share"].to_list() == [100 / 310, 0.0]
+    assert table["idle_share"].to_list() == [100 / 310, 300 / 310]
 
 
 def test_steps_are_measured_apart_then_averaged() -> None:
-    # Step 1: [10,20) and [30,40): window 30, busy 20. Step 2: [110,140): window 30, busy 30.
+    # Step 1: [10,20) and [30,40) in [0,100): active 30, busy 20. Step 2: [110,140), from the end of earlier work at 40:
+    # window 100, busy 30.
     hand = Hand()
     hand.run(0)
     for number, start in ((1, 0), (2, 100)):
@@ -66,15 +71,18 @@ def test_steps_are_measured_apart_then_averaged() -> None:
         hand.work("k", start, duration, launch=start - 5, step=number)
     trace = hand.build()
     each = run(find("B03"), StepFrames.of(trace, "each")).table
-    assert each.select("step", "device_id", "window_ns", "busy_ns").rows() == [(1, 0, 30, 20), (2, 0, 30, 30)]
+    assert each.select("step", "device_id", "window_ns", "active_ns", "busy_ns").rows() == [
+        (1, 0, 100, 30, 20),
+        (2, 0, 100, 30, 30),
+    ]
     assert run(find("B03"), StepFrames.of(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [
-        (30.0, 25.0, 5.0)
+        (100.0, 25.0, 75.0)
     ]
 
 
 def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None:
-    # Gaps: [20, 60), next launched at 50 after a wait [10, 35): sync 15, host 15, launch 10. [70, 80), next launched
-    # at 65: launch 10. [90, 100), launch unknown.
+    # Gaps: [0, 10), launched at 0: launch 10. [20, 60), next launched at 50 after a wait [10, 35): sync 15, host 15,
+    # launch 10. [70, 80), next launched at 65: launch 10. [90, 100), launch unknown.
     hand = Hand()
     hand.run(0)
     hand.work("a", 10, 10, launch=0)
@@ -84,11 +92,12 @@ def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None
     hand.work("c", 80, 10, launch=65)
     hand.work("d", 100, 10)
     table = run(find("B03"), StepFrames.of(hand.build())).table
-    assert table.select("idle_ns", *CAUSES).rows() == [(60, 15, 15, 20, 10)]
+    assert table.select("idle_ns", *CAUSES).rows() == [(70, 15, 0, 0, 15, 30, 10)]
 
 
 def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None:
-    # Kernels of 0 ns at 10, 50 and 90 around [20, 30) and [70, 80). [10, 20), launched at 12: host 2, launch 8.
+    # Kernels of 0 ns at 10, 50 and 90 around [20, 30) and [70, 80). [0, 10), launched at 0: launch 10. [10, 20),
+    # launched at 12: host 2, launch 8.
     # [30, 50), launched at 45: host 15, launch 5. [50, 70), launched at 65: host 15, launch 5. [80, 90), launched at
     # 80: launch 10. Were the one at 50 not seen, the host would seem to have waited until 65.
     hand = Hand()
@@ -96,7 +105,7 @@ def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None
     for start, duration, launch in ((10, 0, 0), (20, 10, 12), (50, 0, 45), (70, 10, 65), (90, 0, 80)):
         hand.work("k", start, duration, launch=launch)
     table = run(find("B03"), StepFrames.of(hand.build())).table
-    assert table.select("window_ns", "idle_ns", *CAUSES).rows() == [(80, 60, 32, 0, 28, 0)]
+    assert table.select("window_ns", "active_ns", "idle_ns", *CAUSES).rows() == [(90, 80, 70, 0, 0, 0, 32, 38, 0)]
 
 
 @pytest.mark.parametrize(

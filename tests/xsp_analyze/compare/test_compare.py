@@ -205,7 +205,7 @@ def test_what_differs_is_listed_and_other_work_is_not_comparable() -> None:
 def test_per_input_evens_out_batch_sizes() -> None:
     twice = dict.fromkeys(range(12), 2.0)
     one = view(Work(batch=8), 1, _QUIET)
-    two = view(Work(batch=16, slower=twice, idle_ns=2 * 50_000 + 12 * 1_000), 1, _QUIET)
+    two = view(Work(batch=16, slower=twice, idle_ns=2 * 50_000 + 12 * 1_000 + 2_000), 1, _QUIET)
     comparison = compare([one], [two], per_input=True)
     assert comparison.comparable
     assert {round(row.ratio or 0, 6) for row in comparison.level("kernel")} == {1.0}

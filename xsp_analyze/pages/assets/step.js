@@ -14,7 +14,7 @@ function drawStep(block) {
     const layer = lane.layer[i] === null ? null : block.names[lane.layer[i]];
     told.replaceChildren(
       make("div", { class: "what" }, make("b", null, block.names[lane.name[i]])),
-      make("div", null, `${time(lane.time[i])}, from ${time(lane.start[i])} on; ${lane.title}`, layer ? [", in layer ", make("a", { href: linkTo("layers", { layer }) }, layer)] : ", in no layer"));
+      make("div", null, `${time(lane.time[i])}, from ${time(lane.start[i])} on; ${lane.title}`, lane.earlier[i] ? "; launched before the step" : "", layer ? [", in layer ", make("a", { href: linkTo("layers", { layer }) }, layer)] : ", in no layer"));
   }
 
   function draw(width, view) {
@@ -76,7 +76,7 @@ function laneBoxes(block, lane, { from, to, scale, top, height, rows, tell }) {
 }
 
 function stepBox(block, lane, i, { left, width, y, height, tell }) {
-  const rect = makeSvg("rect", { class: `box f-k-${lane.kind[i]}`, x: left, y, width: Math.max(width - (width > 3 ? 0.7 : 0), LEAST_BOX), height });
+  const rect = makeSvg("rect", { class: `box f-k-${lane.kind[i]}${lane.earlier[i] ? " earlier" : ""}`, x: left, y, width: Math.max(width - (width > 3 ? 0.7 : 0), LEAST_BOX), height });
   rect.addEventListener("mouseenter", () => tell(lane, i));
   rect.addEventListener("click", () => tell(lane, i));
   if (width < 34) return rect;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.summary import is_per_process
 from xsp_analyze.render.units import count, duration, quantity, share, size
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
     latency = row.get("model_latency_ns", row.get("latency_ns"))
     if latency is not None:
         note = (
-            "From the start to the end of a step, host and device together."
+            _basis(row.get("latency_basis"))
             if answers.step_count
             else "From the first start to the last end of anything in the trace, as no steps are marked."
         )
@@ -39,8 +39,11 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
         note = "Sum of the durations of all kernels, copies and memsets."
         yield "Device time", duration(busy), _exact(busy), note + answers.taken(kernels="taken")
     if (part := row.get("gpu_share")) is not None:
-        several = ", for each process" if is_per_process(row) else ""
-        note = f"Device time over latency{several}. Where kernels do not overlap, the device is idle for the rest."
+        devices = row.get("device_count") or 1
+        of = f"the {devices} devices'" if devices > 1 else "the device's"
+        note = f"Time in which work ran, over {of} time in a step; idle for the rest."
+        if answers.leveled:
+            note = "Device time of the kernels run over the latency of the model run; see How the numbers were taken."
         yield "GPU share", share(part), f"{part}", note
     if (number := row.get("kernel_count")) is not None:
         yield (
@@ -80,6 +83,12 @@ def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     if (occupancy := row.get("achieved_occupancy")) is not None:
         note = "Active warps over the most possible, weighted by the durations of kernels."
         yield "Achieved occupancy", share(occupancy), f"{occupancy}", note
+
+
+def _basis(bases: str | None) -> str:
+    """What a step's latency is measured by, in a sentence."""
+    sentences = [StepBasis(basis).sentence for basis in (bases or "").split(" and ") if basis]
+    return f"Of steps {'; of others '.join(sentences)}." if sentences else ""
 
 
 def _exact(time_ns: float) -> str:

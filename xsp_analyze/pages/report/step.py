@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages import blocks
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
@@ -49,11 +50,15 @@ _TITLE = ("timeline", "Timeline", "One step over time")
 class Step:
     """What is drawn of a step: its longest spans on the host and on devices, in order of start; times in ns.
 
-    `number` is null where the trace marks no steps: then it is all of the trace. `host_count` and `device_count` are of
-    all its spans, drawn or not.
+    `number` is null where the trace marks no steps: then it is all of the trace. `latency_ns` and `basis` are those of
+    the step; what is drawn begins with its range on the host, which runs ahead. `earlier` are the spans of devices that
+    were launched before the step and ran in its time. `host_count` and `device_count` are of all spans, drawn or not.
     """
 
     number: int | None
+    latency_ns: int
+    basis: str | None
+    earlier: frozenset[int]
     start_ns: int
     end_ns: int
     host: pl.DataFrame
@@ -74,8 +79,10 @@ def one_step(answers: Answers) -> Section:
 
 def _means(answers: Answers, step: Step) -> str:
     what = f"Step {step.number}, the one nearest to the median" if step.number is not None else "The whole trace"
+    took = f"{duration(step.latency_ns)}" + (f", {StepBasis(step.basis).sentence}" if step.basis else "")
+    before = " Work launched before the step is drawn paler." if step.earlier else ""
     return (
-        f"{what}: {duration(step.end_ns - step.start_ns)}. One track per host thread, with what it called, then one"
+        f"{what}: {took}.{before} One track per host thread, with what it called, then one"
         " per stream of each device. Gaps in a stream are time in which it was idle. Drag to pan, use the buttons or"
         " Ctrl and the wheel to zoom, click a box for its details. The step can be saved as a file that"
         " ui.perfetto.dev and chrome://tracing open."
@@ -87,15 +94,27 @@ def step_spans(frames: StepFrames) -> Step | None:
     """The spans of the median step in the runs that kernels are taken from; None where nothing has a time."""
     runs = list(frames.of_trace.roles.kernels)
     spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(runs), pl.col("duration_ns").is_not_null())
-    number = _median(frames, runs)
-    if number is not None:
-        spans = spans.filter(pl.col("step") == number)
+    taken = _median(frames, runs)
+    of_step = pl.lit(value=True)
+    if taken is not None:
+        of_step = pl.col("step").eq_missing(taken["step"])
+        in_window = (pl.col("start_ns") < taken["end_ns"]) & (
+            pl.col("start_ns") + pl.col("duration_ns") > taken["begin_ns"]
+        )
+        spans = spans.filter(of_step | (pl.col("attribution").is_not_null() & in_window))
     levels = [str(level) for level in _HOST_LEVELS]
     is_host = pl.col("level").is_in(levels) & pl.col("thread_id").is_not_null() & (pl.col("kind") != str(Kind.SYNC))
     is_device = pl.col("attribution").is_not_null()
     every = (  # of millions of spans some thousands are drawn: the others are not read whole
         spans.filter(is_device | is_host)
-        .select("span_id", "start_ns", "duration_ns", is_device.alias("is_device"), is_host.alias("is_host"))
+        .select(
+            "span_id",
+            "start_ns",
+            "duration_ns",
+            is_device.alias("is_device"),
+            is_host.alias("is_host"),
+            (is_device & ~of_step).alias("is_earlier"),
+        )
         .collect()
     )
     if every.is_empty():
@@ -108,7 +127,10 @@ def step_spans(frames: StepFrames) -> Step | None:
         _described(frames, _longest(device.sort("start_ns", "span_id"), _MAX_DEVICE)),
         _described(frames, _longest(host.sort("start_ns", -pl.col("duration_ns"), "span_id"), _MAX_HOST)),
     )
-    return Step(number, start, end, drawn[1], drawn[0], host.height, device.height)
+    earlier = frozenset(device.filter("is_earlier")["span_id"])
+    latency, basis = (end - start, None) if taken is None else (taken["duration_ns"], taken["basis"])
+    number = None if taken is None else taken["step"]
+    return Step(number, latency, basis, earlier, start, end, drawn[1], drawn[0], host.height, device.height)
 
 
 def _described(frames: StepFrames, chosen: pl.DataFrame) -> pl.DataFrame:
@@ -118,15 +140,16 @@ def _described(frames: StepFrames, chosen: pl.DataFrame) -> pl.DataFrame:
     return chosen.lazy().select("span_id").join(frame, on="span_id", how="left", maintain_order="left").collect()
 
 
-def _median(frames: StepFrames, runs: Sequence[int]) -> int | None:
-    """The number of the step nearest to the median length, of those that the frames average."""
+def _median(frames: StepFrames, runs: Sequence[int]) -> dict[str, Any] | None:
+    """The step nearest to the median latency, of those that the frames average: step, its latency, basis and time."""
     steps = Roles.of(frames.steps, runs) if frames.averaged else frames.steps.head(0)
     if steps.is_empty():
         return None
-    lengths = steps.group_by("step").agg(pl.col("duration_ns").max())
+    times = steps.group_by("step").agg(
+        pl.col("duration_ns").max(), pl.col("begin_ns").min(), pl.col("end_ns").max(), pl.col("basis").last()
+    )
     distance = (pl.col("duration_ns") - pl.col("duration_ns").median()).abs()
-    number: int = lengths.sort(distance, "step")["step"][0]
-    return number
+    return times.sort(distance, "step").row(0, named=True)
 
 
 def _block(answers: Answers, step: Step) -> Block:
@@ -202,6 +225,7 @@ def _lane(lane: _Lane, step: Step, names: dict[str, int], layers: dict[int, str]
         "start": (rows["start_ns"] - step.start_ns).to_list(),
         "time": rows["duration_ns"].to_list(),
         "depth": _depths(rows),
+        "earlier": [int(i in step.earlier) for i in rows["span_id"].to_list()] if side == "device" else [],
         "layer": [names.setdefault(layers[i], len(names)) if i in layers else None for i in inside],
     }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,13 +13,12 @@ from xsp_analyze.render.units import count, duration, share
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from xsp_analyze.pages.report.answers import Answers
 
-__all__ = ["in_short", "is_per_process"]
+__all__ = ["in_short"]
 
-_MORE_THAN_ROUNDING = 1.01
 _MAX_WAITING = 0.5  # of the time: from there on the device waits more than it works
 _MUCH_EXPOSED = 0.2  # of the time: communication or copies that nothing hides
 _MATCH = "match_"
@@ -99,17 +98,18 @@ def _how_fast(answers: Answers) -> str | None:
 
 
 def _bound(answers: Answers) -> str | None:
-    """Who waits for whom: by B03's busiest device beside model latency."""
-    row, timeline = answers.first("A15"), answers.of("B03")
-    latency = row.get("model_latency_ns")
-    if isinstance(timeline, str) or timeline.table.is_empty() or not latency:
+    """Who waits for whom: by the time of B03's busiest device."""
+    timeline = answers.of("B03")
+    if isinstance(timeline, str) or timeline.table.is_empty():
         return None
     busiest = timeline.table.sort("busy_ns", descending=True).row(0, named=True)
-    total = latency if answers.step_count else busiest["window_ns"]
+    total = answers.first("A15").get("model_latency_ns") if answers.leveled else busiest["window_ns"]
+    if not total:
+        return None
     busy, alone = busiest["busy_ns"] / total, busiest["exposed_communication_ns"] / total
     copying = busiest["exposed_memory_ns"] / total
-    who = "The busiest device" if timeline.table.height > 1 else "The device"
-    span = "it" if answers.step_count else "the time between its first and last work"
+    who = f"The busiest of {timeline.table.height} devices" if timeline.table.height > 1 else "The device"
+    span = "it" if answers.step_count else "that time"
     return f"{who} works for {share(busy)} of {span}: {_verdict(busy, alone, copying)}."
 
 
@@ -149,9 +149,3 @@ def _confidence(answers: Answers) -> Iterator[str]:
         if str(finding["kind"]).startswith(_MATCH):
             detail = str(finding["detail"])
             yield f"{detail[:1].upper()}{detail[1:].rstrip('.')}."
-
-
-def is_per_process(row: Mapping[str, Any]) -> bool:
-    """Whether the GPU share was taken of the latency times the processes whose device time is summed."""
-    part, busy, latency = (row.get(key) or 0.0 for key in ("gpu_share", "kernel_duration_ns", "model_latency_ns"))
-    return bool(busy > part * latency * _MORE_THAN_ROUNDING)

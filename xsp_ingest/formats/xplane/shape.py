@@ -58,7 +58,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
         programs,
     )
     steps, inferred = step_rows(
-        events, [plane for _, plane in gpus], operators.main_program(ops, work), options.model_ranges
+        events, [plane for _, plane in gpus], work, operators.main_program(ops, work), options.model_ranges
     )
     around = [operators.program_rows(events, ops), _ranges(events, options, steps)]
     run = [_framework_rows(events), operators.operator_rows(ops)]

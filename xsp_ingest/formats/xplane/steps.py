@@ -24,11 +24,15 @@ _SESSION = r"^(?:SessionRun|TfrtSession::Run|DirectSession::Run)$"
 
 
 def step_rows(
-    host: pl.DataFrame, device_planes: Sequence[Plane], program: str | None, model_ranges: Sequence[str]
+    host: pl.DataFrame,
+    device_planes: Sequence[Plane],
+    work: pl.DataFrame,
+    program: str | None,
+    model_ranges: Sequence[str],
 ) -> tuple[pl.DataFrame, list[Finding]]:
     """Wide rows of the steps, and what was taken for a step where the program marked none.
 
-    `program` is the compiled program that most of the time was spent in, as `jit_train_step`.
+    `program` is the compiled program that most of the time was spent in, as `jit_train_step`; `work` all device work.
     """
     if model_ranges:
         chosen = host.filter(pl.col("role") == Role.RANGE, pl.col("event_name").str.contains(one_of(model_ranges)))
@@ -42,12 +46,46 @@ def step_rows(
     jitted = rf"^PjitFunction\({re.escape((program or '').removeprefix('jit_'))}\)$"
     for pattern, what in (
         (_SESSION, "each run of a session"),
-        (jitted, "each call of the jitted function that took longest"),
+        (jitted, "each call of the jitted function that took longest, of one program and so of the same shapes,"),
     ):
         called = _calls(host, pattern)
+        if pattern is jitted:
+            called = _of_one_program(called, host, work, program)
         if called.height:
             return _rows(called.with_columns(name=pl.col("event_name"))), [_inferred(what, called.height)]
     return _rows(host.clear().with_columns(name=pl.col("event_name"))), []
+
+
+def _of_one_program(calls: pl.DataFrame, host: pl.DataFrame, work: pl.DataFrame, program: str | None) -> pl.DataFrame:
+    """The calls that ran the same compiled program: each shape of arguments has one, and calls of others are no steps.
+
+    Of several programs of the name the one that devices worked for longest; no calls where it was called once. Calls of
+    which no device work tells the program are all kept.
+    """
+    launches = host.filter(pl.col("role") == Role.CALL).select(
+        "process_id", "correlation_id", pl.col("start_ns").alias("at")
+    )
+    launched = (
+        work.filter(
+            pl.col("hlo_module").cast(pl.String).eq_missing(pl.lit(program, pl.String)),
+            pl.col("program_id").is_not_null(),
+        )
+        .select("process_id", "correlation_id", "program_id", "start_ns", "duration_ns")
+        .join(launches.unique(["process_id", "correlation_id"]), on=["process_id", "correlation_id"], how="left")
+        .with_columns(pl.coalesce("at", "start_ns").alias("at"))
+        .sort("at")
+    )
+    if launched["program_id"].n_unique() <= 1 or calls.is_empty():
+        return calls
+    ordered = calls.sort("start_ns").with_row_index("call")
+    of_call = launched.join_asof(ordered.select("call", at="start_ns"), on="at").drop_nulls("call")
+    taken = of_call.group_by("call", "program_id").agg(pl.col("duration_ns").sum()).sort("duration_ns", "program_id")
+    of_program = taken.group_by("call", maintain_order=True).last()
+    totals = of_program.group_by("program_id").agg(pl.col("duration_ns").sum()).sort("duration_ns", "program_id")
+    kept = of_program.filter(pl.col("program_id") == totals["program_id"][-1])["call"]
+    if len(kept) < 2:  # noqa: PLR2004 (it does not repeat)
+        return calls.clear()
+    return ordered.filter(pl.col("call").is_in(kept.implode())).drop("call")
 
 
 def _rows(steps: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,140 @@
+"""Calls of the host that explain why it launches nothing: it waits for a device, starts something up, fetches input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.frames.launches import is_wait, names_like
+from xsp_model import Kind, Level
+
+if TYPE_CHECKING:
+    from xsp_model import Trace
+    from xsp_model.arrays import Ints
+
+__all__ = ["BLOCK_CAUSES", "INPUT_CALLS", "NO_THREAD", "Blocks", "blocks_of", "outermost_blocks"]
+
+BLOCK_CAUSES = ("sync", "initialisation", "input")
+"""What a call can explain idle time by: it waits for a device, it starts something up, it fetches the next batch."""
+
+INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
+"""Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
+
+_STARTS_UP = (
+    r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|DevicePrimaryCtxRetain|Module(?:Load|Unload)|Library(?:Load|Unload)"
+    r"|Link(?:Create|Add|Complete)|DeviceReset)|nvrtc\w*Compile|hiprtcCompile|nvJitLink"
+    r"|entire_frame_compile|backend_compile|compile_fx|inductor_compile|async_compile|triton.*compile|CachingAutotuner"
+    r"|XlaCompile|CompileXla|PjRt\w*Compile|BackendCompile|LlvmCompile|jit_compile"
+)
+"""Contexts, modules and libraries loaded (CUDA runtime and driver, HIP); compilation by NVRTC, HIPRTC, Dynamo and
+Inductor, Triton, XLA. Names as these tools' own traces have them."""
+
+_SETS_UP = r"(?i)^(?:cuda|cu|hip)(?:Free|Malloc|HostAlloc|SetDevice|GetDevice|StreamCreate|EventCreate|FuncGet)"
+"""Calls that create the context where they are a process's first: programs call `cudaFree(0)` for that alone."""
+
+NO_THREAD = -1
+"""Stands for the thread where a trace does not tell it."""
+
+_HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
+_COLUMNS = ("process_id", "thread_id", "start_ns", "end_ns", "cause", "call")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Disjoint stretches of time in order, each with its cause (an index of BLOCK_CAUSES) and the span of its call."""
+
+    start: Ints
+    end: Ints
+    cause: Ints
+    call: Ints
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Blocks:
+        """Those of the rows (see `blocks_of`); where two of different threads overlap, the one that began first."""
+        ordered = rows.sort("start_ns", -pl.col("end_ns"))
+        start, end, cause, call = (ordered[c].to_numpy() for c in ("start_ns", "end_ns", "cause", "call"))
+        if not len(start):
+            return cls(start, end, cause, call)
+        reach = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))
+        start = np.maximum(start, reach)
+        keep = start < end
+        return cls(start[keep], end[keep], cause[keep], call[keep])
+
+    def at(self, time: Ints) -> Ints:
+        """For each time the stretch that it is in, -1 where it is in none."""
+        if not len(self.start):
+            return np.full(len(time), -1)
+        index = np.searchsorted(self.start, time, side="right") - 1
+        inside = (index >= 0) & (time < self.end[np.maximum(index, 0)])
+        return np.where(inside, index, -1)
+
+
+def blocks_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
+    """The run's calls that explain idle time, the outermost of each thread.
+
+    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES) and call (its span).
+
+    `names` are all names of spans, each once: to look at these is to look at each of millions of calls.
+    """
+    kinds = {
+        "sync": names_like(names, is_wait),
+        "initialisation": names_like(names, lambda name: name.str.contains(_STARTS_UP)),
+        "input": names_like(names, lambda name: name.str.contains(INPUT_CALLS)),
+    }
+    is_runtime = pl.col("level") == str(Level.RUNTIME)
+    first = names_like(names, lambda name: name.str.contains(_SETS_UP))
+    cause = (
+        pl.when(_is_first_call(trace, run) & pl.col("name").is_in(first.implode()))
+        .then(1)
+        .when((pl.col("name").is_in(kinds["sync"].implode()) & is_runtime) | _is_pageable(trace))
+        .then(0)
+        .when(pl.col("name").is_in(kinds["initialisation"].implode()))
+        .then(1)
+        .when(pl.col("name").is_in(kinds["input"].implode()))
+        .then(2)
+    )
+    rows = (
+        trace.scan("spans")
+        .filter(
+            pl.col("run_id") == run,
+            pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
+            pl.col("kind") != str(Kind.SYNC),
+            pl.col("duration_ns") > 0,
+        )
+        .with_columns(cause.cast(pl.Int64).alias("cause"))
+        .filter(pl.col("cause").is_not_null())
+        .with_columns(
+            pl.col("thread_id").fill_null(NO_THREAD),
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+            pl.col("span_id").alias("call"),
+        )
+        .select(_COLUMNS)
+        .collect()
+    )
+    return outermost_blocks(rows)
+
+
+def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that lie in no other of their thread."""
+    thread = ("process_id", "thread_id")
+    ordered = rows.sort(*thread, "start_ns", -pl.col("end_ns"))
+    before = pl.col("end_ns").cum_max().shift().over(thread)
+    return ordered.filter((pl.col("start_ns") >= before).fill_null(value=True))
+
+
+def _is_first_call(trace: Trace, run: int) -> pl.Expr:
+    """Whether a span is the first runtime call of its process."""
+    calls = trace.scan("spans").filter(pl.col("run_id") == run, pl.col("level") == str(Level.RUNTIME))
+    first = calls.group_by("process_id").agg(pl.col("span_id").min()).select("span_id").collect()["span_id"]
+    return pl.col("span_id").is_in(first.implode())
+
+
+def _is_pageable(trace: Trace) -> pl.Expr:
+    """Whether a span launched a copy from or to pageable memory: the host is held until it is staged."""
+    ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == "Pageable")
+    copies = trace.scan("copies").filter(ends).select("span_id").collect()["span_id"]
+    calls = trace.scan("spans").select("parent_id").collect().to_series().gather(copies).drop_nulls().unique()
+    return pl.col("span_id").is_in(calls.implode())
