@@ -198,6 +198,21 @@ _COPIES = TableSpec(
     ("span_id",),
 )
 
+_COLLECTIVES = TableSpec(
+    "collectives",
+    "One row a kernel, call or range of communication for which the source says what was sent among whom.",
+    (
+        _SPAN_ID,
+        ColumnSpec("operation", _LABEL, "all_reduce, all_gather, ...; else as the source calls it."),
+        ColumnSpec("group_name", _LABEL, "The process group (communicator), as the source names it."),
+        ColumnSpec("group_ranks", _LABEL, "Its ranks as the source lists them, as JSON; long lists may be cut short."),
+        ColumnSpec("group_size", _INT, "How many ranks it has."),
+        _bytes("input_bytes", "What this rank hands over: of several tensors, all of them."),
+        _bytes("output_bytes", "What this rank receives."),
+    ),
+    ("span_id",),
+)
+
 _METRICS = TableSpec(
     "metrics",
     "One row a span and metric: counters and modelled numbers.",
@@ -296,6 +311,7 @@ TABLES: Mapping[str, TableSpec] = {
         _RANGES,
         _KERNELS,
         _COPIES,
+        _COLLECTIVES,
         _METRICS,
         _DEVICES,
         _PEAKS,

@@ -18,7 +18,9 @@ __all__ = ["EVENT", "EVENTS", "OPERATOR", "SETTINGS", "SMALL", "STYLES", "VALUES
 EVENT = (
     b'{"ph": "X", "cat": "kernel", "name": "void f<1>(int)", "pid": 0, "tid": 7, "ts": 1712195495519689.047, '
     b'"dur": 3.5, "args": {"External id": 5, "device": 0, "stream": 7, "correlation": 8218, '
-    b'"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32}}'
+    b'"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "Collective name": "allreduce", '
+    b'"In msg nelems": 16, "Group size": 2, "dtype": "Float", "Process Group Name": "0", '
+    b'"Process Group Ranks": "[0, 1]"}}'
 )
 
 OPERATOR = (
@@ -47,6 +49,7 @@ _KEYS = st.sampled_from(
         *("ph", "cat", "name", "ts", "dur", "pid", "tid", "id", "args", "s", "", 'a"b', "stream", "grid", "block"),
         *("External id", "external id", "Input Dims", "Input dims", "Input type", "correlation", "bytes", "Bytes"),
         *("device", "registers per thread", "Total Allocated", "graph node id", "a key that nobody knows"),
+        *("Process Group Name", "Process Group Ranks", "Group size", "dtype", "In msg nelems", "Collective name"),
     ]
 )
 

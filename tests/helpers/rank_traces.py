@@ -12,10 +12,10 @@ from xsp_ingest.ingester import Options
 from xsp_model import bundle
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-
-__all__ = ["REDUCE", "rank_trace", "write_rank"]
+__all__ = ["REDUCE", "collective_args", "grouped_traces", "rank_trace", "write_rank"]
 
 _MS = 1_000_000
 
@@ -33,6 +33,58 @@ def rank_trace(compute_ms: int, reduce_ms: int, *, steps: int = 2, length_ms: in
         trace.launch("gemm", start + 2_000, start + _MS, compute_ms * _MS)
         trace.launch(REDUCE, start + 9_000, start + _MS * (1 + compute_ms), reduce_ms * _MS, stream_id=20)
     return trace
+
+
+def collective_args(
+    collective: str, group: str, ranks: Sequence[int], elements: tuple[int, int], dtype: str = "Float"
+) -> dict[str, object]:
+    """What PyTorch writes beside a kernel of NCCL's; `elements` of input and output."""
+    return {
+        "Collective name": collective,
+        "In msg nelems": elements[0],
+        "Out msg nelems": elements[1],
+        "Group size": len(ranks),
+        "dtype": dtype,
+        "Process Group Name": group,
+        "Process Group Ranks": str(list(ranks)),
+    }
+
+
+_CALLS = {  # end of each group's call on all its ranks, then the duration on each rank
+    ("tp", (0, 1)): ((1_000, (100, 40)), (5_000, (30, 80))),
+    ("tp", (2, 3)): ((1_000, (20, 90)), (5_200, (25, 65))),
+    ("dp", (0, 2)): ((3_000, (200, 150)),),
+    ("dp", (1, 3)): ((3_500, (110, 300)),),
+}
+_ELEMENTS = {"tp": 1000, "dp": 400}
+
+
+def grouped_traces(clocks_ns: Sequence[int] = (0, 0, 0, 0)) -> list[KinetoTrace]:
+    """Four ranks, two by two tensor- and data-parallel, whose all-reduces have one name and interleave.
+
+    Ranks 0 and 1 launch tp, dp, tp; ranks 2 and 3 launch dp, tp, tp. `clocks_ns`: how far each rank's clock is ahead.
+    """
+    traces = []
+    for rank, clock in enumerate(clocks_ns):
+        trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 4})
+        calls = [(group, *call) for group in _CALLS if rank in group[1] for call in _CALLS[group]]
+        if rank > 1:
+            calls.sort(key=lambda call: call[0][0])  # dp first
+        else:
+            calls.sort(key=lambda call: call[1])
+        trace.operator("aten::mm", 100 + clock, 50)
+        for number, ((name, ranks), end, durations) in enumerate(calls):
+            duration, elements = durations[ranks.index(rank)], _ELEMENTS[name]
+            trace.kernel(
+                REDUCE,
+                clock + end - duration,
+                duration,
+                correlation=trace.runtime("cudaLaunchKernel", clock + 200 + 10 * number, 5),
+                stream_id=20 if name == "tp" else 21,
+                args=collective_args("allreduce", name, ranks, (elements, elements)),
+            )
+        traces.append(trace)
+    return traces
 
 
 def write_rank(folder: Path, rank: int, trace: KinetoTrace) -> None:

@@ -1,4 +1,4 @@
-"""B08: communication by operation: how long, how exposed, how long ranks wait for each other, and for whom."""
+"""B08: communication by operation and process group: how long, how exposed, who waits for whom, how fast."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.collectives import bus_factors, operations
+from xsp_analyze.frames.collectives import PAIRWISE, bus_factor, message_bytes, operations
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["collectives"]
 
-_ONE = ("step", "operation", "number")
+_KIND = ("operation", "process_group")
+_ONE = ("step", *_KIND, "number")
 _SUMS = (
     "count", "duration_ns", "exposed_ns", "matched_count", "matched_ns", "transfer_ns", "skew_ns", "bytes",
-    "sized_count", "sized_ns",
+    "sized_count", "message_bytes", "message_ns",
 )  # fmt: skip
 _NS_PER_S = 1e9
 
@@ -36,11 +37,26 @@ _NS_PER_S = 1e9
         Column(
             "operation", pl.String(), "all_reduce, all_to_all, ... as the framework or the kernel says.", role=Role.KEY
         ),
-        Column("rank_count", pl.Int64(), "Ranks (runs) in the trace that took part.", role=Role.LABEL),
+        Column(
+            "process_group",
+            pl.String(),
+            "Name and ranks of the group as recorded; null: not recorded, so that all ranks are taken for one.",
+            role=Role.KEY,
+        ),
+        Column(
+            "rank_count", pl.Int64(), "Ranks (runs, or devices of a run) in the trace that took part.", role=Role.LABEL
+        ),
+        Column(
+            "group_size",
+            pl.Int64(),
+            "Ranks of the group as recorded; null: not recorded. Where it is more than took part, a rank that is not in"
+            " the trace may have come last.",
+            role=Role.LABEL,
+        ),
         Column("count", pl.Float64(), "Kernels of a rank; in a mean step, per step on average."),
         Column("duration_ns", pl.Float64(), "Their time on a rank, mean over ranks.", "ns"),
         Column("exposed_ns", pl.Float64(), "Of that, while nothing computed on the device.", "ns"),
-        Column("matched_count", pl.Float64(), "Of the count, those found in every one of these ranks."),
+        Column("matched_count", pl.Float64(), "Of the count, those found in every rank of the group in the trace."),
         Column(
             "transfer_ns", pl.Float64(), "Time of the rank that took part for the shortest, summed over those.", "ns"
         ),
@@ -50,47 +66,67 @@ _NS_PER_S = 1e9
             "straggler", pl.Int64(), "The rank that came last most often; null: ranks are not matched.", role=Role.LABEL
         ),
         Column("straggler_share", pl.Float64(), "How often it did, of those matched."),
+        Column("bytes", pl.Float64(), "What a rank hands over, mean over ranks; null: the trace says of none.", "byte"),
+        Column("sized_count", pl.Float64(), "Of the count, those whose bytes are known."),
         Column(
-            "bytes", pl.Float64(), "Size of a rank's tensors, mean over ranks; null: the trace says of none.", "byte"
+            "byte_per_s",
+            pl.Float64(),
+            "Size of the messages (of a gather or scatter that of all parts) over their transfer time; where nothing is"
+            " matched, over their time, waiting included.",
+            "byte/s",
         ),
-        Column("byte_per_s", pl.Float64(), "Bytes over the transfer time of those whose size is known.", "byte/s"),
         Column(
-            "bus_byte_per_s", pl.Float64(), "What a rank's link carried, if all ranks of the job took part.", "byte/s"
+            "bus_byte_per_s",
+            pl.Float64(),
+            "What a rank's link carried, by the group's size; where that is not recorded, by the job's.",
+            "byte/s",
         ),
     ),
     figure=FigureSpec("stacked_bars", x="operation", y=("transfer_ns", "wait_ns"), title="Communication by operation"),
 )
 def collectives(frames: StepFrames) -> pl.LazyFrame:
-    """One row an operation, longest first, then by name.
+    """One row an operation and process group, longest first, then by name.
 
-    The n-th such operation of a step on one rank is the n-th on another. All ranks leave a collective together, so that
-    the shortest kernel is that of the rank that came last, and needs no common clock.
+    The n-th such operation of a step and group on one rank is the n-th on another. All ranks leave a collective
+    together, so that the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    matched = _matched(frames.chosen(operations(frames)))
-    per_step = matched.group_by("run_id", "step", "operation", maintain_order=True).agg(pl.col(_SUMS).sum())
-    keys = [*frames.by, "operation"]
+    matched = _matched(_sized(frames, frames.chosen(operations(frames))))
+    per_step = matched.group_by("run_id", "step", *_KIND, maintain_order=True).agg(pl.col(_SUMS).sum())
+    keys = [*frames.by, *_KIND]
     ranks = matched.group_by(keys, maintain_order=True).agg(
-        pl.col("run_id").n_unique().cast(pl.Int64).alias("rank_count")
+        pl.struct("run_id", "rank").n_unique().cast(pl.Int64).alias("rank_count"), pl.col("group_size", "ranks").max()
     )
     mean = (pl.col(c) / pl.col("rank_count") for c in _SUMS)
     return (
-        frames.combine(per_step, ["operation"], _SUMS)
+        frames.combine(per_step, _KIND, _SUMS)
         .lazy()
         .join(ranks.lazy(), on=keys, how="left", nulls_equal=True)
         .with_columns(mean)
         .join(_stragglers(frames, matched).lazy(), on=keys, how="left", nulls_equal=True)
-        .with_columns(*_derived(), *_rates(frames))
-        .sort(*frames.by, -pl.col("duration_ns"), "operation")
+        .with_columns(*_derived(), *_rates())
+        .sort(*frames.by, -pl.col("duration_ns"), *_KIND)
+    )
+
+
+def _sized(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with `ranks`, the size of the group or else of the job, and `message_bytes`."""
+    sizes = frames.trace.frame("runs")["world_size"].drop_nulls().unique()
+    job = int(sizes[0]) if len(sizes) == 1 else None
+    of_job = pl.when(pl.col("process_group").is_null()).then(pl.lit(job, pl.Int64))
+    return rows.with_columns(pl.coalesce("group_size", of_job).alias("ranks")).with_columns(
+        message_bytes(pl.col("ranks"))
     )
 
 
 def _matched(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with what each adds to the sums; those that every rank has are matched, if there are several."""
-    ranks = pl.col("run_id").n_unique().over("operation")
-    here = pl.col("run_id").n_unique().over(_ONE)
-    is_matched = (here == ranks) & (ranks > 1)
+    rank = pl.struct("run_id", "rank").n_unique()
+    ungrouped = pl.when(pl.col("process_group").is_null()).then("operation")  # who takes part is not known
+    ranks, here = rank.over("process_group", ungrouped), rank.over(_ONE)
+    is_matched = (here == ranks) & (ranks > 1) & ~pl.col("operation").is_in(PAIRWISE)
     shortest, longest = pl.col("duration_ns").min().over(_ONE), pl.col("duration_ns").max().over(_ONE)
-    sized = pl.col("bytes").is_not_null()
+    sized = pl.col("input_bytes").is_not_null()
+    transfer = pl.when("matched").then(shortest).otherwise("duration_ns")
     return rows.with_columns(is_matched.alias("matched")).with_columns(
         pl.lit(1, pl.Int64).alias("count"),
         pl.col("matched").cast(pl.Int64).alias("matched_count"),
@@ -98,19 +134,18 @@ def _matched(rows: pl.DataFrame) -> pl.DataFrame:
         pl.when("matched").then(shortest).otherwise(0).alias("transfer_ns"),
         pl.when("matched").then(longest - shortest).otherwise(0).alias("skew_ns"),
         pl.when("matched").then(pl.col("duration_ns") == shortest).alias("last"),
+        pl.col("input_bytes").alias("bytes"),
         sized.cast(pl.Int64).alias("sized_count"),
-        pl.when(sized).then(pl.when("matched").then(shortest).otherwise("duration_ns")).otherwise(0).alias("sized_ns"),
+        pl.when(pl.col("message_bytes").is_not_null()).then(transfer).otherwise(0).alias("message_ns"),
     )
 
 
 def _stragglers(frames: StepFrames, matched: pl.DataFrame) -> pl.DataFrame:
-    """Per operation the rank that came last most often (the lowest of several), and how often."""
-    keys = [*frames.by, "operation"]
-    runs = frames.trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("straggler"))
+    """Per operation and group the rank that came last most often (the lowest of several), and how often."""
+    keys = [*frames.by, *_KIND]
     return (
         matched.filter("matched")
-        .join(runs, on="run_id", how="left", maintain_order="left")
-        .group_by(*keys, "straggler", maintain_order=True)
+        .group_by(*keys, pl.col("rank").alias("straggler"), maintain_order=True)
         .agg(pl.col("last").mean().alias("straggler_share"))
         .sort(*keys, -pl.col("straggler_share"), "straggler")
         .unique(keys, keep="first", maintain_order=True)
@@ -127,11 +162,7 @@ def _derived() -> list[pl.Expr]:
     ]
 
 
-def _rates(frames: StepFrames) -> list[pl.Expr]:
-    sizes = frames.trace.frame("runs")["world_size"].drop_nulls().unique()
-    world = int(sizes[0]) if len(sizes) == 1 and sizes[0] > 1 else None
-    rate = pl.when(pl.col("sized_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("sized_ns"))
-    if world is None:
-        return [rate.alias("byte_per_s"), pl.lit(None, pl.Float64).alias("bus_byte_per_s")]
-    factor = pl.col("operation").replace_strict(bus_factors(world), default=None, return_dtype=pl.Float64)
+def _rates() -> list[pl.Expr]:
+    rate = pl.when(pl.col("message_ns") > 0).then(pl.col("message_bytes") * _NS_PER_S / pl.col("message_ns"))
+    factor = bus_factor(pl.col("operation"), pl.col("ranks"))
     return [rate.alias("byte_per_s"), (rate * factor).alias("bus_byte_per_s")]

@@ -1,14 +1,12 @@
-"""Communication kernels as operations, matched between ranks."""
+"""Communication kernels as operations of process groups, matched between the ranks of a group."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.modelled_work import tensors
 from xsp_analyze.frames.timeline import COMMUNICATION
 from xsp_model import Kind, Level
 from xsp_model.arrays import nullable_index
@@ -18,9 +16,12 @@ from xsp_model.tree import innermost
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["bus_factors", "operations"]
+__all__ = ["PAIRWISE", "bus_factor", "message_bytes", "operations"]
+
+PAIRWISE = ("send", "recv")
+"""Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
 
 _KINDS = {
     "AllReduce": "all_reduce",
@@ -31,39 +32,67 @@ _KINDS = {
     "Reduce": "reduce",
     "SendRecv": "send_recv",
 }
-_SAYS_SHAPES = "record_param_comms"
 _RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
+_FACTS = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes")
+_UNIT = ("run_id", "process_id", "device_id")
 
 
-def bus_factors(ranks: int) -> dict[str, float]:
-    """Bytes over each rank's link per byte of the message. Source: nccl-tests, PERFORMANCE.md.
+def bus_factor(operation: pl.Expr, ranks: pl.Expr) -> pl.Expr:
+    """Bytes over each rank's link per byte of `message_bytes`; null for a group of one, and where none is defined.
 
-    Where ranks gather or scatter, versions of the framework differ in whether a part or the whole is the message:
-    these are left out.
+    Source: nccl-tests, doc/PERFORMANCE.md.
     """
     others = (ranks - 1) / ranks
-    return {"all_reduce": 2 * others, "all_to_all": others, "broadcast": 1.0, "reduce": 1.0, "send_recv": 1.0}
+    factor = (
+        pl.when(operation == "all_reduce")
+        .then(2 * others)
+        .when(operation.is_in(["all_gather", "reduce_scatter", "all_to_all"]))
+        .then(others)
+        .when(operation.is_in(["broadcast", "reduce", "send", "recv", "send_recv"]))
+        .then(pl.lit(1.0))
+    )
+    return pl.when(ranks > 1).then(factor)
+
+
+def message_bytes(ranks: pl.Expr) -> pl.Expr:
+    """The size that nccl-tests takes rates of: what is gathered or scattered as a whole, else a rank's input.
+
+    Versions of the framework differ in whether one part or the whole is the input of a gather or scatter: null where
+    input and output do not differ by the number of ranks.
+    """
+    sent, received, operation = pl.col("input_bytes"), pl.col("output_bytes"), pl.col("operation")
+    return (
+        pl.when(operation == "all_gather")
+        .then(pl.when(received == sent * ranks).then(received))
+        .when(operation == "reduce_scatter")
+        .then(pl.when(sent == received * ranks).then(sent))
+        .when(operation == "recv")
+        .then(pl.coalesce(received, sent))
+        .otherwise(sent)
+        .alias("message_bytes")
+    )
 
 
 def operations(frames: StepFrames) -> pl.DataFrame:
-    """One row a communication kernel: run_id, step, operation, duration_ns, exposed_ns, bytes, number.
+    """One row a communication kernel: run_id, step, operation, process_group, group_size, number, times and bytes.
 
-    `operation` is what the framework calls it, or else what the kernel's name says; `bytes` are of the tensors that the
-    framework handed over, null where it does not say; `number` counts the operation in its run and step, in order of
-    launch; `exposed_ns` is the time in which nothing else computed on the device.
+    `rank` is the run's, or the device's where a run has several that communicate. `operation` is what the framework
+    calls it, or else what the kernel's name says. `process_group` is the group's name and ranks as recorded, null where
+    nothing is recorded. `number` counts the operation in its rank, step and group, in order of launch. `exposed_ns` is
+    the time in which nothing else computed on the device; `input_bytes` and `output_bytes` are null where not recorded.
     """
     name = pl.col("name").cast(pl.String)
     kernels = frames.of_trace.all_activities.filter(
         pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION)
     )
-    recorded = _around_launch(frames.trace, kernels["span_id"].to_numpy())
-    order = ["launch_ns", "start_ns", "span_id"]
+    described = kernels.hstack(_recorded(frames.trace, kernels["span_id"].to_numpy()))
+    calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
-        kernels.hstack(recorded)
-        .with_columns(pl.coalesce("range", _by_name(name)).alias("operation"), _exposed(frames, kernels))
-        .sort(order)
-        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("run_id", "step", "operation").alias("number"))
-        .select("run_id", "step", "operation", "number", "duration_ns", "exposed_ns", "bytes")
+        described.hstack([_ranks(frames.trace, kernels)])
+        .with_columns(pl.coalesce("operation", _by_name(name)).alias("operation"), _group(), _exposed(frames, kernels))
+        .sort("launch_ns", "start_ns", "span_id")
+        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
+        .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
     )
 
 
@@ -72,31 +101,60 @@ def _by_name(name: pl.Expr) -> pl.Expr:
     return kind.replace_strict(_KINDS, default=None, return_dtype=pl.String).fill_null("other")
 
 
-def _around_launch(trace: Trace, kernels: Ints) -> pl.DataFrame:
-    """For each kernel, of the host's calls around its launch: `range`, the operation, and `bytes`, of its tensors."""
+def _group() -> pl.Expr:
+    """The ranks tell groups of one name apart, the name groups of the same ranks."""
+    label = pl.concat_str("group_name", "group_ranks", separator=" ", ignore_nulls=True)
+    return pl.when(label != "").then(label).alias("process_group")
+
+
+def _ranks(trace: Trace, kernels: pl.DataFrame) -> pl.Series:
+    """Of each kernel the rank that ran it: its run's, or where a run has several devices the device's."""
+    runs = trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("run_rank"))
+    units = kernels.select(_UNIT).unique().sort(_UNIT, nulls_last=True)
+    if units["run_id"].n_unique() == units.height:
+        ranks = units.join(runs, on="run_id", how="left", maintain_order="left")["run_rank"]
+    elif units["run_id"].n_unique() == 1 and units["device_id"].drop_nulls().n_unique() == units.height:
+        ranks = units["device_id"]
+    else:
+        ranks = pl.int_range(units.height, dtype=pl.Int64, eager=True)
+    numbered = units.with_columns(ranks.alias("rank"))
+    return kernels.select(_UNIT).join(numbered, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
+
+
+def _recorded(trace: Trace, kernels: Ints) -> pl.DataFrame:
+    """For each kernel _FACTS: its own, else those of the nearest call around its launch that has each."""
     spans = trace.scan("spans").select("parent_id", "level", "name").collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
+    facts = trace.frame("collectives").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    own = pl.DataFrame({"span_id": kernels}).join(facts, on="span_id", how="left", maintain_order="left")
+    around = [_around(parents, kernels, facts, (name,)) for name in ("operation", "input_bytes", "output_bytes")]
+    group = _around(parents, kernels, facts.filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())), _GROUP)
+    nearest = pl.concat([*around, group], how="horizontal")
+    named = _range_operation(spans, parents, kernels)
+    first = {name: [own[name], nearest[name]] for name in _FACTS}
+    first["operation"].insert(1, named)
+    return pl.DataFrame([pl.select(pl.coalesce(each)).to_series().alias(name) for name, each in first.items()])
+
+
+_GROUP = ("group_name", "group_ranks", "group_size")
+
+
+def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
+    """The columns of the nearest span around each kernel that has the first of them (of a group: any)."""
+    rows = facts if len(columns) > 1 else facts.drop_nulls(columns)
+    mask = np.zeros(len(parents), dtype=np.bool_)
+    mask[rows["span_id"].to_numpy()] = True
+    spans = pl.DataFrame({"span_id": innermost(parents, mask)[kernels].astype(np.int64)})
+    return spans.join(rows, on="span_id", how="left", maintain_order="left").select(columns)
+
+
+def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> pl.Series:
+    """What the range of the framework around each launch names, else null."""
     names = spans["name"].unique()
     of_ranges = names.filter(names.cast(pl.String).str.contains(_RANGE))
-    is_range = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
+    is_range: Bools = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
     around = innermost(parents, is_range)[kernels]
-    calls = innermost(parents, (spans["name"] == _SAYS_SHAPES).to_numpy())[kernels]
-    callers = pl.DataFrame({"span_id": calls})
-    shapes = trace.frame("operators").select("span_id", "input_shapes", "input_dtypes")
-    shared = callers.join(shapes, on="span_id", how="left", maintain_order="left")
-    described = list(shared.select("input_shapes", "input_dtypes").iter_rows())
-    sizes = {pair: _bytes(*pair) for pair in dict.fromkeys(described)}
-    operation = spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
-    return pl.DataFrame({"range": operation, "bytes": pl.Series([sizes[pair] for pair in described], dtype=pl.Int64)})
-
-
-def _bytes(shapes: str | None, dtypes: str | None) -> int | None:
-    """The size of the first tensor handed over; of several at once it is not known."""
-    if not shapes or not dtypes:
-        return None
-    first = [json.dumps(each[:1]) for each in (json.loads(shapes), json.loads(dtypes)) if isinstance(each, list)]
-    inputs = tensors(*first) if len(first) == 2 else None  # noqa: PLR2004 (shapes and types)
-    return inputs[0].bytes if inputs and inputs[0] is not None else None
+    return spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
 
 
 def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.frames.collectives import PAIRWISE
 from xsp_analyze.ranks.rank_facts import TABLES
 from xsp_model import XspError
 
@@ -21,7 +22,8 @@ __all__ = ["Job", "open_job"]
 
 _FACTS = "facts.json"
 _BUNDLE = "trace.xsp"
-_SAME = ["step", "kernel_name", "nth"]  # what makes a collective on two ranks one call
+_KIND = ["operation", "process_group"]
+_SAME = ["step", *_KIND, "nth"]  # what makes a collective on two ranks one call
 
 
 @dataclass(frozen=True)
@@ -52,21 +54,25 @@ class Job:
 
     @cached_property
     def waits(self) -> pl.DataFrame:
-        """One row a rank and collective that all ranks ran: step, kernel_name, nth, rank, duration_ns, wait_ns.
+        """One row a rank and collective that all ranks of its process group ran: _SAME, rank, duration_ns, wait_ns.
 
         A collective ends everywhere at about the same time, so whoever came last ran it shortest: what the others
-        took longer than the shortest they waited. No clock is compared.
+        took longer than the shortest they waited. No clock is compared. Without a group it is taken to be of all ranks.
         """
+        ran = self.scan("collectives").filter(~pl.col("operation").is_in(PAIRWISE))
+        members = ran.group_by("process_group").agg(pl.col("rank").n_unique().alias("members"))
+        grouped = pl.col("process_group").is_not_null()
+        in_full = pl.when(grouped).then("members").otherwise(len(self.folders)) == pl.col("ranks")
         calls = (
-            self.scan("collectives")
-            .group_by(_SAME)
+            ran.group_by(_SAME)
             .agg(pl.col("duration_ns").min().alias("transfer_ns"), pl.col("rank").n_unique().alias("ranks"))
+            .join(members, on="process_group", nulls_equal=True)
         )
         return (
-            self.scan("collectives")
-            .join(calls.filter(pl.col("ranks") == len(self.folders)), on=_SAME, nulls_equal=True)
+            ran.join(calls.filter(in_full & (pl.col("ranks") > 1)), on=_SAME, nulls_equal=True)
             .with_columns((pl.col("duration_ns") - pl.col("transfer_ns")).alias("wait_ns"))
             .sort(*_SAME, "rank")
+            .select(*_SAME, "rank", "duration_ns", "transfer_ns", "ranks", "wait_ns")
             .collect(engine="streaming")
         )
 
@@ -142,28 +148,32 @@ class Job:
         )
 
     def by_collective(self) -> pl.DataFrame:
-        """One row a collective's kernel, longest first: calls of all ranks, transfer and wait, what could be matched.
+        """One row a collective and process group, longest first: calls, transfer and wait, what could be matched.
 
-        `transfer_ns` sums each matched call's shortest time, once; `wait_ns` is what all ranks together waited.
-        `matched_share`: of its time over all ranks, that of calls which every rank ran.
+        `rank_count` counts the ranks that ran it. `transfer_ns` sums each matched call's shortest time, once; `wait_ns`
+        is what its ranks together waited. `matched_share`: of its time over these, that of calls which all of them ran.
         """
         complete = (
             self.scan("collectives")
-            .group_by("kernel_name")
-            .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("duration_ns").sum())
+            .group_by(_KIND)
+            .agg(
+                pl.col("rank").n_unique().cast(pl.Int64).alias("rank_count"),
+                pl.len().cast(pl.Int64).alias("count"),
+                pl.col("duration_ns").sum(),
+            )
             .collect(engine="streaming")
         )
-        matched = self.waits.group_by("kernel_name").agg(
-            pl.col("transfer_ns").sum() // max(len(self.folders), 1),
+        matched = self.waits.group_by(_KIND).agg(
+            (pl.col("transfer_ns") / pl.col("ranks")).sum(),
             pl.col("wait_ns").sum(),
             pl.col("duration_ns").sum().alias("matched_ns"),
         )
         share = (pl.col("matched_ns").fill_null(0) / pl.col("duration_ns")).alias("matched_share")
         return (
-            complete.join(matched, on="kernel_name", how="left")
+            complete.join(matched, on=_KIND, how="left", nulls_equal=True)
             .with_columns(share)
             .drop("matched_ns")
-            .sort(-pl.col("duration_ns"), "kernel_name")
+            .sort(-pl.col("duration_ns"), *_KIND)
         )
 
 

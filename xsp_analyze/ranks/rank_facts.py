@@ -8,9 +8,10 @@ import polars as pl
 
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.frames.timeline import COMMUNICATION, MEASURES
+from xsp_analyze.frames.timeline import MEASURES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,19 +82,18 @@ def _kernels(frames: StepFrames) -> pl.DataFrame:
 
 
 def _collectives(frames: StepFrames) -> pl.DataFrame:
-    """One row a collective's kernel, in order: step, kernel_name, nth (of its name in its step), duration_ns.
+    """One row a collective's kernel, in order: step, operation, process_group, nth (of these), duration_ns.
 
     `start_ns` is Unix time where the trace knows it, else null.
     """
     epoch = frames.trace.frame("runs").select("run_id", "epoch_ns")
+    call = ("step", "operation", "process_group")
     return (
-        frames.of_trace.all_activities.filter(pl.col("name").cast(pl.String).str.contains(COMMUNICATION))
-        .sort("start_ns", "span_id")
+        operations(frames)
         .join(epoch, on="run_id", how="left", maintain_order="left")
         .select(
-            "step",
-            pl.col("name").cast(pl.String).alias("kernel_name"),
-            pl.int_range(pl.len(), dtype=pl.Int64).over("step", "name").alias("nth"),
+            *call,
+            pl.int_range(pl.len(), dtype=pl.Int64).over(call).alias("nth"),
             (pl.col("epoch_ns") + pl.col("start_ns")).alias("start_ns"),
             "duration_ns",
         )

@@ -37,7 +37,7 @@ _BY_RANK = (
     _ns("exposed_communication_ns", "Communication while nothing computed."),
     Column("exposed_share", pl.Float64(), "That, over the step."),
     _ns("memory_ns", "Time a step in which copies and memsets ran."),
-    _ns("wait_ns", "Time a step in collectives beyond the shortest of all ranks: waiting for the last to come."),
+    _ns("wait_ns", "Time a step in collectives beyond the shortest rank of the group: waiting for the last to come."),
     Column("last_count", pl.Int64(), "Collectives that it came to last, alone: the others waited for it."),
 )
 _BY_STEP = (
@@ -61,12 +61,19 @@ _BY_KERNEL = (
     _IMBALANCE,
 )
 _BY_COLLECTIVE = (
-    _KERNEL,
-    Column("count", pl.Int64(), "How often it ran, over all ranks."),
-    _ns("duration_ns", "Sum over all ranks."),
-    _ns("transfer_ns", "Sum over calls that every rank ran of the shortest rank's time, counted once a call."),
-    _ns("wait_ns", "What all ranks together spent beyond that."),
-    Column("matched_share", pl.Float64(), "Of its time, that of calls which every rank ran; the rest is not judged."),
+    Column("operation", pl.String(), "all_reduce, all_to_all, ... as the framework or the kernel says.", role=Role.KEY),
+    Column(
+        "process_group",
+        pl.String(),
+        "Name and ranks of the group as recorded; null: not recorded, so that all ranks are taken for one.",
+        role=Role.KEY,
+    ),
+    _RANKS,
+    Column("count", pl.Int64(), "How often it ran, over these ranks."),
+    _ns("duration_ns", "Sum over these ranks."),
+    _ns("transfer_ns", "Sum over calls that all of them ran of the shortest rank's time, counted once a call."),
+    _ns("wait_ns", "What they together spent beyond that: waiting for the last to come."),
+    Column("matched_share", pl.Float64(), "Of its time, that of calls which all of them ran; the rest is not judged."),
 )
 
 

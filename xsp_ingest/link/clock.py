@@ -11,7 +11,7 @@ import polars as pl
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.staging.raw import RawTrace
@@ -70,31 +70,64 @@ def _first_start(raw: RawTrace) -> int:
     return first if isinstance(first, int) else 0
 
 
-def skew(forests: Sequence[Forest], origins: Sequence[int]) -> list[Finding]:
-    """How far each run's clock seems off the first's: the median over the ends of collectives that all ranks ran.
+def skew(forests: Sequence[Forest], origins: Sequence[int], collectives: Sequence[pl.DataFrame]) -> list[Finding]:
+    """How far each run's clock seems off the first's: the median over the ends of collectives of a group of both.
 
-    A collective ends on all ranks at nearly the same time, so the median difference is the clocks'.
-    It is reported, not corrected.
+    A collective ends on all ranks of its process group at nearly the same time, so the median difference is the
+    clocks'. A run that shares no group with the first is compared with one that does, or that is linked to it likewise.
+    It is reported, not corrected. `collectives` are the runs' staging tables.
     """
     if len(forests) < 2:  # noqa: PLR2004 (a pair)
         return []
-    ends = [_collective_ends(forest, origin) for forest, origin in zip(forests, origins, strict=True)]
-    findings = []
-    for run, other in enumerate(ends[1:], start=1):
-        both = ends[0].join(other, on=["name", "nth"])
-        if both.height and both.height >= _ALIKE * max(ends[0].height, other.height):
-            median = float(np.median((both["end_ns_right"] - both["end_ns"]).to_numpy()))
-            way = "ahead of" if median >= 0 else "behind"
-            detail = f"its clock is {way} the first run's by {abs(median):.0f} ns, judged by collectives; not corrected"
-            findings.append(Finding(LedgerKind.CLOCK_SKEW, detail, both.height, run_id=run))
-    return findings
+    ends = [_collective_ends(*run) for run in zip(forests, origins, collectives, strict=True)]
+    groups: dict[str, dict[int, pl.DataFrame]] = {}
+    for run, each in enumerate(ends):
+        for (group,), calls in each.partition_by("group", as_dict=True).items():
+            groups.setdefault(group, {})[run] = calls
+    offsets = _offsets(groups)
+    return [Finding(LedgerKind.CLOCK_SKEW, _apart_by(off), count, run_id=run) for run, (off, count) in offsets.items()]
 
 
-def _collective_ends(forest: Forest, origin: int) -> pl.DataFrame:
+def _apart_by(offset_ns: float) -> str:
+    way = "ahead of" if offset_ns >= 0 else "behind"
+    return f"its clock is {way} the first run's by {abs(offset_ns):.0f} ns, judged by collectives; not corrected"
+
+
+def _offsets(groups: Mapping[str, Mapping[int, pl.DataFrame]]) -> dict[int, tuple[float, int]]:
+    """Of each run linked to the first by groups its offset, and by how many collectives; over few groups rather."""
+    offsets: dict[int, tuple[float, int]] = {0: (0.0, 0)}
+    largest_first = sorted(groups, key=lambda name: (-sum(calls.height for calls in groups[name].values()), name))
+    reached = {0}
+    while reached:
+        nearer, reached = reached, set()
+        for runs in (groups[name] for name in largest_first if nearer & groups[name].keys()):
+            first = min(nearer & runs.keys())
+            for run in sorted(runs.keys() - offsets.keys()):
+                if (apart := _median_apart(runs[first], runs[run])) is not None:
+                    offsets[run] = offsets[first][0] + apart[0], apart[1]
+                    reached.add(run)
+    del offsets[0]
+    return dict(sorted(offsets.items()))
+
+
+def _median_apart(first: pl.DataFrame, other: pl.DataFrame) -> tuple[float, int] | None:
+    both = first.join(other, on=["name", "nth"])
+    if not both.height or both.height < _ALIKE * max(first.height, other.height):
+        return None
+    return float(np.median((both["end_ns_right"] - both["end_ns"]).to_numpy())), both.height
+
+
+def _collective_ends(forest: Forest, origin: int, collectives: pl.DataFrame) -> pl.DataFrame:
+    """One row a collective: group ("" where it is not recorded), name, nth of its name in its group, end_ns."""
     name = pl.col("name").cast(pl.String)
+    label = pl.concat_str(pl.col("group_name", "group_ranks").cast(pl.String), separator=" ", ignore_nulls=True)
+    groups = collectives.select("row", label.alias("group"))
     return (
         forest.spans.filter(pl.col("level") == "kernel", name.str.contains(_COLLECTIVE))
         .sort("start_ns")
-        .select(name, (pl.col("start_ns") + pl.col("duration_ns") - origin).alias("end_ns"))
-        .with_columns(pl.int_range(pl.len()).over("name").alias("nth"))
+        .join(groups, on="row", how="left", maintain_order="left")
+        .select(
+            pl.col("group").fill_null(""), name, (pl.col("start_ns") + pl.col("duration_ns") - origin).alias("end_ns")
+        )
+        .with_columns(pl.int_range(pl.len()).over("group", "name").alias("nth"))
     )

@@ -57,7 +57,7 @@ def link(
         forest, doubts = grow(raw)
         forests.append(forest)
         findings += [_of_run(f, run) for f in (*raw.findings, *doubts)]
-    findings += clock.skew(forests, [zero.origin_ns for zero in zeros])
+    findings += clock.skew(forests, [zero.origin_ns for zero in zeros], [raw.tables["collectives"] for raw in raws])
     source = _common_source(forests, layer_source)
     layerings = [lay(forest, source) for forest in forests]
     calls = layer_table.with_index(
@@ -193,7 +193,7 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
         return rows.select(identity, "sequence_number", twin, "external_id", "input_shapes", "input_dtypes")
 
     builder.add_pieces("operators", forest.operators.height, operators)
-    for name in ("ranges", "kernels", "copies"):
+    for name in ("ranges", "kernels", "copies", "collectives"):
         table = at_spans(forest.spans, raw.tables[name]).drop("row")
 
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:

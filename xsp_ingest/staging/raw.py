@@ -79,6 +79,15 @@ _COPIES: Mapping[str, pl.DataType] = {
     "source_kind": _W,
     "destination_kind": _W,
 }
+_COLLECTIVES: Mapping[str, pl.DataType] = {  # what a file says of a message, beside a kernel, a call or a range
+    "row": _I,
+    "operation": _W,
+    "group_name": _W,
+    "group_ranks": _W,
+    "group_size": _I,
+    "input_bytes": _I,
+    "output_bytes": _I,
+}
 _FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
     "forward_process_id": _I,
     "forward_thread_id": _I,
@@ -145,6 +154,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "ranges": _RANGES,
     "kernels": _KERNELS,
     "copies": _COPIES,
+    "collectives": _COLLECTIVES,
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,

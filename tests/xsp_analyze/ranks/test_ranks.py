@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.rank_traces import REDUCE, rank_trace, write_rank
+from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
@@ -85,6 +85,25 @@ def test_a_collective_that_one_rank_lacks_is_not_judged(tmp_path: Path) -> None:
         write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, rank_trace(4, 3, steps=steps))
     row = open_job(tmp_path).by_collective().row(0, named=True)
     assert row["matched_share"] == pytest.approx(2 / 3)
+
+
+def test_ranks_wait_within_their_process_group(tmp_path: Path) -> None:
+    for rank, trace in enumerate(grouped_traces()):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    job = open_job(tmp_path)
+    columns = ("process_group", "rank_count", "count", "transfer_ns", "wait_ns", "matched_share")
+    assert job.by_collective().select(columns).rows() == [
+        ("dp [1, 3]", 2, 2, 110.0, 190, 1.0),
+        ("dp [0, 2]", 2, 2, 150.0, 50, 1.0),
+        ("tp [0, 1]", 2, 4, 70.0, 110, 1.0),
+        ("tp [2, 3]", 2, 4, 45.0, 110, 1.0),
+    ]
+    assert job.by_rank().select("rank", "wait_ns", "last_count").rows() == [
+        (0, 60 + 0 + 50, 1),  # tp first, tp second, dp
+        (1, 0 + 50 + 0, 2),
+        (2, 0, 3),
+        (3, 70 + 40 + 190, 0),
+    ]
 
 
 def test_spans_of_all_ranks_are_one_lazy_table(job: Job) -> None:

@@ -30,7 +30,8 @@ _MEANS = {
     "R01": "One row a rank; times are means a step. A rank that others wait for has a short wait and is often last.",
     "R02": "One row a step. The imbalance is what would be gained if all ranks were as long as their mean.",
     "R03": "A collective ends everywhere at about the same time, so whoever came last ran it shortest: what the others"
-    " took longer, they waited. It is taken that all ranks take part in each call that all of them ran.",
+    " took longer, they waited. Calls are held against those of the same process group; where none is recorded it is"
+    " taken that all ranks take part in each call that all of them ran.",
     "R04": "A10 over all ranks: exact sums over the whole traces, and how unevenly ranks share them.",
 }
 

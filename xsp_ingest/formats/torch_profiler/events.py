@@ -10,7 +10,7 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ARGS", "DETAIL_COLUMNS", "EVENT_COLUMNS", "MODULE_PREFIX", "UNREAD_FLOWS", "Document"]
+__all__ = ["ARGS", "DETAIL_COLUMNS", "EVENT_COLUMNS", "JSON_ARGS", "MODULE_PREFIX", "UNREAD_FLOWS", "Document"]
 
 _I = pl.Int64()
 _W = pl.Categorical()
@@ -34,8 +34,21 @@ ARGS: Mapping[str, tuple[str, ...]] = {
     "memory_device_id": ("Device Id",),
     "total_allocated": ("Total Allocated",),
     "total_reserved": ("Total Reserved",),
+    "group_size": ("Group size",),
+    "input_elements": ("In msg nelems",),
+    "output_elements": ("Out msg nelems",),
 }
 """Whole-number arguments; a value that is a string of digits counts as the number, anything else is null."""
+
+JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
+    "input_dims": ("Input Dims", "Input dims"),
+    "input_types": ("Input type",),
+    "collective": ("Collective name",),
+    "element_type": ("dtype",),
+    "group_name": ("Process Group Name",),
+    "group_ranks": ("Process Group Ranks",),
+}
+"""Arguments of any type, kept as `json.dumps` would write them; null where absent."""
 
 _OF_EVERY_EVENT = ("correlation", "external_id", "record_function_id", "sequence_number", "forward_thread_id")
 
@@ -49,8 +62,7 @@ EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     "tid": _I,
     "flow_id": _I,  # the event's `id`
     **dict.fromkeys(_OF_EVERY_EVENT, _I),
-    "input_dims": _W,  # `Input Dims` (`Input dims`) as `json.dumps` would write it; null where absent
-    "input_types": _W,  # `Input type`, likewise
+    **dict.fromkeys(JSON_ARGS, _W),
 }
 """Columns of `Document.events`, in this order, with these types."""
 

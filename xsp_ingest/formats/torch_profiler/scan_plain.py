@@ -17,6 +17,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
     DETAIL_COLUMNS,
     EVENT_COLUMNS,
+    JSON_ARGS,
     MODULE_PREFIX,
     UNREAD_FLOWS,
     Document,
@@ -33,7 +34,7 @@ _INTEGER = re.compile(r"(?:stream )?(-?\d{1,19})")
 _MAX_DIGITS = 4000
 _LONGEST_TIME = 30  # decimal places before the point, far beyond 64 bits
 _COLUMN_OF_KEY = {key: (column, rank) for column, keys in ARGS.items() for rank, key in enumerate(keys)}
-_JSON_KEYS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
+_JSON_COLUMN_OF_KEY = {key: (column, rank) for column, keys in JSON_ARGS.items() for rank, key in enumerate(keys)}
 _AXES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
 
 
@@ -140,8 +141,8 @@ def _take_arguments(sparse: _Sparse, row: int, args: dict[str, Any]) -> None:
             if isinstance(value, list):
                 for axis, size in zip(axes, value, strict=False):
                     sparse.put(axis, 0, row, integer(size))
-        elif (column := _JSON_KEYS.get(key)) is not None:
-            sparse.put(column, 0 if key != "Input dims" else 1, row, json.dumps(value))
+        elif (ranked := _JSON_COLUMN_OF_KEY.get(key)) is not None:
+            sparse.put(ranked[0], ranked[1], row, json.dumps(value))
 
 
 def _category(value: object) -> str | None:

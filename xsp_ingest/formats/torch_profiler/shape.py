@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
+from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
@@ -36,7 +37,7 @@ _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", 
 _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
 _KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
-_STAGED = ("spans", "operators", "ranges", "kernels", "copies", "allocations")
+_STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations")
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
 
@@ -77,7 +78,8 @@ class _Stages:
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
         parts = _detailed(_by_category(_steps_annotated(events)), details)
-        for name, rows in _tables_of(parts, self._options).items():
+        tables = _tables_of(parts, self._options) | {"collectives": collective_facts(events, details)}
+        for name, rows in tables.items():
             numbers = [column for column in ("row", "range_id") if column in rows.columns]
             self._tables[name].add(rows.with_columns(pl.col(numbers) + self._rows))
         self._marks.add(_marks_of(parts))

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler.compiled import scan_state
-from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX
+from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, JSON_ARGS, MODULE_PREFIX
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.machine.functions import SCAN_EVENTS
 from xsp_ingest.machine.native import can_compile, is_kept, native
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ready", "Tables", "readiness"]
 
-_TEXTS = ("ph", "cat", "name", "input_dims", "input_types")
+_TEXTS = ("ph", "cat", "name", *JSON_ARGS)
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)
 _DETAILS = tuple(DETAIL_COLUMNS)
 _MEMBERS = {  # an event's own keys, in the order of its slots: what kind of value, which column
@@ -45,15 +45,14 @@ _MEMBERS = {  # an event's own keys, in the order of its slots: what kind of val
 _PREFERRED = {column: keys[0] for column, keys in ARGS.items()}
 _ARGUMENTS = {  # likewise
     **{_PREFERRED[column]: (scan_state.INTEGER, column) for column in _NUMBERS if column in ARGS},
-    "Input Dims": (scan_state.TEXT, "input_dims"),
-    "Input type": (scan_state.TEXT, "input_types"),
+    **{keys[0]: (scan_state.TEXT, column) for column, keys in JSON_ARGS.items()},
     **{_PREFERRED[column]: (scan_state.INTEGER, column) for column in _DETAILS if column in ARGS},
     "grid": (scan_state.AXES, "grid_x"),
     "block": (scan_state.AXES, "block_x"),
 }
 _SPELLINGS = {
     **{key: (scan_state.INTEGER, column) for column, keys in ARGS.items() for key in keys[1:]},
-    "Input dims": (scan_state.TEXT, "input_dims"),
+    **{key: (scan_state.TEXT, column) for column, keys in JSON_ARGS.items() for key in keys[1:]},
 }
 _FIRST_ROWS = 1 << 14
 _FIRST_DETAILS = 1 << 12
@@ -238,7 +237,7 @@ class Tables:
 
 def _decoded(raw: bytes, column: str, path: Path) -> str:
     """The text as the plain scanner gives it."""
-    if column.startswith("input"):
+    if column in JSON_ARGS:
         return json.dumps(_parse(raw, path))
     if raw.startswith(b'"') and b"\\" not in raw:
         return raw[1:-1].decode(errors="replace")

@@ -12,7 +12,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, MODULE_PREFIX, UNREAD_FLOWS
+from xsp_ingest.formats.torch_profiler.events import (
+    ARGS,
+    DETAIL_COLUMNS,
+    EVENT_COLUMNS,
+    JSON_ARGS,
+    MODULE_PREFIX,
+    UNREAD_FLOWS,
+)
 from xsp_ingest.formats.torch_profiler.streamed.values import NULL, Categories, Moments, Sizes, integers, numbers
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ INT64_MIN_DIGITS = b"9223372036854775808"
 _Number = int | str | None  # of another type, it is left to `scan_plain`
 _PYTHON = "python_function"
 _AXES = {key: tuple(f"{key}_{axis}" for axis in "xyz") for key in ("grid", "block")}
-_TEXTS = {"Input Dims": "input_dims", "Input dims": "input_dims", "Input type": "input_types"}
+_TEXTS = {key: column for column, keys in JSON_ARGS.items() for key in keys}
 _KEYS = {**{key: column for column, keys in ARGS.items() for key in keys}, **_TEXTS, **dict.fromkeys(_AXES, "")}
 _NUMBERS = tuple(name for name, kind in EVENT_COLUMNS.items() if kind == pl.Int64)
 _CATEGORICAL = tuple(name for name in EVENT_COLUMNS if name not in _NUMBERS)
