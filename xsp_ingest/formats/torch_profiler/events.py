@@ -43,6 +43,7 @@ ARGS: Mapping[str, tuple[str, ...]] = {
 JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "input_dims": ("Input Dims", "Input dims"),
     "input_types": ("Input type",),
+    "concrete_inputs": ("Concrete Inputs",),
     "collective": ("Collective name",),
     "element_type": ("dtype",),
     "group_name": ("Process Group Name",),

@@ -38,6 +38,7 @@ _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of ca
 _KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
 _STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations")
+_CONVOLUTION = "conv"  # what is said of other operators' scalars nothing follows from
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
 
@@ -229,6 +230,7 @@ def _operator_facts(parts: _Parts) -> pl.DataFrame:
         pl.when(pl.col("record_function_id") > 0).then(pl.col("record_function_id")),
         pl.col("input_dims").alias("input_shapes"),
         pl.col("input_types").alias("input_dtypes"),
+        pl.when(pl.col("name").cast(pl.String).str.contains(_CONVOLUTION)).then("concrete_inputs"),
     )
     return frame_of("operators", facts_of)
 
