@@ -14,7 +14,9 @@ __all__ = [
     "DURATION",
     "EXECUTION",
     "KERNELS",
+    "KERNEL_CLASS",
     "KERNEL_DURATION",
+    "KERNEL_LABEL",
     "KERNEL_NAME",
     "KIND",
     "LATENCY",
@@ -42,6 +44,15 @@ LAYER_TYPE = Column("layer_type", pl.String(), "What kind of layer it is.", role
 EXECUTION = Column("execution", pl.Int64(), "Number of the row, from 0.", role=Role.KEY)
 KERNEL_NAME = Column("kernel_name", pl.String(), "Name of the kernel, copy or memset.", role=Role.KEY)
 KIND = Column("kind", pl.String(), "kernel, memcpy, memset or graph (a whole replay).", role=Role.KEY)
+KERNEL_LABEL = Column(
+    "kernel_label", pl.String(), "Its name shortened for people: several kernels may share one.", role=Role.LABEL
+)
+KERNEL_CLASS = Column(
+    "kernel_class",
+    pl.String(),
+    "What it does (matrix product, ...), by the operator that launched it, else by its name, else by its layer.",
+    role=Role.LABEL,
+)
 COUNT = Column("count", AMOUNT, "How often it ran; in a mean step, per step on average.")
 DURATION = Column(
     "duration_ns",

@@ -80,6 +80,7 @@ class Hand:
     ) -> int:
         """Device work, with its launch (at time `launch`, inside `parent`) where one is given."""
         shared = {key: columns[key] for key in ("run_id", "step", "phase") if key in columns}
+        shared |= {"thread_id": columns.pop("thread_id")} if "thread_id" in columns else {}  # of the launch
         call = None
         if launch is not None:
             call = self.span("runtime", "call", "cudaLaunchKernel", launch, 5, parent_id=parent, **shared)

@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.columns import COUNTER_COLUMNS, EXECUTION, KERNEL_NAME, KIND, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.columns import (
+    COUNTER_COLUMNS,
+    EXECUTION,
+    KERNEL_CLASS,
+    KERNEL_LABEL,
+    KERNEL_NAME,
+    KIND,
+    LAYER_INDEX,
+    LAYER_NAME,
+    LAYER_TYPE,
+    STEP,
+)
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.frames.activities import shapes_at
 from xsp_analyze.frames.counters import derived
 from xsp_analyze.frames.group_ids import in_order
+from xsp_analyze.frames.kernel_classes import kernel_labels
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -20,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_information", "listed", "listed_order"]
 
-_LABELS = ("layer_name", "layer_type", "kernel_name", "kind", "phase", "attribution")
+_LABELS = ("layer_name", "layer_type", "kernel_name", "kernel_class", "kind", "phase", "attribution")
 _ORDER = (
     "layer_index",
     "layer_name",
@@ -57,6 +69,8 @@ def _shape(what: str) -> Column:
         LAYER_NAME,
         LAYER_TYPE,
         replace(KERNEL_NAME, role=Role.LABEL),
+        KERNEL_LABEL,
+        KERNEL_CLASS,
         replace(KIND, role=Role.LABEL),
         _shape("grid"),
         _shape("block"),
@@ -90,6 +104,9 @@ def listed(frames: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
     """These rows of `frames.executions` as this analysis lists them; `number`: their places in the list."""
     executions = frames.executions[rows]
     shown = executions.with_columns(
-        pl.Series("execution", number), pl.col("duration_ns").alias("counted_ns"), *shapes_at(frames.trace, executions)
+        pl.Series("execution", number),
+        pl.col("duration_ns").alias("counted_ns"),
+        kernel_labels(executions),
+        *shapes_at(frames.trace, executions),
     )
     return derived(shown.lazy(), frames.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_NAME, KIND, MODEL_SHARE, STEP
+from xsp_analyze.columns import (
+    COUNT,
+    COUNTER_COLUMNS,
+    DURATION,
+    KERNEL_CLASS,
+    KERNEL_LABEL,
+    KERNEL_NAME,
+    KIND,
+    MODEL_SHARE,
+    STEP,
+)
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.frames.counters import counted, derived
+from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -26,7 +38,17 @@ __all__ = ["kernel_by_name"]
         "The first rows are where device time is; many calls of a short kernel point to launches, few calls of a "
         "long one to the kernel itself."
     ),
-    columns=(STEP, KERNEL_NAME, KIND, COUNT, DURATION, MODEL_SHARE, *COUNTER_COLUMNS),
+    columns=(
+        STEP,
+        KERNEL_NAME,
+        KERNEL_LABEL,
+        replace(KERNEL_CLASS, doc="What it does, by its name alone: whoever launched it (see A08, B17)."),
+        KIND,
+        COUNT,
+        DURATION,
+        MODEL_SHARE,
+        *COUNTER_COLUMNS,
+    ),
     figure=FigureSpec(
         "bars", x="kernel_name", y=("duration_ns",), title="Device time by kernel name", color="kind", top=20
     ),
@@ -37,10 +59,10 @@ def kernel_by_name(frames: StepFrames) -> pl.LazyFrame:
         frames.named_work.group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
         .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(frames.named_work))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
-        .lazy()
     )
+    named = sums.with_columns(kernel_labels(sums), classes_by_name(sums)).lazy()
     return (
-        derived(frames.with_model(sums), frames.of_trace.ideal_intensity)
+        derived(frames.with_model(named), frames.of_trace.ideal_intensity)
         .with_columns((pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )

@@ -38,7 +38,7 @@ def _time(name: str, doc: str) -> Column:
         _time("earlier_ns", "Busy time in which nothing launched in the step ran, but work from before it did."),
         _time("idle_ns", "The rest of the window."),
         _time("compute_ns", "Time in which a kernel (or whole graph) other than communication ran."),
-        _time("communication_ns", "Time in which a communication kernel (NCCL, RCCL) ran."),
+        _time("communication_ns", "Time in which a kernel of class communication ran."),
         _time("memory_ns", "Time in which a copy or memset ran."),
         _time("compute_communication_ns", "Time in which compute and communication ran side by side."),
         _time("exposed_communication_ns", "Communication while nothing computed."),

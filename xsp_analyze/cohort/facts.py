@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_analyze.catalog import find
+from xsp_analyze.classification import KernelClass, class_of_operator
 from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_model import Trace
 
-__all__ = ["CONVOLUTION", "Facts", "Speed", "facts_of", "facts_seen", "from_json"]
+__all__ = ["Facts", "Speed", "facts_of", "facts_seen", "from_json"]
 
-CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
 """Layer types that are convolutions, in every framework's words: Conv2d, Convolution, depthwise_conv2d, ..."""
 
 _PEAK_COUNTERS = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use")
@@ -182,7 +181,9 @@ def _layers(by_type: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
     top = by_type.row(0, named=True)
     shares = dict(by_type.select("layer_type", "share").iter_rows())
     measured = [share for share in shares.values() if share is not None]
-    convolution = sum(share or 0.0 for name, share in shares.items() if CONVOLUTION.search(name))
+    convolution = sum(
+        share or 0.0 for name, share in shares.items() if class_of_operator(name) == KernelClass.CONVOLUTION
+    )
     return {
         "layer_count": frames.layers.height,
         "dominant_type": top["layer_type"] if measured else None,

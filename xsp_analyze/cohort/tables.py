@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from xsp_analyze.cohort.linkage import cosines
-from xsp_analyze.cohort.mix import GROUPS
+from xsp_analyze.cohort.mix import CLASSES
 from xsp_analyze.cohort.price import NO_PRICES
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_model import XspError
@@ -154,20 +154,19 @@ def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
 
 
 def groups(systems: Sequence[System]) -> Result:
-    """One row a model that recorded operators (or layers): the share of its time in each group of them."""
-    names = [name for name, _ in GROUPS] + ["other"]
+    """One row a model that recorded kernels, operators or layers: the share of its time in each class of them."""
     rows = []
-    for system in (s for s in systems if s.facts.mix.shares):
-        by_group = system.facts.mix.groups
-        shares = {_group_column(name): by_group.get(name, 0.0) for name in names}
+    for system in (s for s in systems if s.facts.mix.class_shares):
+        by_class = system.facts.mix.class_shares
+        shares = {_group_column(name): by_class.get(name, 0.0) for name in CLASSES}
         keys = {c.name: getattr(system.facts, c.name) for c in _KEYS}
-        rows.append({**keys, "basis": system.facts.mix.basis, **shares})
+        rows.append({**keys, "basis": system.facts.mix.class_basis, **shares})
     columns = (
         *_KEYS,
         Column("basis", pl.String(), "What the shares are of.", role=Role.LABEL),
-        *(Column(_group_column(name), pl.Float64(), f"Share of time in: {name}.") for name in names),
+        *(Column(_group_column(name), pl.Float64(), f"Share of time in: {name}.") for name in CLASSES),
     )
-    return _result("B13.mix", "time by group of operators", columns, rows)
+    return _result("B13.mix", "time by class of kernels", columns, rows)
 
 
 def _group_column(name: str) -> str:

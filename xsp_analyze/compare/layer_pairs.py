@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_analyze.classification import KernelClass, class_of_operator
 from xsp_analyze.merge.alignment import align
 
 if TYPE_CHECKING:
@@ -20,16 +21,11 @@ __all__ = ["Pairs", "pair_layers"]
 _NUMBER = re.compile(r"(?:_|#)\d+$")  # Linear_3, aten::mm#3: the profiler's count, which moves with what comes before
 _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"depthwise"), "depthwise convolution"),
-    (re.compile(r"conv"), "convolution"),
-    (re.compile(r"linear|dense|gemm|matmul|addmm|innerproduct|fullyconnected"), "matrix product"),
     (re.compile(r"layer_?norm"), "layer norm"),
     (re.compile(r"batch_?norm|batchnormalization"), "batch norm"),
     (re.compile(r"relu|gelu|sigmoid|tanh|silu|swish|activation"), "activation"),
-    (re.compile(r"pool"), "pooling"),
-    (re.compile(r"softmax"), "softmax"),
-    (re.compile(r"embedding|gather"), "embedding"),
-    (re.compile(r"attention"), "attention"),
 )
+"""Where layers are told apart that are of one class of kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,9 @@ def _ways(same_framework: bool) -> list[tuple[str, Callable[[pl.DataFrame], Sequ
 def family(kind: str) -> str:
     """What frameworks that name layers differently have in common: `Conv2D` and `aten::convolution` are one."""
     plain = kind.casefold().rpartition("::")[2]
-    return next((name for pattern, name in _FAMILIES if pattern.search(plain)), plain)
+    kernel_class = class_of_operator(kind)
+    by_class = plain if kernel_class == KernelClass.OTHER else str(kernel_class)
+    return next((name for pattern, name in _FAMILIES if pattern.search(plain)), by_class)
 
 
 def _bare(layers: pl.DataFrame) -> list[str]:

@@ -11,6 +11,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
 from xsp_analyze.frames.device_peaks import device_peaks
+from xsp_analyze.frames.kernel_classes import product_names
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import duration, share
 from xsp_model import Kind
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["dominant_kernel", "dominant_layer", "fp32_products"]
 
 _MAX_EVIDENCE = 3
-_FP32_PRODUCTS = r"(?i)(?:^|[^a-z])s(?:gemm|cudnn)|f32f32_f32f32"
-"""Matrix products and convolutions on FP32 units, by the names of cuBLAS, cuDNN and CUTLASS: `ampere_sgemm_...`,
-`cutlass_80_simt_sgemm_...`, `volta_scudnn_...`, `sm80_xmma_gemm_f32f32_f32f32_...` (with TF32: `f32f32_tf32f32`)."""
 _TENSOR_PEAKS = ("tf32", "bf16_tensor", "fp16_tensor")  # the easiest to move to first
 
 
@@ -91,7 +89,7 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
 @rule(
     "fp32-products",
     "Matrix products run in FP32 beside idle tensor cores",
-    fires=f"Matrix products and convolutions on FP32 units (told by kernel names of cuBLAS, cuDNN and CUTLASS) take at"
+    fires=f"Matrix products and convolutions on FP32 units (told by kernel names) take at"
     f" least {least.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
     why="Tensor cores do the same products several times faster, in TF32 without a change to the model's types.",
     gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32).",
@@ -101,7 +99,8 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
 def fp32_products(facts: Facts) -> Iterator[Observation]:
     """Kernels with FP32 names, against the peaks of the device they ran on."""
     name = pl.col("name").cast(pl.String)
-    rows = facts.work.filter(facts.named(_FP32_PRODUCTS))
+    names = product_names(facts.work["name"], "fp32")
+    rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
     time = float(rows["ns"].sum())
     if factor is None or facts.device_share(time) < least.FP32_SHARE:

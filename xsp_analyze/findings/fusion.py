@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.render.units import count, duration
+from xsp_model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["unfused_chains"]
 
-_ELEMENTWISE = r"(?i)elementwise|EigenMetaKernel|mxnet_generic_kernel"
-"""Kernels that do one operation an element: PyTorch's, TensorFlow's (Eigen), MXNet's."""
+_ELEMENTWISE = [str(c) for c in (KernelClass.ELEMENTWISE, KernelClass.COPY, KernelClass.MEMSET)]
+"""Classes of kernels that do one operation an element, or only move or set it."""
 
+_NOT_FUSIBLE = r"^triton_|fusion|^__amd_rocclr_"
+"""Names of what a compiler has fused already (Triton's of torch.compile, XLA's), and of ROCm's own copies."""
 
 _LANE = ("run_id", "device_id", "stream_id", "step")
 
@@ -35,11 +39,11 @@ _LANE = ("run_id", "device_id", "stream_id", "step")
     gain="Of each chain of neighbours on a stream, its time less that of its longest kernel: one pass over the data has"
     " to remain.",
     do="torch.compile, or fused versions of the operator (GELU, dropout and add, LayerNorm, optimizers).",
-    source="Our choice; the names are those of PyTorch, TensorFlow (Eigen) and MXNet.",
+    source="Our choice; classes of kernels as docs/kernel-classes.md has them, without what a compiler has fused.",
 )
 def unfused_chains(facts: Facts) -> Iterator[Observation]:
     """Runs of elementwise kernels on one stream; a chain is at least two."""
-    chains = _chains(facts.work, facts.named(_ELEMENTWISE))
+    chains = _chains(facts.work, _is_unfused(facts))
     if chains.is_empty():
         return
     saved = facts.longest(chains)
@@ -54,6 +58,11 @@ def unfused_chains(facts: Facts) -> Iterator[Observation]:
         "A10",
         "elementwise",
     )
+
+
+def _is_unfused(facts: Facts) -> pl.Expr:
+    is_kernel = pl.col("kind") == str(Kind.KERNEL)
+    return is_kernel & pl.col("kernel_class").cast(pl.String).is_in(_ELEMENTWISE) & ~facts.named(_NOT_FUSIBLE)
 
 
 def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind, Level
 from xsp_model.arrays import nullable_index
 from xsp_model.intervals import covered_before, merge
@@ -23,15 +23,6 @@ __all__ = ["PAIRWISE", "bus_factor", "message_bytes", "operations"]
 PAIRWISE = ("send", "recv")
 """Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
 
-_KINDS = {
-    "AllReduce": "all_reduce",
-    "AllGather": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "AllToAll": "all_to_all",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "SendRecv": "send_recv",
-}
 _RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
 _FACTS = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes")
 _UNIT = ("run_id", "process_id", "device_id")
@@ -81,24 +72,17 @@ def operations(frames: StepFrames) -> pl.DataFrame:
     nothing is recorded. `number` counts the operation in its rank, step and group, in order of launch. `exposed_ns` is
     the time in which nothing else computed on the device; `input_bytes` and `output_bytes` are null where not recorded.
     """
-    name = pl.col("name").cast(pl.String)
-    kernels = frames.of_trace.all_activities.filter(
-        pl.col("kind") == str(Kind.KERNEL), name.str.contains(COMMUNICATION)
-    )
+    kernels = frames.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
+    by_name = pl.col("collective").cast(pl.String).fill_null("other")
     described = kernels.hstack(_recorded(frames.trace, kernels["span_id"].to_numpy()))
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
         described.hstack([_ranks(frames.trace, kernels)])
-        .with_columns(pl.coalesce("operation", _by_name(name)).alias("operation"), _group(), _exposed(frames, kernels))
+        .with_columns(pl.coalesce("operation", by_name).alias("operation"), _group(), _exposed(frames, kernels))
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
         .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
     )
-
-
-def _by_name(name: pl.Expr) -> pl.Expr:
-    kind = name.str.extract(rf"(?i)({'|'.join(_KINDS)})")
-    return kind.replace_strict(_KINDS, default=None, return_dtype=pl.String).fill_null("other")
 
 
 def _group() -> pl.Expr:
@@ -160,11 +144,8 @@ def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> 
 def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
-    name = pl.col("name").cast(pl.String)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
-    compute = frames.of_trace.all_activities.filter(
-        pl.col("kind").cast(pl.String).is_in(kinds), ~name.str.contains(COMMUNICATION)
-    )
+    compute = frames.of_trace.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~IS_COMMUNICATION)
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):
         beside = compute.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
         start = rows["start_ns"].to_numpy()

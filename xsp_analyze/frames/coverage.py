@@ -166,7 +166,7 @@ def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, o
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
         "step_count": frames.steps["step"].n_unique(),
-        "ramp_up_steps": frames.worked_steps.height - frames.steps.height if frames.averaged else 0,
+        "ramp_up_steps": frames.ramp_up_count,
         "model_latency_basis": _model_basis(frames),
         "layer_latency_basis": basis,
         "layer_latency_basis_observed": is_observed,

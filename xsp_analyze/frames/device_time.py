@@ -21,7 +21,7 @@ __all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_time", "device_windows
 
 DEVICE = ("run_id", "device_id")
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
-_WORK = ("process_id", "step", "kind", "name", "start_ns", "duration_ns", "call_start_ns", "call_thread_id")
+_WORK = ("process_id", "step", "kind", "kernel_class", "start_ns", "duration_ns", "call_start_ns", "call_thread_id")
 
 
 @dataclass(frozen=True, slots=True)

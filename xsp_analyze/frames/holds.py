@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.energy import power_series
-from xsp_analyze.frames.timeline import COMMUNICATION
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.needs import AnyOf
 from xsp_model import Level
 from xsp_model.schema import TABLES
@@ -39,8 +39,8 @@ def _works(frames: TraceFrames) -> bool:
 
 
 def _communicates(frames: TraceFrames) -> bool:
-    names = frames.device_work["name"].unique().cast(pl.String)
-    return bool(names.str.contains(COMMUNICATION).any())
+    by_name = not communication_names(frames.device_work["name"]).is_empty()
+    return by_name or not frames.all_activities.filter(IS_COMMUNICATION).is_empty()
 
 
 def _has_modules(frames: TraceFrames) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.launches import is_wait, names_like
+from xsp_analyze.frames.launches import SYNC_CALLS, is_wait, names_like
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK_CAUSES", "INPUT_CALLS", "NO_THREAD", "Blocks", "blocks_of", "outermost_blocks"]
 
-BLOCK_CAUSES = ("sync", "initialisation", "input")
-"""What a call can explain idle time by: it waits for a device, it starts something up, it fetches the next batch."""
+BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
+"""What a call can explain idle time by: it waits for a device, starts something up, fetches input, or reserves."""
 
 INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
@@ -32,8 +32,8 @@ _STARTS_UP = (
 """Contexts, modules and libraries loaded (CUDA runtime and driver, HIP); compilation by NVRTC, HIPRTC, Dynamo and
 Inductor, Triton, XLA. Names as these tools' own traces have them."""
 
-_SETS_UP = r"(?i)^(?:cuda|cu|hip)(?:Free|Malloc|HostAlloc|SetDevice|GetDevice|StreamCreate|EventCreate|FuncGet)"
-"""Calls that create the context where they are a process's first: programs call `cudaFree(0)` for that alone."""
+_ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRegister|StreamCreate|EventCreate)"
+"""Calls that reserve memory, streams or events: other work of the host, worth its name."""
 
 NO_THREAD = -1
 """Stands for the thread where a trace does not tell it."""
@@ -72,22 +72,26 @@ class Blocks:
         return np.where(inside, index, -1)
 
 
-def blocks_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
+def blocks_of(trace: Trace, run: int, names: pl.Series, first_launches: pl.DataFrame) -> pl.DataFrame:
     """The run's calls that explain idle time, the outermost of each thread.
 
     process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES) and call (its span).
 
     `names` are all names of spans, each once: to look at these is to look at each of millions of calls.
+    `first_launches` says when each process launched its first work (process_id, first_launch_ns): what it called of the
+    runtime before that, but to wait, set it up.
     """
     kinds = {
         "sync": names_like(names, is_wait),
         "initialisation": names_like(names, lambda name: name.str.contains(_STARTS_UP)),
         "input": names_like(names, lambda name: name.str.contains(INPUT_CALLS)),
+        "host": names_like(names, lambda name: name.str.contains(_ALLOCATES)),
     }
     is_runtime = pl.col("level") == str(Level.RUNTIME)
-    first = names_like(names, lambda name: name.str.contains(_SETS_UP))
+    waits = names_like(names, lambda name: name.str.contains(SYNC_CALLS))
+    before_any_launch = is_runtime & (pl.col("start_ns") < pl.col("first_launch_ns"))
     cause = (
-        pl.when(_is_first_call(trace, run) & pl.col("name").is_in(first.implode()))
+        pl.when(before_any_launch & ~pl.col("name").is_in(waits.implode()))
         .then(1)
         .when((pl.col("name").is_in(kinds["sync"].implode()) & is_runtime) | _is_pageable(trace))
         .then(0)
@@ -95,6 +99,8 @@ def blocks_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
         .then(1)
         .when(pl.col("name").is_in(kinds["input"].implode()))
         .then(2)
+        .when(pl.col("name").is_in(kinds["host"].implode()) & is_runtime)
+        .then(3)
     )
     rows = (
         trace.scan("spans")
@@ -104,6 +110,7 @@ def blocks_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
             pl.col("kind") != str(Kind.SYNC),
             pl.col("duration_ns") > 0,
         )
+        .join(first_launches.lazy(), on="process_id", how="left", nulls_equal=True)
         .with_columns(cause.cast(pl.Int64).alias("cause"))
         .filter(pl.col("cause").is_not_null())
         .with_columns(
@@ -123,13 +130,6 @@ def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:
     ordered = rows.sort(*thread, "start_ns", -pl.col("end_ns"))
     before = pl.col("end_ns").cum_max().shift().over(thread)
     return ordered.filter((pl.col("start_ns") >= before).fill_null(value=True))
-
-
-def _is_first_call(trace: Trace, run: int) -> pl.Expr:
-    """Whether a span is the first runtime call of its process."""
-    calls = trace.scan("spans").filter(pl.col("run_id") == run, pl.col("level") == str(Level.RUNTIME))
-    first = calls.group_by("process_id").agg(pl.col("span_id").min()).select("span_id").collect()["span_id"]
-    return pl.col("span_id").is_in(first.implode())
 
 
 def _is_pageable(trace: Trace) -> pl.Expr:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CAUSES", "IdleTime", "idle_time"]
 
 _BLOCKED = tuple(f"idle_{cause}_ns" for cause in BLOCK_CAUSES)
-CAUSES = (*_BLOCKED, "idle_host_ns", "idle_launch_ns", "idle_unknown_ns")
+CAUSES = (*_BLOCKED, "idle_launch_ns", "idle_unknown_ns")
 """What idle time divides into; see B03's columns. The first are those of BLOCK_CAUSES."""
 
 _SYNC, _INITIALISATION, _INPUT, _HOST, _LAUNCH, _UNKNOWN = range(len(CAUSES))
@@ -96,7 +96,8 @@ def _mode(threads: Ints) -> int:
 def _split(blocks: pl.DataFrame, thread: int) -> tuple[Blocks, Blocks]:
     """The calls of the thread, and of other threads those that hold up the whole process."""
     own = pl.col("thread_id") == thread
-    return Blocks.of(blocks.filter(own)), Blocks.of(blocks.filter(~own, pl.col("cause") != _INPUT))
+    holds_up = pl.col("cause").is_in([_SYNC, _INITIALISATION])
+    return Blocks.of(blocks.filter(own)), Blocks.of(blocks.filter(~own, holds_up))
 
 
 _Pieces = tuple["Ints", "Ints", "Ints", "Ints"]  # start, end, cause, call

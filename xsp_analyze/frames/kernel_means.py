@@ -23,7 +23,7 @@ __all__ = ["aligned", "executions"]
 
 # What makes two device activities of different steps the same one, besides being the n-th such in its step.
 _SIGNATURE = ("run_id", "process_id", "device_id", "attribution", "layer_index", "layer_name", "kind", "name", "shape")
-_LABELS = ("run_id", "process_id", "device_id", "stream_id", "kind", "name", "phase", "attribution")
+_LABELS = ("run_id", "process_id", "device_id", "stream_id", "kind", "name", "kernel_class", "phase", "attribution")
 _LAYER = ("layer_index", "layer_name", "layer_type")
 _MIN_TRIMMED = 3  # below, a trimmed mean keeps all
 

@@ -95,6 +95,11 @@ class StepFrames:
         """Every step but stubs; of a mean, `steps` leaves out ramp-up as well."""
         return without_stubs(self.of_trace.all_steps, self.of_trace.all_activities)
 
+    @cached_property
+    def ramp_up_count(self) -> int:
+        """How many steps a mean leaves out because the latency of their run had not settled; 0 where all are taken."""
+        return self.worked_steps.height - self.steps.height if self.averaged else 0
+
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""
         if self.choice.mode is StepMode.ALL:

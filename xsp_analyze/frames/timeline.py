@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 from xsp_model.intervals import covered_before, intersection, merge
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["COMMUNICATION", "MEASURES", "measured"]
-
-COMMUNICATION = r"(?i)^(?:void )?(?:nccl|rccl|msccl)|nccl(?:Dev)?Kernel"
-"""Kernels that move data between devices, by name: NCCL before 2.19 `ncclKernel_...` (before 2.7
-`ncclAllReduceRingLLKernel_...`), since `ncclDevKernel_...`; RCCL and MSCCL likewise (their sources' kernel names)."""
+__all__ = ["MEASURES", "measured"]
 
 MEASURES = (
     "window_ns",
@@ -83,16 +79,9 @@ def _unions(start: Ints, end: Ints, category: Ints) -> dict[str, tuple[Ints, Int
 
 def _categories(activities: pl.DataFrame) -> Ints:
     """Which of the three each activity is."""
-    number, first = numbered(*group_ids(activities.select("kind", "name")))
-    texts = activities.select(pl.col("kind", "name"))[first].with_columns(pl.all().cast(pl.String))
-    category = (
-        pl.when(pl.col("kind").is_in(_COPIES))
-        .then(_MEMORY)
-        .when(pl.col("name").str.contains(COMMUNICATION))
-        .then(_COMMUNICATION)
-        .otherwise(_COMPUTE)
-    )
-    return texts.select(category.cast(pl.Int64)).to_series().to_numpy()[number]
+    is_copy = pl.col("kind").cast(pl.String).is_in(_COPIES)
+    category = pl.when(is_copy).then(_MEMORY).when(IS_COMMUNICATION).then(_COMMUNICATION).otherwise(_COMPUTE)
+    return activities.select(category.cast(pl.Int64)).to_series().to_numpy()
 
 
 def _union(start: Ints, end: Ints, mask: Bools) -> tuple[Ints, Ints]:

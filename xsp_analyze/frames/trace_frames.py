@@ -11,6 +11,7 @@ from xsp_analyze.frames import layer_time
 from xsp_analyze.frames.activities import device_activities, device_work
 from xsp_analyze.frames.counters import attach_counters, ideal_intensity
 from xsp_analyze.frames.host_blocks import blocks_of
+from xsp_analyze.frames.kernel_classes import kernel_classes
 from xsp_analyze.frames.launches import waits_of
 from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_analyze.frames.step_windows import step_windows
@@ -73,8 +74,9 @@ class TraceFrames:
 
     @cached_property
     def all_activities(self) -> pl.DataFrame:
-        """Every device activity of the runs that kernels are taken from; see `device_activities`."""
-        return Roles.of(device_activities(self.trace), self.roles.kernels)
+        """Every device activity of the runs that kernels are taken from; see `device_activities`, `kernel_classes`."""
+        activities = Roles.of(device_activities(self.trace), self.roles.kernels)
+        return activities.hstack(kernel_classes(self.trace, activities))
 
     def waits(self, run: int) -> pl.DataFrame:
         """The run's calls in which the host waited for a device; see `launches.waits_of`."""
@@ -85,7 +87,9 @@ class TraceFrames:
     def host_blocks(self, run: int) -> pl.DataFrame:
         """The run's calls of the host that explain why a device is idle; see `host_blocks.blocks_of`."""
         if run not in self._blocks:
-            self._blocks[run] = blocks_of(self.trace, run, self.span_names)
+            work = self.all_activities.lazy().filter(pl.col("run_id") == run)
+            first = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
+            self._blocks[run] = blocks_of(self.trace, run, self.span_names, first)
         return self._blocks[run]
 
     @cached_property

@@ -16,7 +16,7 @@ from xsp_analyze.cohort import tables
 from xsp_analyze.cohort.cohort import gathered
 from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
-from xsp_analyze.cohort.mix import Mix, group_of, operator_mix
+from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.frames.step_frames import StepFrames
@@ -80,7 +80,8 @@ def test_device_time_goes_to_the_outermost_operator(tmp_path: Path) -> None:
     assert mix.basis == "device time of operators"
     assert mix.shares == {"conv2d": 0.75, "relu": 0.25}
     assert mix.covered_share == 0.5  # 4 of 8 ms were launched by an operator
-    assert mix.groups == {"convolution": 0.75, "activation": 0.25}
+    assert mix.class_basis == "device time"  # `alone` too, which no operator launched
+    assert mix.class_shares == {"other": 0.5, "convolution": 0.375, "elementwise": 0.125}
 
 
 def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
@@ -92,6 +93,8 @@ def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
     mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
     assert mix.basis == "host time of operators"
     assert mix.shares == {"linear": 0.75, "gelu": 0.25}
+    assert mix.class_basis == "host time of operators"
+    assert mix.class_shares == {"matrix product": 0.75, "elementwise": 0.25}
 
 
 def test_work_that_no_operator_launched_is_no_mix(tmp_path: Path) -> None:
@@ -100,7 +103,8 @@ def test_work_that_no_operator_launched_is_no_mix(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))) == Mix()
+    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
+    assert mix == Mix(class_basis="device time", class_shares={"other": 1.0})
 
 
 def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
@@ -111,20 +115,6 @@ def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
         kineto.operator("aten::linear", start + 1_000, 3 * _MS)
         kineto.operator("aten::gelu", start + 5 * _MS, (1 + slow) * _MS)
     assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
-
-
-@pytest.mark.parametrize(
-    ("operator", "group"),
-    [
-        ("conv2d", "convolution"), ("ConvolutionBackward0", "convolution"), ("AddmmBackward0", "matrix product"),
-        ("MatMul", "matrix product"), ("dot_general", "matrix product"), ("batch_norm", "normalisation"),
-        ("NativeLayerNormBackward0", "normalisation"), ("scaled_dot_product_attention", "attention"),
-        ("log_softmax", "loss"), ("max_pool2d", "pooling"), ("add", "elementwise"), ("allreduce", "communication"),
-        ("_to_copy", "data movement"), ("embedding", "embedding and gather"), ("sum", "reduction"), ("Zzz", "other"),
-    ],
-)  # fmt: skip
-def test_groups_are_told_by_words(operator: str, group: str) -> None:
-    assert group_of(operator) == group
 
 
 # Facts
@@ -259,7 +249,7 @@ def test_nothing_has_no_similarity() -> None:
 
 
 def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
-    mix = Mix("host", {"conv2d": 1.0}, None)
+    mix = Mix("host", {"conv2d": 1.0}, None, "host", {"convolution": 1.0})
     systems = gathered([member(f"m{n}", mix=mix) for n in range(2_500)])
     page = render(systems, title="large")
     assert "The first 2,000 of 2,500 rows" in page

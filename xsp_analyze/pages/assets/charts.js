@@ -48,7 +48,7 @@ function drawBars(block) {
 }
 
 const STACK_ROW = 34;
-const DARK_TONES = new Set(["g0", "g1", "g2", "g4", "g9"]);
+const DARK_TONES = new Set(["g0", "g1", "g3", "g5", "g13", "g14"]);
 
 // Parts of a whole, a row each; a part's share stands in it where there is room.
 function drawStack(block) {

@@ -1,10 +1,10 @@
-"""Figures of a cohort: time by group of operators as stacked bars, and which models are alike as a tree."""
+"""Figures of a cohort: time by class of kernels as stacked bars, and which models are alike as a tree."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.cohort.mix import GROUPS
+from xsp_analyze.cohort.mix import CLASSES
 from xsp_analyze.pages import blocks
 from xsp_analyze.render.shown import clean
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["dendrogram", "label", "mixes"]
 
-_NAMES = [name for name, _ in GROUPS] + ["other"]
 _PERCENT = {"unit": "%", "divisor": 0.01, "decimals": 1}
 
 
@@ -27,11 +26,11 @@ def label(system: System) -> str:
 
 
 def mixes(systems: Sequence[System]) -> Block:
-    """One bar a model, divided into groups of operators; a name leads to the model's report."""
-    groups = [s.facts.mix.groups for s in systems]
+    """One bar a model, divided into classes of kernels; a name leads to the model's report."""
+    groups = [s.facts.mix.class_shares for s in systems]
     series = [
         {"name": name, "tone": f"g{n}", "values": [group.get(name, 0.0) for group in groups], **_PERCENT}
-        for n, name in enumerate(_NAMES)
+        for n, name in enumerate(CLASSES)
         if any(name in group for group in groups)
     ]
     links = [blocks.address(s.member.report) for s in systems]

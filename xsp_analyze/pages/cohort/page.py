@@ -38,8 +38,8 @@ _MODELS = (
     " fastest. Click a heading to sort, a model to open its report."
 )
 _MIX = (
-    "Where each model's time goes, by group of operators: device time of what operators launched, or the operators'"
-    " own time on the host where there is no device. Neighbours are alike."
+    "Where each model's time goes, by class of kernels: all device time, each kernel by the operator that launched it"
+    " or else by its name; without a device the operators' own time on the host. Neighbours are alike."
 )
 _TREE = (
     "Models that join further left spend their time on more similar operators. The distance is 1 less the cosine of"
@@ -82,9 +82,7 @@ def _cohort(systems: Sequence[System], prices: Prices) -> list[Section]:
         sections.append(
             blocks.section("top", "First by each measure", "First by each measure", means, [_tops(first, models)])
         )
-    mixed = [s for s in systems if s.facts.mix.shares]
-    if mixed:
-        sections += _alike(mixed)
+    sections += _alike(systems)
     across = tables.across(systems)
     if across.table.height:
         rows = blocks.table(_cut(across), name="systems", left_out=_left_out(across.table.height))
@@ -102,15 +100,22 @@ def _left_out(rows: int) -> str | None:
     return f"The first {_MAX_ROWS:,} of {rows:,} rows; xsp cohort -f csv writes all." if rows > _MAX_ROWS else None
 
 
-def _alike(mixed: Sequence[System]) -> list[Section]:
-    if len(mixed) > _MAX_LEAVES:
+def _alike(systems: Sequence[System]) -> list[Section]:
+    """Time by class of kernels, models that are alike beside each other; then the tree of those with operators."""
+    mixed = [s for s in systems if s.facts.mix.shares]
+    others = [s for s in systems if s.facts.mix.class_shares and not s.facts.mix.shares]
+    count = len(mixed) + len(others)
+    if count > _MAX_LEAVES:
         pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MAX_COMPARED else ""
-        reason = blocks.text(f"{len(mixed):,} models are more than a tree can show.{pairs}")
-        return [blocks.section("mix", "Operators", "Time by group of operators", _MIX, [reason])]
-    joins = linkage(1 - cosines([s.facts.mix.shares for s in mixed]))
-    order = leaf_order(joins, len(mixed))
-    bars = charts.mixes([mixed[n] for n in order])
-    sections = [blocks.section("mix", "Operators", "Time by group of operators", _MIX, [bars])]
+        reason = blocks.text(f"{count:,} models are more than a tree can show.{pairs}")
+        return [blocks.section("mix", "Classes", "Time by class of kernels", _MIX, [reason])]
+    joins = linkage(1 - cosines([s.facts.mix.shares for s in mixed])) if mixed else []
+    order = leaf_order(joins, len(mixed)) if mixed else []
+    classified = [s for s in (*(mixed[n] for n in order), *others) if s.facts.mix.class_shares]
+    sections = []
+    if classified:
+        bars = charts.mixes(classified)
+        sections.append(blocks.section("mix", "Classes", "Time by class of kernels", _MIX, [bars]))
     if len(mixed) >= _PAIR:
         tree = charts.dendrogram(mixed, joins, order)
         sections.append(blocks.section("similar", "Similarity", "Which models are alike", _TREE, [tree]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = ["figure"]
 _MAX_COLUMNS = 300
 _MAX_BARS = 20
 _MAX_STACKS = 32
+_MAX_NAME = 80  # characters of a kernel's name
 _IN_ORDER = ("layer_index", "bin_start_ns", "step", "time_ns")  # axes on which neighbours are neighbours
 _TONES = ("layer", "compute", "communication", "memory", "rest", "idle")
 _TONE_OF = {
@@ -85,10 +87,23 @@ def _labels(result: Result, spec: FigureSpec) -> list[str]:
     if spec.x == "device_id":
         runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
         return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
-    labels = [short_name(str(v), 80) if spec.x == "kernel_name" else str(_or_dash(v)) for v in values]
+    labels = _kernels(result) if spec.x == "kernel_name" else [str(_or_dash(v)) for v in values]
     if spec.color is None or len(set(labels)) == len(labels):
         return labels
     return [f"{w} ({_or_dash(c)})" for w, c in zip(labels, result.table[spec.color].to_list(), strict=True)]
+
+
+def _kernels(result: Result) -> list[str]:
+    """Kernels by their labels, those that share one by label and name."""
+    names = [str(name) for name in result.table["kernel_name"].to_list()]
+    if "kernel_label" not in result.table.columns:
+        return [short_name(name, _MAX_NAME) for name in names]
+    labels = [str(label) for label in result.table["kernel_label"].to_list()]
+    alike = Counter(labels)
+    return [
+        clean(label) if alike[label] == 1 else f"{clean(label)}: {short_name(name, _MAX_NAME)}"
+        for label, name in zip(labels, names, strict=True)
+    ]
 
 
 def _or_dash(value: object) -> object:

@@ -86,9 +86,9 @@ def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _basis(bases: str | None) -> str:
-    """What a step's latency is measured by, in a sentence."""
-    sentences = [StepBasis(basis).sentence for basis in (bases or "").split(" and ") if basis]
-    return f"Of steps {'; of others '.join(sentences)}." if sentences else ""
+    """What latency is measured by, in a sentence: of several bases that of most steps."""
+    of_steps = [basis for basis in StepBasis if basis in (bases or "").split(" and ")]
+    return f"{of_steps[0].sentence.capitalize()}." if of_steps else ""
 
 
 def _exact(time_ns: float) -> str:

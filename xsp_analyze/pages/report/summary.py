@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_analyze.findings.thresholds import IDLE_SHARE
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages.report import overhead, roofline
 from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.render.units import count, counted, duration, share
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from xsp_analyze.pages.report.answers import Answers
 
@@ -92,9 +93,23 @@ def _how_fast(answers: Answers) -> str | None:
     low, high = row.get("low_ns"), row.get("high_ns")
     interval = f" (95 % interval {duration(low)} to {duration(high)})" if low is not None and high is not None else ""
     over = f", the trimmed mean over {count(answers.step_count)} steps" if answers.step_count > 1 else ""
+    over += _ramp_up(answers)
     rate = row.get("throughput_per_s")
     inputs = f"; that is {rate:,.1f} inputs/s" if rate is not None and answers.step_count else ""
-    return f"{what} {duration(latency)}{over}{interval}{inputs}."
+    return f"{what} {duration(latency)}{_measured_by(row) if answers.step_count else ''}{over}{interval}{inputs}."
+
+
+def _measured_by(row: Mapping[str, Any]) -> str:
+    """What the latency is of, in a word or two; the section on the model says it whole."""
+    bases = str(row.get("latency_basis") or "").split(" and ")
+    if any(basis.startswith("device") for basis in bases):
+        return " on the device"
+    return ", timed without a profiler" if str(StepBasis.TIMED) in bases else " on the host"
+
+
+def _ramp_up(answers: Answers) -> str:
+    left_out = answers.per_step.ramp_up_count
+    return f" ({counted(left_out, 'step', 'steps')} of ramp-up left out)" if left_out else ""
 
 
 def _bound(answers: Answers) -> str | None:
@@ -130,8 +145,14 @@ def _where(answers: Answers) -> Iterator[str]:
     if top_type.get("share"):
         yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time."
     if kernel and total:
-        part, name = share(kernel["duration_ns"] / total), short_name(kernel["kernel_name"])
+        part, name = share(kernel["duration_ns"] / total), _named(kernel)
         yield f"The kernel with most time is {name}: {part} of device time."
+
+
+def _named(kernel: Mapping[str, Any]) -> str:
+    """The kernel's label, and its name where that says more."""
+    label, name = clean(str(kernel["kernel_label"])), short_name(kernel["kernel_name"])
+    return name if name.startswith(label) else f"{label} ({name})"
 
 
 def _confidence(answers: Answers) -> Iterator[str]:

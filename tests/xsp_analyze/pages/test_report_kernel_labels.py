@@ -1,0 +1,26 @@
+"""Kernels on the page by labels for people, and never without what tells two of them apart."""
+
+from __future__ import annotations
+
+import json
+
+from tests.helpers.hand import Hand
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.pages.report.answers import Answers
+from xsp_analyze.pages.report.figures import figure
+
+_TILES = ("SN_LDSB0", "SN_LDSB1")
+
+
+def test_bars_have_labels_and_those_that_share_one_their_names() -> None:
+    hand = Hand()
+    hand.run(0)
+    for number, variant in enumerate(_TILES):
+        hand.work(f"Cijk_Alik_Bljk_BBS_BH_MT64x32x256_{variant}", 10 * number, 10)
+    hand.work("volta_sgemm_64x64_nt", 30, 5)
+    answers = Answers(hand.build())
+    blocks = figure(answers, run(find("A10"), answers.per_step))
+    assert json.dumps(blocks[0]["labels"]) == json.dumps(
+        [*(f"GEMM bf16 64x32x256: Cijk_Alik_Bljk_BBS_BH_MT64x32x256_{v}" for v in _TILES), "GEMM fp32 64x64 nt"]
+    )

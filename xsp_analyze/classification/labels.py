@@ -1,0 +1,68 @@
+"""A short label of a kernel for people, and the precision that its name tells."""
+
+from __future__ import annotations
+
+import re
+
+from xsp_analyze.classification.entries import kernel_matcher, precision_matcher
+from xsp_analyze.merge.kernel_names import base_name
+
+__all__ = ["MAX_LABEL", "label_of", "precision_of"]
+
+MAX_LABEL = 44
+"""Characters that a label has at most; what is longer loses its middle."""
+
+_FIELD = re.compile(r"\{(\w+(?:\|\w+)*)\}")
+_KERNEL = re.compile(
+    r"^launch_|^kernel_(?!\d)|"
+    r"(?:_?(?:cuda_)?kernel(?:_cuda|_impl|_helper)?|CUDAKernel(?:Impl)?|Kernel(?:Launch|Impl\w*)?|Functor|\.kd)$"
+)
+_WRAPPED = re.compile(r"<(?:\w+::)*(\w+)\(")
+_CAPITALISED = re.compile(r"^[A-Z][a-z]+$")
+_EMPTY_SIZE = re.compile(r"(?<=\d)x(?= |$)")
+_SPACES = re.compile(r"\s+")
+_MANGLED = re.compile(r"^_Z\w*?\d+([a-z]\w*?)I?N?S?_?\d")
+_GAP = "…"
+
+
+def label_of(name: str, kind: str = "kernel") -> str:
+    """What people read for a kernel of this name: `copy bf16`, `GEMM bf16 64x32x256`; a copy's own name as it is.
+
+    Different kernels may have one label: a table that shows it shows the name as well.
+    """
+    if kind != "kernel":
+        return name
+    entry = kernel_matcher().first(name)
+    match = entry.pattern.search(name) if entry else None
+    if entry and entry.label and match:
+        return _cut(_filled(entry.label, name, match))
+    wrapped = _WRAPPED.search(name)  # clover::par_ranged2d_kernel<PdV_kernel(...)::[lambda ...]>: the function in it
+    function = wrapped[1] if wrapped else base_name(name) or name
+    return _cut(f"{_shortened(function)} {precision_of(name) or ''}".strip())
+
+
+def precision_of(name: str) -> str | None:
+    """The precision that a kernel's name tells; None where it tells none."""
+    entry = precision_matcher().first(name)
+    return entry.precision if entry else None
+
+
+def _filled(template: str, name: str, match: re.Match[str]) -> str:
+    groups = {key: _shortened(value) for key, value in match.groupdict().items() if value}
+    groups["precision"] = precision_of(name) or ""
+    text = _FIELD.sub(lambda field: next((groups[k] for k in field[1].split("|") if groups.get(k)), ""), template)
+    return _SPACES.sub(" ", _EMPTY_SIZE.sub("", text)).strip()
+
+
+def _shortened(function: str) -> str:
+    """A function's name without what says that it is a kernel."""
+    mangled = _MANGLED.search(function)
+    bare = _KERNEL.sub("", mangled[1] if mangled else function).strip("_")
+    return bare.lower() if _CAPITALISED.match(bare) else bare or function
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_LABEL:
+        return text
+    tail = MAX_LABEL // 3
+    return f"{text[: MAX_LABEL - tail - len(_GAP)]}{_GAP}{text[-tail:]}"
