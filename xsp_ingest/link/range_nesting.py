@@ -56,7 +56,7 @@ def nest_with_ranges(
     begin, until = _within(ranges, start, end, is_range, first.around)
     outlasts = begin > start[ranges]
     nesting = first
-    if outlasts.any() or (until < end[ranges]).any():
+    if outlasts.any() or _begins(start, until, end[ranges]).any():
         starts, ends = start.copy(), end.copy()
         starts[ranges], ends[ranges] = begin, until
         opening[ranges[outlasts]] = -1  # what begins when such a range may hold begins in it
@@ -127,6 +127,14 @@ def _within(ranges: Positions, start: Ints, end: Ints, is_range: Bools, around: 
             begin[row[late]] = np.maximum(begin[row[late]], end[up[late]])
             up = around[up]
     return begin, np.maximum(until, begin)
+
+
+def _begins(start: Ints, first: Ints, last: Ints) -> Bools:
+    """Whether any span starts in each interval, which are half open."""
+    rounded = np.flatnonzero(first < last)
+    out = np.zeros(len(first), dtype=np.bool_)
+    out[rounded] = np.searchsorted(start, first[rounded]) < np.searchsorted(start, last[rounded])
+    return out
 
 
 def _holders(ranges: Positions, around: Positions, start: Ints) -> Positions:
