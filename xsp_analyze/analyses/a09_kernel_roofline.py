@@ -6,7 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
-from xsp_analyze.columns import DURATION, EXECUTION, KERNEL_NAME, LAYER_INDEX, LAYER_NAME, PRECISION, ROOF_COLUMNS, STEP
+from xsp_analyze.columns import (
+    DURATION,
+    EXECUTION,
+    KERNEL_CLASS,
+    KERNEL_LABEL,
+    KERNEL_NAME,
+    LAYER_INDEX,
+    LAYER_NAME,
+    PRECISION,
+    ROOF_COLUMNS,
+    STEP,
+)
 from xsp_analyze.core import FigureSpec, Role, analysis
 from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
 from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
@@ -35,6 +46,8 @@ __all__ = ["kernel_roofline"]
         replace(LAYER_INDEX, role=Role.LABEL),
         LAYER_NAME,
         replace(KERNEL_NAME, role=Role.LABEL),
+        KERNEL_LABEL,
+        KERNEL_CLASS,
         replace(DURATION, doc="Its duration, as in A08."),
         *ROOF_COLUMNS,
     ),

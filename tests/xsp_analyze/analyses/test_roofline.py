@@ -37,6 +37,14 @@ def test_each_precision_of_a_kernel_is_held_against_its_own_peak() -> None:
     ]
 
 
+def test_each_kernel_has_its_label_and_class_in_every_precision() -> None:
+    assert _rows(mixed().build(), "A09", "kernel_name", "kernel_label", "kernel_class") == [
+        ("mma", "mma", "matrix product"),  # by its layer, a Linear
+        ("mma", "mma", "matrix product"),
+        ("copy_kernel", "copy", "copy"),
+    ]
+
+
 def test_the_roof_says_which_it_is_and_who_says_so() -> None:
     assert _rows(mixed().build(), "A09", "roof") == [
         ("DRAM bandwidth of Card (its data sheet)",),
