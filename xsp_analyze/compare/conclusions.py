@@ -49,6 +49,14 @@ def corrected(rows: Sequence[Row]) -> list[Row]:
     p = np.array([np.nan if r.p_value is None else r.p_value for r in rows], dtype=np.float64)
     q, is_discovery = discoveries(p)
     return [
-        row if row.p_value is None else decided(replace(row, q_value=float(q[at])), is_discovery=bool(is_discovery[at]))
+        _moved(
+            decided(row if np.isnan(q[at]) else replace(row, q_value=float(q[at])), is_discovery=bool(is_discovery[at]))
+        )
         for at, row in enumerate(rows)
     ]
+
+
+def _moved(row: Row) -> Row:
+    """The row, called moved where it is on both sides and its time is elsewhere."""
+    moved = bool(row.moved_to or row.moved_from) and row.change == "same"
+    return replace(row, change="moved") if moved else row

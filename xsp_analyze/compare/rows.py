@@ -35,7 +35,7 @@ class Row:
 
     level: str
     name: str
-    change: str = "same"  # appeared, vanished, renamed, replaced
+    change: str = "same"  # appeared, vanished, renamed, replaced, moved
     after_name: str | None = None  # where it is called otherwise after
     before_ns: float | None = None
     after_ns: float | None = None

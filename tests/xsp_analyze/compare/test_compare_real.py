@@ -105,6 +105,11 @@ def test_products_of_the_pair_moved_into_graph_replays_and_are_not_faster(steps:
     products = {
         row.name: row for row in steps.level("operator") if row.name in {"aten::mm", "aten::addmm", "aten::bmm"}
     }
+    assert {name: row.change for name, row in products.items()} == {
+        "aten::mm": "moved",
+        "aten::addmm": "moved",
+        "aten::bmm": "vanished",
+    }
     assert {name: row.moved_to for name, row in products.items()} == dict.fromkeys(products, ("graph replay",))
     (moved,) = (one for one in steps.moves if one.kernel_class == "matrix product")
     assert moved.before_ns == pytest.approx(13.8e6, rel=0.02)

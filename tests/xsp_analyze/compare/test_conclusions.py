@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from xsp_analyze.compare.conclusions import corrected, decided
@@ -30,6 +32,19 @@ def test_interval_and_ranks_decide_together(row: Row, is_discovery: bool, conclu
     judged = decided(row, is_discovery=is_discovery)
     assert judged.conclusion is conclusion
     assert judged.significant is (conclusion is Conclusion.CHANGED)
+
+
+def test_a_row_that_moved_is_called_so_only_where_it_changed() -> None:
+    changed, same, gone = corrected(
+        [
+            replace(_row(0.3, 0.4, p=1e-6), moved_to=("b",)),
+            replace(_row(0.95, 1.05), moved_to=("b",)),
+            Row("layer", "c", change="vanished", moved_to=("b",)),
+        ]
+    )
+    assert (changed.change, changed.moved_to) == ("moved", ("b",))
+    assert (same.change, same.moved_to) == ("same", ())
+    assert (gone.change, gone.moved_to) == ("vanished", ("b",))
 
 
 def test_where_nothing_is_known_of_noise_nothing_is_said() -> None:
