@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
-__all__ = ["expand", "load", "options_of", "with_device_file"]
+__all__ = ["expand", "load", "options_of", "with_given_devices"]
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -67,17 +67,18 @@ def load(
             path=next(p for p in paths if bundle.is_bundle(p)),
             advice="Give one bundle, or convert the source files together",
         )
-    return with_device_file(trace, reading.device)
+    return with_given_devices(trace, reading)
 
 
-def with_device_file(trace: Trace, path: Path | None) -> Trace:
-    """The trace with the peak rates that the user's file gives, where there is one."""
-    if path is None:
+def with_given_devices(trace: Trace, reading: Reading) -> Trace:
+    """The trace with the devices' names and peak rates that the user gives, where there are any."""
+    if reading.device is None and reading.gpu is None:
         return trace
     from xsp_model.device_table import read_device_file  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_model.peaks import with_devices  # noqa: PLC0415
 
-    return with_devices(trace, read_device_file(path))
+    overrides = () if reading.device is None else read_device_file(reading.device)
+    return with_devices(trace, overrides, gpu=reading.gpu)
 
 
 def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequence[str]]) -> Trace | None:

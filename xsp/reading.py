@@ -120,6 +120,17 @@ class Reading:
         ),
     )
 
+    gpu: str | None = field(
+        default=None,
+        metadata=_option(
+            "--gpu",
+            "What the devices are that the files do not name, by a name of `xsp devices` or as a driver writes it:"
+            " gives them that device's peak rates.",
+            "NAME",
+            decides=False,  # likewise
+        ),
+    )
+
     def deciding(self) -> dict[str, object]:
         """What of it decides what a conversion gives, as JSON has it."""
         values = {name: getattr(self, name) for name, option in options().items() if option.decides}

@@ -226,6 +226,8 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
         raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)
     table = analysis.function(frames).collect()
     table = table.select(c.name for c in analysis.columns if c.name in table.columns)
+    if not frames.of_trace.is_timed:
+        table = _without_times(table, analysis.columns)
     _check(analysis, table, averaged=analysis.by_step and frames.averaged)
     columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
 
@@ -239,6 +241,12 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
         return coverage.provenance(about(), on_layers=analysis.about_layers)
 
     return Result(analysis, table, columns, ledger, provenance)
+
+
+def _without_times(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """The table with all times unknown: sums over activities of which none has a duration would be 0."""
+    times = {c.name for c in columns if c.unit == "ns" and c.role is not Role.KEY}
+    return table.with_columns(pl.lit(None, kind).alias(n) for n, kind in table.schema.items() if n in times)
 
 
 def _check(analysis: Analysis, table: pl.DataFrame, *, averaged: bool) -> None:

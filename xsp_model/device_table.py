@@ -10,12 +10,23 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp_model.closest import closest
 from xsp_model.errors import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["QUANTITIES", "DeviceSpec", "Peak", "device_table", "peaks_for", "read_device_file", "spec_for"]
+__all__ = [
+    "QUANTITIES",
+    "DeviceSpec",
+    "Peak",
+    "device_table",
+    "is_nameless",
+    "peaks_for",
+    "read_device_file",
+    "spec_called",
+    "spec_for",
+]
 
 QUANTITIES: Mapping[str, str] = {
     # quantity: unit. Tensor rates are without sparsity; the vector rates count a multiply-add as two.
@@ -57,7 +68,9 @@ class DeviceSpec:
     name: str
     pattern: re.Pattern[str] | None
     peaks: Mapping[str, Peak]
-    source: str = ""
+    source: str = ""  # title of the document, with its date
+    lacks: frozenset[str] = frozenset()  # quantities that it has no units for; else what is not in `peaks` is unknown
+    memory_bytes: int | None = None
     multiprocessor_count: int | None = None
     compute_capability: str | None = None
     boost_clock_hz: int | None = None
@@ -82,18 +95,44 @@ def read_device_file(path: Path) -> tuple[DeviceSpec, ...]:
 
 
 def spec_for(
-    name: str | None, *, capability: str | None = None, multiprocessors: int | None = None
+    name: str | None,
+    *,
+    capability: str | None = None,
+    multiprocessors: int | None = None,
+    memory_bytes: int | None = None,
 ) -> DeviceSpec | None:
     """The device of this name; under a name that says nothing, the only one with this compute capability and size."""
     if name and name not in _GENERIC:
         specs = () if _PART.search(name) else device_table()
-        return next((s for s in specs if s.pattern is not None and s.pattern.search(name)), None)
+        own = next((s for s in specs if s.name == name), None)
+        return own or next((s for s in specs if s.pattern is not None and s.pattern.search(name)), None)
     alike = [
         s
         for s in device_table()
-        if capability and (s.compute_capability, s.multiprocessor_count) == (capability, multiprocessors)
+        if capability
+        and (s.compute_capability, s.multiprocessor_count) == (capability, multiprocessors)
+        and (not memory_bytes or not s.memory_bytes or abs(memory_bytes / s.memory_bytes - 1) < _MEMORY_MARGIN)
     ]
     return alike[0] if len(alike) == 1 else None
+
+
+def spec_called(text: str) -> DeviceSpec:
+    """The device that the user means: by its name in the table, or as a driver writes it; XspError where it is none."""
+    spec = spec_for(text) if text else None
+    if spec is not None:
+        return spec
+    tokens = text.lower().split()
+    having = [s for s in device_table() if all(token in s.name.lower() for token in tokens)] if tokens else []
+    if len(having) == 1 or (having and having[0].name.lower() == text.lower()):
+        return having[0]
+    names = [s.name for s in having] or closest(text, [s.name for s in device_table()])
+    advice = f"Did you mean {' or '.join(names)}? `xsp devices` lists them" if names else "`xsp devices` lists them"
+    raise XspError(f"the table of devices has no {text!r}", advice=advice)
+
+
+def is_nameless(name: str | None) -> bool:
+    """Whether this, which a profiler wrote, names no device."""
+    return not name or name in _GENERIC
 
 
 def peaks_for(name: str | None) -> Mapping[str, Peak]:
@@ -102,9 +141,14 @@ def peaks_for(name: str | None) -> Mapping[str, Peak]:
     return {} if spec is None else spec.peaks
 
 
-_PART = re.compile(r"\bMIG\b")  # a slice of a device, whose rates are not the device's
+_PART = re.compile(r"\bMIG\b|-\d+[ABCQ]\b|Max-Q|Laptop")
+"""A slice of a device (MIG, or a vGPU such as A40-48Q), or one with lower clocks: its rates are not the device's."""
+_MEMORY_MARGIN = 0.1  # drivers keep some of it
 _GENERIC = ("AMD Radeon Graphics",)  # what drivers call a device whose name they do not know
-_FACTS = {"name", "pattern", "source", "multiprocessors", "compute_capability", "boost_clock_mhz", "peaks"}
+_FACTS = {
+    *("name", "pattern", "source", "date", "multiprocessors", "compute_capability", "memory_gib", "boost_clock_mhz"),
+    *("lacks", "peaks"),
+}
 _OF_PEAK = {"value", "source", "dense", "accumulate", "clock_mhz", "note"}
 _HZ_PER_MHZ = 1_000_000
 
@@ -124,6 +168,7 @@ def _spec(entry: object, path: Path, *, named: bool) -> DeviceSpec:
     name = entry.get("name", "")
     _only(entry, _FACTS, f"device {name!r}", path)
     pattern, source = entry.get("pattern"), entry.get("source", "" if named else f"user's file {path.name}")
+    source = f"{source}, {entry['date']}" if "date" in entry else source
     clock = entry.get("boost_clock_mhz")
     peaks = entry.get("peaks")
     if not isinstance(peaks, dict) or not peaks:
@@ -133,10 +178,23 @@ def _spec(entry: object, path: Path, *, named: bool) -> DeviceSpec:
         None if pattern is None else _pattern(pattern, path),
         {str(q): _peak(str(q), what, str(source), clock, path) for q, what in peaks.items()},
         str(source),
+        _lacks(entry, name, peaks, path),
+        None if "memory_gib" not in entry else entry["memory_gib"] << 30,
         entry.get("multiprocessors"),
         entry.get("compute_capability"),
         None if clock is None else round(clock * _HZ_PER_MHZ),
     )
+
+
+def _lacks(entry: Mapping[str, object], name: object, peaks: Mapping[str, object], path: Path) -> frozenset[str]:
+    listed = entry.get("lacks", [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise XspError(f"device {name!r}: `lacks` is no list of quantities", path=path)
+    for quantity in listed:
+        if quantity not in QUANTITIES or quantity in peaks:
+            why = "has a peak as well" if quantity in peaks else "is no quantity"
+            raise XspError(f"device {name!r} lacks {quantity!r}, which {why}", path=path)
+    return frozenset(listed)
 
 
 def _only(entry: Mapping[str, object], allowed: set[str], where: str, path: Path) -> None:

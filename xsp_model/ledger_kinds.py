@@ -98,6 +98,12 @@ class LedgerKind(StrEnum):
         "kernels without hardware counters; sums of flops and bytes leave them out",
         "Measure counters for these kernels too",
     )
+    COUNTER_WITHOUT_UNIT = (
+        "counter_without_unit",
+        _WARNING,
+        "times, bytes and rates for which the file gives no unit; they are unknown",
+        "Export it with units, or print it with `ncu --import REPORT --csv --page raw --print-units base`",
+    )
     CUT_AT_A_MILLION = (
         "cut_at_a_million",
         _WARNING,
@@ -275,6 +281,11 @@ class LedgerKind(StrEnum):
         "kernels with two possible parents have no counterpart in the serialised run and keep the later parent",
     )
     PART_OF_TRACE = "part_of_trace", _INFO, "spans outside the part asked for were left out"
+    PAYLOAD_UNREADABLE = (
+        "payload_unreadable",
+        _INFO,
+        "ranges of NCCL whose payload (communicator, size of the message) is of no form that is known",
+    )
     PEAKS_UNKNOWN = (
         "peaks_unknown",
         _INFO,

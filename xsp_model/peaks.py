@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, peaks_for, spec_for
+from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, is_nameless, peaks_for, spec_called, spec_for
 from xsp_model.ledger import Finding
 from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.schema import TABLES
@@ -51,6 +51,7 @@ PEAK_COLUMNS: Mapping[str, pl.DataType] = {
 _COLUMN = {"fp32": "fp32_flop_per_s", "dram": "dram_byte_per_s"}  # what `devices` itself holds
 _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _FROM_USER = "given by the user"
+_FROM_FILE = "the profiler's file"
 _AMD = re.compile(r"(?i)\b(?:amd|radeon|instinct|gfx\d)")
 
 
@@ -110,11 +111,12 @@ def _peaks_of(
 ) -> dict[str, Peak]:
     """The device's peaks: each from the last of these that knows it, with its source."""
     name = str(device["name"]) if device["name"] else None
-    capability, size = device["compute_capability"], device["multiprocessor_count"]
+    capability, size, memory = (device[c] for c in ("compute_capability", "multiprocessor_count", "memory_bytes"))
     spec = spec_for(
         name,
         capability=str(capability) if capability else None,
         multiprocessors=size if isinstance(size, int) else None,
+        memory_bytes=memory if isinstance(memory, int) else None,
     )
     peaks = dict(spec.peaks) if spec is not None else {}
     peaks |= _of_file(device) | dict(measured)
@@ -131,12 +133,12 @@ def _of_file(device: Mapping[str, object]) -> dict[str, Peak]:
     for quantity, column in _COLUMN.items():
         value = device[column]
         if isinstance(value, float):
-            out[quantity] = Peak(quantity, value, "the profiler's file", source)
+            out[quantity] = Peak(quantity, value, _FROM_FILE, source)
     capability, size, clock = (device[c] for c in ("compute_capability", "multiprocessor_count", "clock_hz"))
     lanes = fp32_lanes(str(capability)) if capability and not _AMD.search(str(device["name"])) else None
     if "fp32" not in out and lanes and isinstance(size, int) and isinstance(clock, int):
         detail = f"derived at {clock / 1e6:.0f} MHz: {size} multiprocessors x {lanes} FP32 lanes x 2"
-        out["fp32"] = Peak("fp32", float(size * lanes * _FLOP_PER_LANE * clock), "the profiler's file", detail)
+        out["fp32"] = Peak("fp32", float(size * lanes * _FLOP_PER_LANE * clock), _FROM_FILE, detail)
     return out
 
 
@@ -161,7 +163,7 @@ def _filled(devices: pl.DataFrame, peaks_by_device: Sequence[Mapping[str, Peak]]
 def _source_text(peaks: Mapping[str, Peak]) -> str | None:
     """Where FP32 and bandwidth are from, said once where both are from one place."""
     of = [peaks[q] for q in _COLUMN if q in peaks]
-    sources = list(dict.fromkeys(p.detail if p.source == "the profiler's file" else p.source for p in of))
+    sources = list(dict.fromkeys(p.detail if p.source == _FROM_FILE else p.source for p in of))
     details = list(dict.fromkeys(p.detail for p in of if p.detail and p.detail not in sources))
     return "; ".join(sources + details) or None
 
@@ -170,7 +172,10 @@ def with_used(devices: pl.DataFrame, used: Iterable[int], name: str | None = Non
     """The devices and, for those used that the file does not describe, a row each; `name`: of those that have none."""
     missing = sorted(set(used) - set(devices["device_id"]))
     rows = pl.concat([devices, pl.DataFrame({"device_id": missing}, schema={"device_id": pl.Int64})], how="diagonal")
-    return rows if name is None else rows.with_columns(pl.col("name").fill_null(name))
+    if name is None:
+        return rows
+    names = [name if is_nameless(each) else each for each in rows["name"]]
+    return rows.with_columns(pl.Series("name", names, dtype=pl.String))
 
 
 def unknown(devices: pl.DataFrame) -> list[Finding]:
@@ -187,15 +192,25 @@ def unknown(devices: pl.DataFrame) -> list[Finding]:
     ]
 
 
-def with_devices(trace: Trace, overrides: Sequence[DeviceSpec]) -> Trace:
-    """The same trace with a user's peaks in `devices` and `peaks`; nothing else changes."""
+def with_devices(trace: Trace, overrides: Sequence[DeviceSpec] = (), *, gpu: str | None = None) -> Trace:
+    """The same trace with a user's peaks in `devices` and `peaks`; nothing else changes.
+
+    `gpu`: what the devices are that the trace does not name, which gives them the table's peaks; XspError where the
+    table does not have it.
+    """
+    name = None if gpu is None else spec_called(gpu).name
     devices, peaks = trace.frame("devices"), trace.frame("peaks")
     used = (
         trace.scan("spans").filter(pl.col("device_id").is_not_null()).select("run_id", "device_id").unique().collect()
     )
     runs = pl.concat([used["run_id"], devices["run_id"]]).unique().sort()
     parts = [
-        _of_run(run, *(table.filter(pl.col("run_id") == run) for table in (used, devices, peaks)), overrides=overrides)
+        _of_run(
+            run,
+            *(table.filter(pl.col("run_id") == run) for table in (used, devices, peaks)),
+            overrides=overrides,
+            name=name,
+        )
         for run in runs
     ]
     if not parts:
@@ -205,11 +220,29 @@ def with_devices(trace: Trace, overrides: Sequence[DeviceSpec]) -> Trace:
 
 
 def _of_run(
-    run: int, used: pl.DataFrame, devices: pl.DataFrame, peaks: pl.DataFrame, *, overrides: Sequence[DeviceSpec]
+    run: int,
+    used: pl.DataFrame,
+    devices: pl.DataFrame,
+    peaks: pl.DataFrame,
+    *,
+    overrides: Sequence[DeviceSpec],
+    name: str | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    filled, peak_rows = fill(with_used(devices, used["device_id"]), peaks, overrides=overrides)
+    if name is not None:
+        devices, peaks = _forgotten(devices, peaks)
+    filled, peak_rows = fill(with_used(devices, used["device_id"], name), peaks, overrides=overrides)
     of_run = pl.lit(run, pl.Int64).alias("run_id")
     return filled.with_columns(of_run), peak_rows.with_columns(of_run)
+
+
+def _forgotten(devices: pl.DataFrame, peaks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both without what the table of devices gave to nameless ones, by their size; what the file says stays."""
+    nameless = pl.Series([is_nameless(each) for each in devices["name"]], dtype=pl.Boolean)
+    ids = devices.filter(nameless)["device_id"]
+    kept = peaks.filter(~pl.col("device_id").is_in(ids.implode()) | (pl.col("source") == _FROM_FILE))
+    columns = [*_COLUMN.values(), "peak_source"]
+    blank = [pl.when(~nameless).then(pl.col(column)).alias(column) for column in columns]
+    return devices.with_columns(blank), kept
 
 
 def _arrow(name: str, frame: pl.DataFrame) -> pa.Table:

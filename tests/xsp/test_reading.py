@@ -31,6 +31,7 @@ _OTHER: dict[str, object] = {
     "process_ids": [7],
     "device_ids": [0],
     "device": "devices.toml",
+    "gpu": "H100 SXM5",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -11,13 +12,15 @@ from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import XspError, bundle
-from xsp_model.device_table import QUANTITIES, device_table, peaks_for, read_device_file, spec_for
+from xsp_model import TraceBuilder, XspError, bundle
+from xsp_model.device_table import QUANTITIES, device_table, peaks_for, read_device_file, spec_called, spec_for
 from xsp_model.peaks import fill, fp32_lanes, unknown, with_devices
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from xsp_model import Trace
 
 
 def _device(**facts: object) -> pl.DataFrame:
@@ -69,6 +72,20 @@ def test_the_five_gpus_of_the_paper(name: str, fp32_tflop_per_s: float, gbyte_pe
         ("NVIDIA GeForce RTX 4090", "GeForce RTX 4090"),
         ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
         ("AMD Instinct MI300X VF", "Instinct MI300X"),
+        ("NVIDIA A40", "A40"),
+        ("AMD Instinct MI210", "Instinct MI210"),
+        ("AMD Instinct MI325X", "Instinct MI325X"),
+        ("AMD Instinct MI350X", "Instinct MI350X"),
+        ("AMD Instinct MI355X", "Instinct MI355X"),
+        ("NVIDIA GeForce GTX 1660 Ti", "GeForce GTX 1660 Ti"),
+        ("NVIDIA H100", "H100 SXM5"),
+        ("NVIDIA GeForce GTX 1660 Ti with Max-Q Design", None),  # lower clocks
+        ("Tesla V100-SXM3-32GB", None),  # higher ones
+        ("NVIDIA H100 64GB HBM2", None),  # other memory
+        ("NVIDIA H100 96GB HBM3", None),
+        ("NVIDIA A100-SXM-64GB", None),
+        ("NVIDIA A40-48Q", None),  # a virtual part of one
+        ("GRID T4-16Q", None),
         ("NVIDIA A10G", None),  # another chip than the A10: not guessed
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("NVIDIA GeForce RTX 3090 Ti", None),
@@ -83,10 +100,15 @@ def test_devices_are_known_by_what_profilers_call_them(name: str, device: str | 
 
 
 def test_a_device_without_a_name_is_known_by_its_size() -> None:
-    spec = spec_for(None, capability="9.4", multiprocessors=304)
+    spec = spec_for(None, capability="9.4", multiprocessors=304, memory_bytes=206_141_652_992)
     assert spec is not None
     assert spec.name == "Instinct MI300X"
-    assert spec_for("AMD Radeon Graphics", capability="9.4", multiprocessors=304) == spec
+    facts = {"capability": "9.4", "multiprocessors": 304, "memory_bytes": 206_141_652_992}
+    assert spec_for("AMD Radeon Graphics", **facts) == spec  # type: ignore[arg-type]
+    other = spec_for(None, capability="9.4", multiprocessors=304, memory_bytes=256 << 30)
+    assert other is not None
+    assert other.name == "Instinct MI325X"
+    assert spec_for(None, capability="9.4", multiprocessors=304) is None, "MI300X and MI325X differ in memory alone"
     assert spec_for(None, capability="9.0", multiprocessors=132) is None, "several devices are so"
 
 
@@ -102,6 +124,90 @@ def test_each_entry_of_the_table_is_whole() -> None:
         assert all("accumulates in FP32" in peak.detail for peak in sixteen)
 
 
+def test_each_rate_has_a_document_with_its_year_and_each_tensor_rate_is_there_or_lacking() -> None:
+    tensor = {q for q in QUANTITIES if q.endswith("_tensor")} | {"tf32"}
+    for spec in device_table():
+        assert re.search(r", (?:19|20)\d\d$", spec.source), spec.name
+        assert tensor <= set(spec.peaks) | spec.lacks, spec.name
+        assert not set(spec.peaks) & spec.lacks
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("Tesla V100-SXM2-16GB", {"fp64_tensor", "tf32", "bf16_tensor", "fp8_tensor", "int8_tensor"}),
+        ("NVIDIA A100-SXM4-80GB", {"fp8_tensor"}),
+        ("NVIDIA H100 PCIe", set()),
+        ("AMD Instinct MI355X", {"tf32"}),
+    ],
+)
+def test_the_table_says_what_a_device_has_no_units_for(name: str, lacks: set[str]) -> None:
+    spec = spec_for(name)
+    assert spec is not None
+    assert spec.lacks == lacks
+
+
+def test_b200_is_as_the_data_sheet_of_hgx_says() -> None:
+    peaks = peaks_for("NVIDIA B200")
+    assert (peaks["dram"].value, peaks["tf32"].value) == (7.7e12, 1125e12)
+    assert peaks["tf32"].source == "NVIDIA HGX B200 data sheet, an eighth of the board, 2025"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('lacks = "tf32"', "is no list of quantities"),
+        ('lacks = ["tf23"]', "which is no quantity"),
+        ('lacks = ["fp32"]', "which has a peak as well"),
+    ],
+)
+def test_what_a_device_lacks_is_a_quantity_without_a_peak(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.toml"
+    path.write_text(f'[[device]]\nname = "X"\n{text}\n[device.peaks]\nfp32 = 1e12\n', encoding="utf-8")
+    with pytest.raises(XspError, match=message):
+        read_device_file(path)
+
+
+def _traced(tmp_path: Path, **facts: object) -> Trace:
+    made = KinetoTrace(deviceProperties=[{"id": 0, **facts}])
+    made.launch("gemm", 0, 1_000, 500)
+    return convert([made.write(tmp_path / "t.json")], Options())
+
+
+@pytest.mark.parametrize("facts", [{}, {"name": ""}, {"name": "AMD Radeon Graphics", "numSms": 104, "computeMajor": 9}])
+def test_a_gpu_that_the_trace_does_not_name_is_what_the_user_says(facts: dict[str, object], tmp_path: Path) -> None:
+    trace = with_devices(_traced(tmp_path, **facts), gpu="h100 sxm5" if not facts else "NVIDIA H100 80GB HBM3")
+    assert trace.frame("devices")["name"].to_list() == ["H100 SXM5"]
+    assert trace.frame("devices")["dram_byte_per_s"].to_list() == [3.35e12]
+    peaks = _by_quantity(trace.frame("peaks").with_columns(pl.col("quantity").cast(pl.String)))
+    assert peaks["bf16_tensor"]["value"] == 989.4e12
+    assert peaks["bf16_tensor"]["source"] == "NVIDIA H100 GPU architecture paper, 2022"
+
+
+def test_a_gpu_that_the_trace_names_stays_what_it_is(tmp_path: Path) -> None:
+    trace = with_devices(_traced(tmp_path, name="Tesla T4"), gpu="H100 SXM5")
+    assert trace.frame("devices")["name"].to_list() == ["Tesla T4"]
+    assert trace.frame("devices")["dram_byte_per_s"].to_list() == [320e9]
+
+
+def test_a_nameless_gpu_forgets_what_was_supposed_of_it_but_not_what_the_file_measured() -> None:
+    builder = TraceBuilder()
+    builder.add("runs", pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]}))
+    builder.add("devices", pl.DataFrame({"run_id": [0], "device_id": [0], "dram_byte_per_s": [5.3e12]}))
+    rows = {"quantity": ["dram", "fp32"], "value": [5.3e12, 1e13], "unit": ["byte/s", "flop/s"]}
+    sources = {"source": ["AMD Instinct MI300X data sheet, 2023", "the profiler's file"]}
+    builder.add("peaks", pl.DataFrame({"run_id": [0, 0], "device_id": [0, 0], **rows, **sources}))
+    trace = with_devices(builder.build(), gpu="A40")
+    row = trace.frame("devices").row(0, named=True)
+    assert (row["name"], row["dram_byte_per_s"], row["fp32_flop_per_s"]) == ("A40", 696e9, 1e13)
+
+
+def test_a_gpu_of_no_table_is_refused_with_those_it_may_be() -> None:
+    with pytest.raises(XspError, match=r"has no 'A100 80'\. Did you mean A100 SXM 80 GB or A100 PCIe 80 GB\?"):
+        spec_called("A100 80")
+    assert spec_called("mi355x").name == "Instinct MI355X"
+
+
 def test_vector_rates_follow_from_size_and_clock() -> None:
     for spec in device_table():
         lanes = fp32_lanes(spec.compute_capability)
@@ -115,7 +221,7 @@ def test_a_table_entry_fills_what_the_file_does_not_say() -> None:
     devices, peaks = fill(_device(name="Tesla V100-SXM2-16GB"))
     row = devices.row(0, named=True)
     assert (row["fp32_flop_per_s"], row["dram_byte_per_s"]) == (15.7e12, 900e9)
-    assert row["peak_source"] == "NVIDIA V100 data sheet; at 1530 MHz"
+    assert row["peak_source"] == "NVIDIA V100 data sheet, 2020; at 1530 MHz"
     by_quantity = _by_quantity(peaks)
     assert by_quantity["fp16_tensor"]["value"] == 125e12
     assert by_quantity["fp16_tensor"]["detail"] == "dense, accumulates in FP32, at 1530 MHz"
@@ -129,7 +235,7 @@ def test_the_file_goes_before_the_table() -> None:
     assert devices["peak_source"].to_list() == ["the driver"]
     by_quantity = _by_quantity(peaks)
     assert (by_quantity["fp32"]["value"], by_quantity["fp32"]["source"]) == (6e13, "the profiler's file")
-    assert by_quantity["bf16_tensor"]["source"] == "NVIDIA H100 GPU architecture paper"
+    assert by_quantity["bf16_tensor"]["source"] == "NVIDIA H100 GPU architecture paper, 2022"
 
 
 def test_size_and_clock_give_fp32_where_the_reader_did_not() -> None:

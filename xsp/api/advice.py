@@ -31,7 +31,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class Findings(Sequence["Advice"]):
-    """What is worth doing next: doubts about the numbers first, then what promises most."""
+    """What is worth doing next: what promises most first, doubts about the numbers last."""
 
     advice: Sequence[Advice]
 
@@ -56,7 +56,7 @@ class Findings(Sequence["Advice"]):
                 None if one.gain_ns is None else float(one.gain_ns),
                 one.gain_share,
                 one.observation.rows or None,
-                one.rule.do,
+                one.do,
             )
             for one in self.advice
         ]
@@ -75,7 +75,7 @@ class Findings(Sequence["Advice"]):
                 one.rule.title,
                 "doubts the numbers" if one.rule.on_trust else gain_of(one),
                 one.observation.sentence,
-                one.rule.do,
+                one.do,
             )
             for one in self.advice
         ]

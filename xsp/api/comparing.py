@@ -14,7 +14,8 @@ from xsp_analyze.compare.rows import Row
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare import json_text, text
 from xsp_analyze.pages.compare.page import page
-from xsp_analyze.pages.compare.sections import sections, sentences
+from xsp_analyze.pages.compare.sections import sections
+from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
 
 if TYPE_CHECKING:
@@ -29,8 +30,16 @@ __all__ = ["ComparedTraces", "compared"]
 
 _MAX_ROWS = 10
 _ON_THE_COMMAND_LINE, _HERE = "--rows 0 shows all.", "to_polars() holds all."
-_TEXTS = dict.fromkeys(("level", "name", "change", "after_name", "layer_type", "path", "kernel"), pl.String)
-_TYPES = {**_TEXTS, "significant": pl.Boolean, "layer_index": pl.Int64}  # what is not listed is Float64
+_TEXTS = dict.fromkeys(
+    ("level", "name", "change", "after_name", "layer_type", "path", "kernel", "conclusion"), pl.String
+)
+_NAMES = dict.fromkeys(("moved_to", "moved_from"), pl.List(pl.String))
+_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    **_TEXTS,
+    **_NAMES,
+    "significant": pl.Boolean,
+    "layer_index": pl.Int64,
+}  # what is not listed is Float64
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class ComparedTraces:
         return self.comparison.latency.ratio
 
     def to_polars(self, level: str | None = None) -> pl.DataFrame:
-        """One row a layer, operator and kernel (or of that level alone), the largest difference first; times in ns."""
+        """One row a layer type, operator, kernel class, layer and kernel (or of that level alone); times in ns."""
         rows = [astuple(row) for row in self.comparison.rows if level in {None, row.level}]
         schema = {one.name: _TYPES.get(one.name, pl.Float64) for one in fields(Row)}
         return pl.DataFrame(rows, schema=schema, orient="row", strict=False)

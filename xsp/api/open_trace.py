@@ -90,7 +90,7 @@ class OpenTrace:
         return Result.of(run(find(analysis), frames))
 
     def findings(self) -> Findings:
-        """What is worth doing next, each with its evidence; doubts about the numbers first."""
+        """What is worth doing next, each with its evidence; doubts about the numbers last."""
         from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
         from xsp_analyze.findings import advise  # noqa: PLC0415
 

@@ -33,8 +33,8 @@ class Info:
         return self.summary.counts
 
     @property
-    def device_time_ns(self) -> int:
-        """Sum of the durations of all device activities."""
+    def device_time_ns(self) -> int | None:
+        """Sum of the durations of all device activities; null where none of them is known."""
         return self.summary.device_time_ns
 
     @property
@@ -57,7 +57,11 @@ class Info:
             yield (
                 f"device {_or_unknown(device['device_id'])}",
                 f"{name}: {device['activities']:,} activities"
-                + (f", {duration(time)} in sum (run {device['run_id']})" if isinstance(time, int) else ""),
+                + (
+                    f", {duration(time)} in sum (run {device['run_id']})"
+                    if isinstance(time, int)
+                    else ", of unknown duration"
+                ),
             )
         yield "device time", self._device_time()
         worrying = [one for one in summary.findings if one["severity"] != "info"]
@@ -67,6 +71,8 @@ class Info:
         )
 
     def _device_time(self) -> str:
+        if self.device_time_ns is None:
+            return "unknown: the trace says of no activity how long it took"
         if self.coverage is None:
             return "none recorded"
         return f"{duration(self.device_time_ns)}, of which {share(self.coverage)} in a layer"

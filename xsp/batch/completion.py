@@ -35,6 +35,7 @@ def _conditions(unit: Unit, settings: Settings) -> dict[str, Any]:
         "kind": str(unit.kind),
         "reading": reading.deciding(),
         "device": device,
+        "gpu": reading.gpu,
     }
 
 

@@ -41,9 +41,9 @@ __all__ = ["kernel_by_name"]
     columns=(
         STEP,
         KERNEL_NAME,
+        KIND,
         KERNEL_LABEL,
         replace(KERNEL_CLASS, doc="What it does, by its name alone: whoever launched it (see A08, B17)."),
-        KIND,
         COUNT,
         DURATION,
         MODEL_SHARE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,20 @@ __all__ = ["Member", "System", "gathered"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One trace of the cohort: its name there, its facts, and where its report is, if it has one."""
+    """One trace of the cohort: its name there, its facts, and where its report is, if it has one.
+
+    `path`: where the trace is; two of one name are two traces. Without one, the name tells them apart.
+    """
 
     name: str
     facts: Facts
     report: str | None = None
+    path: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What no other trace of the cohort has."""
+        return self.path or self.name
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,12 @@ class System:
 
     members: Sequence[Member]
     speeds: Sequence[tuple[Speed, Member]]
+    is_alone: bool = True  # in having its key
+
+    @property
+    def label(self) -> str:
+        """The model; where other rows have its system and framework too, with the name of the trace."""
+        return self.facts.model if self.is_alone else f"{self.facts.model} ({self.member.name})"
 
     @property
     def facts(self) -> Facts:
@@ -84,15 +100,16 @@ def gathered(members: Iterable[Member]) -> list[System]:
     Traces that do not name a batch size are a row each, as nothing says that they are of the same work.
     """
     groups: dict[tuple[str, ...], list[Member]] = {}
-    for member in sorted(members, key=lambda m: m.name):
+    for member in sorted(members, key=lambda m: (m.name, m.identity)):
         facts = member.facts
         named = any(s.batch_size is not None for s in facts.speeds)
-        key = (facts.model, facts.system or "", facts.framework or "", "" if named else member.name)
+        key = (facts.model, facts.system or "", facts.framework or "", "" if named else member.identity)
         groups.setdefault(key, []).append(member)
-    return [_system(groups[key]) for key in sorted(groups)]
+    counts = Counter(key[:-1] for key in groups)
+    return [_system(groups[key], is_alone=counts[key[:-1]] == 1) for key in sorted(groups)]
 
 
-def _system(members: Sequence[Member]) -> System:
+def _system(members: Sequence[Member], *, is_alone: bool) -> System:
     """Of traces of one batch size the one with most steps gives its speed, then the one that saw deepest."""
     chosen: dict[int | None, tuple[Speed, Member]] = {}
     for member in members:
@@ -100,7 +117,7 @@ def _system(members: Sequence[Member]) -> System:
             kept = chosen.get(speed.batch_size)
             if kept is None or _rank(speed, member) > _rank(*kept):
                 chosen[speed.batch_size] = (speed, member)
-    return System(members, [chosen[batch] for batch in sorted(chosen, key=lambda b: b or 0)])
+    return System(members, [chosen[batch] for batch in sorted(chosen, key=lambda b: b or 0)], is_alone)
 
 
 def _rank(speed: Speed, member: Member) -> tuple[int, int]:

@@ -55,6 +55,7 @@ class Facts:
     speeds: Sequence[Speed]
     kernel_duration_ns: float | None = None
     gpu_share: float | None = None
+    device_count: int | None = None
     layer_count: int | None = None
     dominant_type: str | None = None
     dominant_share: float | None = None
@@ -171,6 +172,7 @@ def _kernels(kernels: pl.DataFrame | None) -> dict[str, Any]:
     return {
         "kernel_duration_ns": first["kernel_duration_ns"],
         "gpu_share": first["gpu_share"],
+        "device_count": first["device_count"],
         **{ours: first[theirs] for theirs, ours in names.items()},
     }
 

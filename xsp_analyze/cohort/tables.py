@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xsp_analyze.cohort.cohort import System
+    from xsp_analyze.cohort.loadgen import LoadGen
     from xsp_analyze.cohort.price import Prices
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["MAX_COMPARED", "TOP", "across", "groups", "models", "similarity", "tables", "top"]
+__all__ = ["MAX_COMPARED", "TOP", "across", "groups", "load_tests", "models", "similarity", "tables", "top"]
 
 TOP = 5
 """How many models `top` names for each measure."""
@@ -41,7 +42,13 @@ _MEASURES: tuple[Column, ...] = (
     Column("latency_ns", pl.Float64(), "Of a step at that batch size.", "ns"),
     Column("single_latency_ns", pl.Float64(), "Of one input at a time; null: batch size 1 was not measured.", "ns"),
     Column("throughput_per_s", pl.Float64(), "Inputs per second at that batch size.", "1/s"),
-    Column("gpu_share", pl.Float64(), "Device time over latency (A15)."),
+    Column(
+        "gpu_share",
+        pl.Float64(),
+        "Time in which the devices worked over the time of all of them (A15); of a profile of levels the durations of"
+        " kernels over its latency, above 1 where several streams or devices work at once.",
+    ),
+    Column("device_count", pl.Int64(), "Devices that the share is of."),
     Column(
         "gpu_utilisation_share",
         pl.Float64(),
@@ -64,6 +71,7 @@ _MEASURES: tuple[Column, ...] = (
     Column("attributed_share", pl.Float64(), "Device time that belongs to a layer."),
     Column("load_test", pl.String(), "The MLPerf LoadGen test.", role=Role.LABEL),
     Column("load_test_valid", pl.Boolean(), "Whether LoadGen found the test valid; null: it did not judge."),
+    Column("load_test_per_s", pl.Float64(), "Samples per second that LoadGen states.", "1/s"),
     Column("p99_latency_ns", pl.Float64(), "99th percentile of latency that LoadGen states.", "ns"),
     Column("cost_per_1k_inputs", pl.Float64(), "At the row's throughput, by the prices given."),
     Column("trace", pl.String(), "The trace that the row stands for.", role=Role.LABEL),
@@ -82,7 +90,10 @@ _TOP_OF = {  # measure -> whether more is first
 
 def tables(systems: Sequence[System], prices: Prices = NO_PRICES) -> list[Result]:
     """Every table that the cohort has rows for, the one over all models first."""
-    every = (models(systems, prices), top(systems, prices), groups(systems), similarity(systems), across(systems))
+    every = (
+        models(systems, prices), top(systems, prices), load_tests(systems), groups(systems), similarity(systems),
+        across(systems),
+    )  # fmt: skip
     return [each for n, each in enumerate(every) if n == 0 or each.table.height]
 
 
@@ -97,7 +108,7 @@ def _row(system: System, prices: Prices) -> dict[str, Any]:
     sizes = [str(s.batch_size) for s, _ in system.speeds if s.batch_size is not None]
     test = next((m.facts.load_test for m in system.members if m.facts.load_test), None)
     return {
-        "model": facts.model,
+        "model": system.label,
         "system": facts.system,
         "framework": facts.framework,
         "batch_sizes": ", ".join(sizes) or None,
@@ -107,6 +118,7 @@ def _row(system: System, prices: Prices) -> dict[str, Any]:
         "single_latency_ns": system.single_latency_ns,
         "throughput_per_s": speed.throughput_per_s if speed else None,
         "gpu_share": facts.gpu_share,
+        "device_count": facts.device_count,
         "gpu_utilisation_share": facts.utilisation.gpu,
         "fp32_utilisation_share": facts.utilisation.fp32,
         "fp32_coverage": facts.utilisation.fp32_coverage,
@@ -121,6 +133,7 @@ def _row(system: System, prices: Prices) -> dict[str, Any]:
         "attributed_share": facts.attributed_share,
         "load_test": test.test if test else None,
         "load_test_valid": test.valid if test else None,
+        "load_test_per_s": test.samples_per_s if test else None,
         "p99_latency_ns": test.percentiles_ns.get("p99_00") if test else None,
         "cost_per_1k_inputs": system.cost(prices),
         "trace": system.member.name,
@@ -153,14 +166,48 @@ def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
     return _result("B13.top", "first models by each measure", columns, rows)
 
 
+def load_tests(systems: Sequence[System]) -> Result:
+    """One row an MLPerf LoadGen test, by the trace's name: what LoadGen itself says of it."""
+    members = sorted((m for s in systems for m in s.members), key=lambda m: (m.name, m.identity))
+    rows = [_load_test(member.name, member.facts.load_test) for member in members if member.facts.load_test]
+    columns = (
+        Column("trace", pl.String(), "The trace.", role=Role.KEY),
+        Column("test", pl.String(), "Scenario and mode.", role=Role.LABEL),
+        Column("valid", pl.Boolean(), "Whether LoadGen found the test valid; null: it did not judge."),
+        Column("broken_rules", pl.String(), "What was not satisfied.", role=Role.LABEL),
+        Column("samples_per_s", pl.Float64(), "Completed samples per second, else scheduled ones.", "1/s"),
+        *(Column(f"{p}_latency_ns", pl.Float64(), f"{_PERCENTILES[p]} of latency.", "ns") for p in _PERCENTILES),
+    )
+    return _result("B13.loadgen", "load tests", columns, rows)
+
+
+_PERCENTILES = {
+    "p50_00": "Median",
+    **{f"p{p.replace('.', '_')}": f"{p}th percentile" for p in ("90.00", "95.00", "97.00", "99.00", "99.90")},
+}
+"""As LoadGen prints them, but its 80th, which only some scenarios have."""
+
+
+def _load_test(trace: str, test: LoadGen) -> dict[str, Any]:
+    return {
+        "trace": trace,
+        "test": test.test,
+        "valid": test.valid,
+        "broken_rules": ", ".join(test.broken_rules) or None,
+        "samples_per_s": test.samples_per_s,
+        **{f"{p}_latency_ns": test.percentiles_ns.get(p) for p in _PERCENTILES},
+    }
+
+
 def groups(systems: Sequence[System]) -> Result:
     """One row a model that recorded kernels, operators or layers: the share of its time in each class of them."""
     rows = []
     for system in (s for s in systems if s.facts.mix.class_shares):
         by_class = system.facts.mix.class_shares
         shares = {_group_column(name): by_class.get(name, 0.0) for name in CLASSES}
-        keys = {c.name: getattr(system.facts, c.name) for c in _KEYS}
-        rows.append({**keys, "basis": system.facts.mix.class_basis, **shares})
+        facts = system.facts
+        keys = {"model": system.label, "system": facts.system, "framework": facts.framework}
+        rows.append({**keys, "basis": facts.mix.class_basis, **shares})
     columns = (
         *_KEYS,
         Column("basis", pl.String(), "What the shares are of.", role=Role.LABEL),
@@ -180,9 +227,9 @@ def similarity(systems: Sequence[System]) -> Result:
     similar = cosines([s.facts.mix.shares for s in mixed])
     pairs = [
         {
-            "model": a.facts.model,
+            "model": a.label,
             "system": a.facts.system,
-            "other_model": b.facts.model,
+            "other_model": b.label,
             "other_system": b.facts.system,
             "similarity_share": float(similar[i, j]),
         }

@@ -5,28 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
+
+from xsp_analyze.compare.common import check_common, same_content
+from xsp_analyze.compare.conclusions import corrected
+from xsp_analyze.compare.expected import expected
 from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes
 from xsp_analyze.compare.layer_pairs import pair_layers
-from xsp_analyze.compare.level_rows import kernel_rows, layer_rows, model_rows, operator_rows
+from xsp_analyze.compare.level_rows import (
+    kernel_class_rows,
+    kernel_partners,
+    kernel_rows,
+    layer_rows,
+    layer_type_rows,
+    model_rows,
+    operator_rows,
+)
+from xsp_analyze.compare.moves import moves
 from xsp_analyze.compare.parts import explained, placed
-from xsp_analyze.compare.rows import Assumed, corrected, in_order
+from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
 from xsp_analyze.compare.significance import RUN_NOISE
+from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.merge.kernels import match_kernels
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from xsp_analyze.compare.expected import Expected
     from xsp_analyze.compare.facts import Difference
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.layer_pairs import Pairs
+    from xsp_analyze.compare.moves import ClassMoves, Move
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["MIN_MATCH", "Comparison", "compare"]
+
+_WORTH_TELLING = 0.01  # of device time
 
 MIN_MATCH = 0.5
 """Sides of which fewer layers match are taken for different work, unless layers are operators or not of one source."""
@@ -48,9 +67,12 @@ class Comparison:
     changes: Sequence[Change]
     waterfall: Waterfall | None
     operator_basis: str
+    moves: Sequence[ClassMoves]  # classes of kernels of which much moved between operators
     run_noise: float | None
     run_noise_source: str
     per_input: bool
+    same_content: bool
+    expected: Expected | None  # by the devices' peaks, where the sides ran on different ones
 
     @property
     def comparable(self) -> bool:
@@ -91,8 +113,8 @@ def compare(
 ) -> Comparison:
     """The comparison of two sides, each of one or more captures of the same work.
 
-    XspError where a side is taken by steps and the other whole, or where times per input are asked for and a batch
-    size is unknown.
+    XspError where a side is taken by steps and the other whole, where times per input are asked for and a batch size
+    is unknown, or where the two have nothing in common.
     """
     one, two = _sides(before, after, names, per_input=per_input)
     one.check_steps(two)
@@ -106,8 +128,18 @@ def compare(
     assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
     layers, judged = layer_rows(one, two, pairs, assumed)
     changed, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
+    partner = kernel_partners(one, two, changed) if on_device else {}
+    moved, classes = _moved(one, two, partner) if on_device else ({}, [])
+    operators = operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
+    check_common(one, two, pairs, operators)
     rows = corrected(
-        [*layers, *operator_rows(one, two, assumed, on_device=on_device), *kernel_rows(one, two, changed, assumed)]
+        [
+            *layer_type_rows(one, two, assumed, moved.get("layer_type", {}), same_framework=same_framework),
+            *operators,
+            *kernel_class_rows(one, two, assumed),
+            *layers,
+            *kernel_rows(one, two, changed, partner, assumed, moved.get("kernel", {})),
+        ]
     )
     falls = explained(one, two, pairs, on_device=on_device)
     return Comparison(
@@ -123,9 +155,12 @@ def compare(
         changed,
         falls.waterfall,
         basis,
+        classes,
         judged.run_noise,
         judged.run_noise_source,
         per_input,
+        same_content(one, two),
+        expected(one, two) if on_device else None,
     )
 
 
@@ -159,6 +194,20 @@ def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -
     return reasons
 
 
+def _moved(one: Side, two: Side, partner: Mapping[str, str]) -> tuple[dict[str, dict[str, Move]], list[ClassMoves]]:
+    """By level where the time of its rows moved, and the classes of which enough moved to be told.
+
+    A kernel that took another's place everywhere counts as that one.
+    """
+    replaced = {new: old for old, new in partner.items()}
+    cells = one.cells(), two.cells().with_columns(pl.col("kernel").replace(replaced))
+    by_level = {level: moves(*cells, level) for level in ("layer_type", "operator", "kernel")}
+    _, classes = by_level["operator"]
+    min_ns = _WORTH_TELLING * float(cells[0]["ns"].sum())
+    large = [c for c in classes if -sum(ns for _, ns in c.losses) >= min_ns]
+    return {level: moved for level, (moved, _) in by_level.items()}, large
+
+
 def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | None]:
     first, second = one.one_step(), two.one_step()
     if first.is_empty() or second.is_empty():
@@ -168,9 +217,11 @@ def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | 
     return changes(ours, theirs), matched.alignment.rate
 
 
-def _with_cause(rows: Sequence[Row], causes: dict[int | None, tuple[str, float]]) -> list[Row]:
+def _with_cause(rows: Sequence[Row], causes: dict[int | None, dict[str, float]]) -> list[Row]:
+    """Layers with what changed most in them the same way; rows that moved, where they did more than vary."""
     out = []
     for row in rows:
-        cause = causes.get(row.layer_index) if row.level == "layer" and row.change == "same" else None
+        inside = causes.get(row.layer_index, {}) if row.level == "layer" and row.change == "same" else {}
+        cause = leading(inside, row.difference_ns or 0.0)
         out.append(row if cause is None else replace(row, kernel=cause[0], kernel_difference_ns=cause[1]))
     return out

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.merge.alignment import Alignment
 
-__all__ = ["Pairs", "pair_layers"]
+__all__ = ["Pairs", "family", "pair_layers"]
 
 _NUMBER = re.compile(r"(?:_|#)\d+$")  # Linear_3, aten::mm#3: the profiler's count, which moves with what comes before
 _FAMILIES: tuple[tuple[re.Pattern[str], str], ...] = (

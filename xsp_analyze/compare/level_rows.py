@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.compare.conclusions import decided
+from xsp_analyze.compare.device_levels import KERNEL
 from xsp_analyze.compare.kernel_changes import one_to_one
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.rows import Row, rows_of
@@ -14,18 +16,25 @@ from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.merge.kernel_names import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.levels import Measured
+    from xsp_analyze.compare.moves import Move
     from xsp_analyze.compare.rows import Assumed
     from xsp_analyze.compare.side import Side
     from xsp_analyze.compare.significance import Judged
 
-__all__ = ["kernel_rows", "layer_rows", "model_rows", "operator_rows"]
-
-_KERNEL = "kernel "  # how keys of `levels.kernels` begin, other than those of copies and memsets
+__all__ = [
+    "kernel_class_rows",
+    "kernel_partners",
+    "kernel_rows",
+    "layer_rows",
+    "layer_type_rows",
+    "model_rows",
+    "operator_rows",
+]
 
 
 def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
@@ -36,9 +45,8 @@ def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> li
     model = []
     for name, (before, after) in described.items():
         rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed, beside)
-        model.append(
-            replace(rows[0], significant=None if rows[0].p_value is None else rows[0].p_value <= FALSE_DISCOVERY_RATE)
-        )
+        p = rows[0].p_value
+        model.append(decided(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE))
     return model
 
 
@@ -75,30 +83,73 @@ def _under_first(side: Side) -> list[Measured]:
     return out
 
 
-def operator_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
+def layer_type_rows(
+    one: Side, two: Side, assumed: Assumed, moved: Mapping[str, Move], *, same_framework: bool
+) -> list[Row]:
+    """Layers by type; between frameworks by the families that their types belong to."""
+    sides = one.layer_types(by_family=not same_framework), two.layer_types(by_family=not same_framework)
+    return rows_of("layer_type", *sides, _union(*sides), _named(moved), assumed)[0]
+
+
+def kernel_class_rows(one: Side, two: Side, assumed: Assumed) -> list[Row]:
+    if not (one.has_kernels and two.has_kernels):
+        return []
+    sides = one.kernel_classes, two.kernel_classes
+    return rows_of("kernel_class", *sides, _union(*sides), _named({}), assumed)[0]
+
+
+def operator_rows(one: Side, two: Side, assumed: Assumed, moved: Mapping[str, Move], *, on_device: bool) -> list[Row]:
     sides = one.operators(on_device=on_device), two.operators(on_device=on_device)
-    keys = _union(*sides)
-    return rows_of("operator", *sides, keys, lambda a, b: {"name": b if a is None else a}, assumed)[0]
+    return rows_of("operator", *sides, _union(*sides), _named(moved), assumed)[0]
 
 
-def kernel_rows(one: Side, two: Side, changed: Sequence[Change], assumed: Assumed) -> list[Row]:
+def _named(moved: Mapping[str, Move]) -> Callable[[Any, Any], dict[str, object]]:
+    """Describes rows whose keys are their names."""
+
+    def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
+        name = b if a is None else a
+        return {"name": name, **_where(moved.get(name), {})}
+
+    return describe
+
+
+def _where(move: Move | None, names: Mapping[str, str]) -> dict[str, object]:
+    if move is None:
+        return {}
+    return {"moved_to" if move.is_to else "moved_from": tuple(names.get(other, other) for other in move.others)}
+
+
+def kernel_partners(one: Side, two: Side, changed: Sequence[Change]) -> dict[str, str]:
+    """Keys of kernels before, and the key of the one that took its place everywhere."""
+    keys = [{str(key) for measured in side.kernels for key in measured.keys} for side in (one, two)]
+    spelled = [{key.removeprefix(KERNEL) for key in side if key.startswith(KERNEL)} for side in keys]
+    return {KERNEL + old: KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
+
+
+def kernel_rows(
+    one: Side,
+    two: Side,
+    changed: Sequence[Change],
+    partner: Mapping[str, str],
+    assumed: Assumed,
+    moved: Mapping[str, Move],
+) -> list[Row]:
     """Kernels by name; one that took another's place everywhere shares its row."""
     if not (one.has_kernels and two.has_kernels):
         return []
     labels = [{str(k): str(v) for m in side.kernels for k, v in zip(m.keys, m.labels["name"], strict=True)}
               for side in (one, two)]  # fmt: skip
-    spelled = [{key.removeprefix(_KERNEL) for key in side if key.startswith(_KERNEL)} for side in labels]
-    partner = {_KERNEL + old: _KERNEL + new for old, new in one_to_one(changed, *spelled).items()}
     became = {(normalised(c.before[0]), normalised(c.after[0])): str(c.kind)
               for c in changed if len(c.before) == len(c.after) == 1}  # fmt: skip
-    taken = set(partner.values())
+    taken, names = set(partner.values()), labels[0] | labels[1]
     keys = [(a, partner[a]) if a in partner else (a, b) for a, b in _union(one.kernels, two.kernels)
             if not (a is None and b in taken)]  # fmt: skip
 
     def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
         name = labels[0].get(a) if a is not None else labels[1][b]
         other = labels[1].get(b) if b is not None else None
-        return {"name": name, "after_name": other if a is not None and a != b else None}
+        where = _where(moved.get(b if a is None else a), names)
+        return {"name": name, "after_name": other if a is not None and a != b else None, **where}
 
     rows = rows_of("kernel", one.kernels, two.kernels, keys, describe, assumed)[0]
     return [

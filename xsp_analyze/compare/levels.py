@@ -10,17 +10,29 @@ import polars as pl
 
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.merge.kernel_names import normalised
 from xsp_model import Kind, Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model.arrays import Floats
 
-__all__ = ["Measured", "kernels", "layers", "model", "operators", "operators_by_layer"]
+__all__ = [
+    "UNKNOWN_TYPE",
+    "Measured",
+    "combined",
+    "layer_types",
+    "layers",
+    "measured",
+    "model",
+    "operator_calls",
+    "operators_by_layer",
+    "operators_on_host",
+]
+
+UNKNOWN_TYPE = "of no known type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,51 +73,42 @@ def layers(frames: StepFrames) -> Measured:
     )
     steps = frames.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return _measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
+    return measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
 
 
-def kernels(frames: StepFrames) -> Measured:
-    """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
-    rows = frames.executions.with_columns(_key(frames.executions))
-    sums = rows.group_by("key", maintain_order=True).agg(
-        pl.col("kernel_name").first().cast(pl.String).alias("name"),
-        pl.col("kind").first().cast(pl.String),
-        pl.col("count").sum(),
-        pl.col("duration_ns").sum(),
+def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured:
+    """One row a type of layer, by the name made of it: the sums of its layers' rows."""
+    types = [UNKNOWN_TYPE if kind is None else named(kind) for kind in layers.labels["layer_type"]]
+    kinds = pl.Series(types, dtype=pl.String)
+    names = kinds.unique(maintain_order=True)
+    of_type = (names.to_numpy()[:, None] == kinds.to_numpy()[None, :]).astype(np.float64)
+    is_known = np.isfinite(layers.mean_ns)
+    sums = of_type @ np.where(is_known, layers.mean_ns, 0.0)
+    mean = np.where((of_type * is_known).any(axis=1), sums, np.nan)
+    return Measured(pl.DataFrame({"key": names}), mean, of_type @ np.nan_to_num(layers.count), of_type @ layers.steps)
+
+
+def operators_on_host(frames: StepFrames) -> Measured:
+    """One row an operator's name: its own time on the host, outside of the operators inside it, so that rows add up."""
+    own = operator_calls(frames).filter(pl.col("is_operator"))
+    named = frames.chosen(own).select(
+        "run_id", "step", pl.col("name").cast(pl.String).alias("key"), pl.col("self_ns").alias("ns")
     )
-    work = frames.activities.rename({"name": "kernel_name"})
-    per_step = work.with_columns(_key(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
-    return _measured(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
-                     frames.of_trace.roles.kernels)  # fmt: skip
+    return combined(frames, named)
 
 
-def operators(frames: StepFrames, *, on_device: bool) -> Measured:
-    """One row an operator's name: device time that it launched itself, or its own time on the host.
-
-    Its own: outside of the operators inside it, so that rows add up.
-    """
-    calls = _operator_calls(frames)
-    if on_device:
-        work = frames.chosen(frames.of_trace.all_activities).select("span_id", "run_id", "step", "duration_ns")
-        inside = work.join(calls.select("span_id", "operator_id"), on="span_id").filter(pl.col("operator_id") >= 0)
-        names = calls["name"].gather(inside["operator_id"])
-        per_step = inside.select("run_id", "step", pl.Series("key", names), pl.col("duration_ns").alias("ns"))
-    else:
-        own = calls.filter(pl.col("is_operator"))
-        per_step = frames.chosen(own).select(
-            "run_id", "step", pl.col("name").alias("key"), pl.col("self_ns").alias("ns")
-        )
-    per_step = per_step.with_columns(pl.col("key").cast(pl.String))
+def combined(frames: StepFrames, per_step: pl.DataFrame) -> Measured:
+    """Rows of a key from times (run_id, step, key, ns): their sums in each step, and the means of these."""
     rows = per_step.group_by("run_id", "step", "key", maintain_order=True).agg(
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
     sums = frames.combine(rows, ["key"], ["ns", "count"])
-    return _measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
+    return measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
 
 
 def operators_by_layer(frames: StepFrames) -> pl.DataFrame:
     """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
-    calls = _operator_calls(frames).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
+    calls = operator_calls(frames).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
     named = frames.chosen(calls).join(layers, on="layer_id").filter(pl.col("layer_index").is_not_null())
     rows = named.group_by("run_id", "step", "layer_index", pl.col("name").cast(pl.String), maintain_order=True).agg(
@@ -114,7 +117,7 @@ def operators_by_layer(frames: StepFrames) -> pl.DataFrame:
     return frames.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
 
 
-def _operator_calls(frames: StepFrames) -> pl.DataFrame:
+def operator_calls(frames: StepFrames) -> pl.DataFrame:
     """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
     columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
     spans = frames.trace.scan("spans").select(columns).collect()
@@ -127,22 +130,17 @@ def _operator_calls(frames: StepFrames) -> pl.DataFrame:
     inner = mask & (outer >= 0)
     own = duration.copy()
     np.subtract.at(own, outer[inner], duration[inner])
+    named = pl.Series("operator", np.where(around >= 0, around, 0))
+    inside = pl.Series(around >= 0)
     out = spans.with_columns(
-        pl.Series("operator_id", around), pl.Series("self_ns", np.maximum(own, 0)), is_operator.alias("is_operator")
+        pl.when(inside).then(spans["name"].cast(pl.String).gather(named)).alias("operator"),
+        pl.Series("self_ns", np.maximum(own, 0)),
+        is_operator.alias("is_operator"),
     )
     return Roles.of(out, frames.of_trace.roles.kernels)
 
 
-def _key(rows: pl.DataFrame) -> pl.Series:
-    """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
-    distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
-    keys = [f"{kind} {normalised(name)}" for name, kind in distinct.iter_rows()]
-    named = distinct.with_columns(pl.Series("key", keys, dtype=pl.String))
-    both = rows.select(pl.col("kernel_name", "kind").cast(pl.String))
-    return both.join(named, on=["kernel_name", "kind"], how="left", maintain_order="left")["key"]
-
-
-def _measured(
+def measured(
     frames: StepFrames,
     labels: pl.DataFrame,
     mean: pl.Series,

@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["Explained", "explained", "placed"]
 
 _OUTSIDE = "outside of layers"
+_FEW_LAYERS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The waterfall (null: no latency is known), and for layers of before (by index) what changed most inside."""
+    """The waterfall (null: no latency is known), and for layers of before (by index) what changed inside."""
 
     waterfall: Waterfall | None
-    by_layer: dict[int | None, tuple[str, float]]
+    by_layer: dict[int | None, dict[str, float]]
 
 
 def explained(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explained:
-    """What the difference of latency is made of: by layer, or by type of layer where operators are the layers.
+    """What the difference of latency is made of: by layer where there are few, else by type of layer.
 
-    Operators are numbered as they come, so of a thousand of them no single one says anything.
+    Where operators are the layers always by type: they are numbered as they come, and no single one says anything.
     """
     total = one.model[0].mean_ns[0], two.model[0].mean_ns[0]
     work = [_device_work(side) if on_device else _host_work(side) for side in (one, two)]
@@ -39,7 +40,7 @@ def explained(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explain
     by_layer = [_by_layer(w, slot) for w, slot in zip(work, slots, strict=True)]
     basis = "device" if on_device else "host"
     parts = by_layer
-    if "operator" in {one.facts.layer_source, two.facts.layer_source}:
+    if len(pairs.rows) > _FEW_LAYERS or "operator" in {one.facts.layer_source, two.facts.layer_source}:
         parts = [_by_type(w) for w in work]
     named = [{_named(key, one, two, pairs): value for key, value in side.items()} for side in parts]
     falls = waterfall(basis, (float(total[0]), float(total[1])), *named) if np.isfinite(total).all() else None
@@ -131,14 +132,12 @@ def _named(key: _Key, one: Side, two: Side, pairs: Pairs) -> tuple[str, str]:
     return (kind, _slot_name(what, one, two, pairs)) if isinstance(what, int) else (kind, what)
 
 
-def _causes(one: Side, pairs: Pairs, before: _Parts, after: _Parts) -> dict[int | None, tuple[str, float]]:
+def _causes(one: Side, pairs: Pairs, before: _Parts, after: _Parts) -> dict[int | None, dict[str, float]]:
     keys = one.layers[0].keys
-    causes: dict[int | None, tuple[str, float]] = {}
+    causes: dict[int | None, dict[str, float]] = {}
     for at, (i, j) in enumerate(pairs.rows):
         ours, theirs = before.get(("layer", at), {}), after.get(("layer", at), {})
-        if i is None or j is None or not (ours or theirs):
-            continue
-        by_name = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in dict.fromkeys([*ours, *theirs])}
-        largest = max(by_name, key=lambda name: abs(by_name[name]))
-        causes[int(str(keys[i]))] = (largest, by_name[largest])
+        if i is not None and j is not None:
+            by_name = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in dict.fromkeys([*ours, *theirs])}
+            causes[int(str(keys[i]))] = by_name
     return causes

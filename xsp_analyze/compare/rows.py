@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_analyze.compare.significance import Estimates, Judged, discoveries, judge
+from xsp_analyze.compare.rank_test import rank_test
+from xsp_analyze.compare.significance import Estimates, Judged, judge
 from xsp_analyze.compare.step_noise import step_noise
 
 if TYPE_CHECKING:
@@ -16,7 +18,15 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.levels import Measured
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["Assumed", "Row", "corrected", "estimates", "in_order", "rows_of"]
+__all__ = ["LEVELS", "Assumed", "Conclusion", "Row", "estimates", "in_order", "rows_of"]
+
+
+class Conclusion(StrEnum):
+    """What a row's numbers say of it."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"  # no farther than noise reaches, and noise does not reach far
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +45,19 @@ class Row:
     high: float | None = None
     p_value: float | None = None
     q_value: float | None = None
+    rank_p_value: float | None = None  # Mann-Whitney, of captures, or of the steps of one capture a side
+    rank_min_p: float | None = None  # that so many values can have
     significant: bool | None = None
+    conclusion: Conclusion | None = None
     before_count: float | None = None
     after_count: float | None = None
     layer_index: int | None = None
     layer_type: str | None = None
     path: str | None = None
-    kernel: str | None = None  # of a layer: the kernel or operator in it that changed most
+    kernel: str | None = None  # of a layer: the kernel or operator in it that changed most the same way
     kernel_difference_ns: float | None = None
+    moved_to: tuple[str, ...] = ()  # rows of the level that run more often what this one runs less often
+    moved_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +69,25 @@ class Assumed:
 
 
 def estimates(
-    captures: Sequence[Measured], keys: Sequence[object], companions: Sequence[Measured] = ()
+    captures: Sequence[Measured], keys: Sequence[object], companions: Sequence[Measured] = (), *, by_steps: bool = True
 ) -> tuple[Estimates, Floats]:
     """The captures' rows in the order of these keys, and the mean of how often each ran; nan where there is no such.
 
-    `companions` are other rows of the same captures, see `step_noise`.
+    `companions` are other rows of the same captures, see `step_noise`, which is asked where noise is judged by steps.
     """
-    values, noise, counts = [], [], []
-    for number, measured in enumerate(captures):
+    values, counts, steps = [], [], []
+    for measured in captures:
         at = {key: row for row, key in enumerate(measured.keys)}
         indices = np.array([at.get(key, -1) for key in keys], dtype=np.int64)
         values.append(_taken(measured.mean_ns, indices))
         counts.append(_taken(measured.count, indices))
-        steps = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
-        beside = companions[number].steps if companions else None
-        noise.append(step_noise(np.where(indices[:, None] >= 0, steps, 0.0), beside))
-    return Estimates(np.array(values).reshape(len(captures), len(keys)), noise), np.mean(counts, axis=0)
+        of_rows = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
+        steps.append(np.where(indices[:, None] >= 0, of_rows, 0.0))
+    beside: list[Floats | None] = [measured.steps for measured in companions]
+    beside = beside or [None] * len(captures)
+    noise = [step_noise(s, b) for s, b in zip(steps, beside, strict=True)] if by_steps else []
+    of_captures = np.array(values).reshape(len(captures), len(keys))
+    return Estimates(of_captures, noise, steps[0] if by_steps else of_captures.T), np.mean(counts, axis=0)
 
 
 def _taken(values: Floats, indices: Ints) -> Floats:
@@ -88,9 +106,11 @@ def rows_of(
     companions: tuple[Sequence[Measured], Sequence[Measured]] = ((), ()),
 ) -> tuple[list[Row], Judged]:
     """A row a pair of keys (null: the side has none); `describe` gives a row's name and what else is known of it."""
-    one, one_count = estimates(before, [a for a, _ in pairs], companions[0])
-    two, two_count = estimates(after, [b for _, b in pairs], companions[1])
+    by_steps = len(before) == len(after) == 1
+    one, one_count = estimates(before, [a for a, _ in pairs], companions[0], by_steps=by_steps)
+    two, two_count = estimates(after, [b for _, b in pairs], companions[1], by_steps=by_steps)
     judged = judge(one, two, floor=assumed.floor, alike=assumed.alike)
+    ranks = [_ranked(one, two, at) if np.isfinite(judged.ratio[at]) else {} for at in range(len(pairs))]
     first, second = one.mean, two.mean
     rows = []
     for at, (a, b) in enumerate(pairs):
@@ -106,6 +126,7 @@ def rows_of(
                 low=_or_none(judged.low[at]),
                 high=_or_none(judged.high[at]),
                 p_value=_or_none(judged.p[at]),
+                **ranks[at],
                 before_count=_or_none(one_count[at]),
                 after_count=_or_none(two_count[at]),
                 **describe(a, b),
@@ -114,25 +135,22 @@ def rows_of(
     return rows, judged
 
 
-def corrected(rows: Sequence[Row]) -> list[Row]:
-    """The rows with q and whether they are significant, corrected for as many as were tested: all of them together."""
-    p = np.array([np.nan if r.p_value is None else r.p_value for r in rows], dtype=np.float64)
-    q, is_discovery = discoveries(p)
-    return [
-        row if row.p_value is None else replace(row, q_value=float(q[at]), significant=bool(is_discovery[at]))
-        for at, row in enumerate(rows)
-    ]
+def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
+    test = rank_test(one.samples[at], two.samples[at])
+    return {} if test is None else {"rank_p_value": test.p, "rank_min_p": test.min_p}
 
 
-_LEVELS = ("layer", "operator", "kernel")
+LEVELS = ("layer_type", "operator", "kernel_class", "layer", "kernel")
+"""The levels of rows, what sums up others first."""
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
-    """By level; in each what is significant first, then what was not tested, then noise; most time first in each."""
+    """By level; in each what is significant, new or gone first, then untested, then noise; most time first in each."""
 
     def sort_key(row: Row) -> tuple[int, int, float, str]:
-        group = 0 if row.significant else 1 if row.significant is None else 2
-        return (_LEVELS.index(row.level), group, -abs(row.difference_ns or 0.0), row.name)
+        is_one_sided = row.change in {"appeared", "vanished"}
+        group = 0 if row.significant or is_one_sided else 1 if row.significant is None else 2
+        return (LEVELS.index(row.level), group, -abs(row.difference_ns or 0.0), row.name)
 
     return sorted(rows, key=sort_key)
 

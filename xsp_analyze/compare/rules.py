@@ -1,7 +1,7 @@
 """What `--fail-on` says: `model.latency > +3%`, `layer["layer3.*"].latency > +10%`, `kernel["*gemm*"].time > +1ms`.
 
     RULE      = SUBJECT "." METRIC COMPARISON THRESHOLD
-    SUBJECT   = "model" | ("layer" | "operator" | "kernel") [ "[" PATTERN "]" ]
+    SUBJECT   = "model" | ("layer_type" | "layer" | "operator" | "kernel_class" | "kernel") [ "[" PATTERN "]" ]
     METRIC    = "latency" | "time" | "device_time" | "throughput" | "count"
     COMPARISON= ">" | ">=" | "<" | "<="
     THRESHOLD = a signed number with "%", "ns", "us", "ms" or "s" (a change), "x" (the ratio), or nothing (of a count)
@@ -11,6 +11,7 @@ A pattern is in quotes, with the wildcards of a shell: `*`, `?`, `[abc]`; it is 
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from dataclasses import dataclass
@@ -46,8 +47,10 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "\u00b5s": 1e3, "ms": 1e6, "s": 1e9}
 _METRICS = {
     "model": ("latency", "device_time", "throughput"),
+    "layer_type": ("latency", "time", "count"),
     "layer": ("latency", "time", "count"),
     "operator": ("time", "count"),
+    "kernel_class": ("time", "count"),
     "kernel": ("time", "count"),
 }
 _EXAMPLE = (
@@ -59,8 +62,8 @@ class Verdict(StrEnum):
     """What became of a rule for one row."""
 
     KEPT = "kept"
-    NOISE = "within noise"  # beyond the threshold, and no farther than noise reaches
     VIOLATED = "broken"
+    INCONCLUSIVE = "inconclusive"  # noise reaches across the threshold, or nothing is known of it
     UNKNOWN = "unknown"
 
 
@@ -115,12 +118,13 @@ def absent(rule: Rule, comparison: Comparison) -> bool:
 def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> Outcome:
     """The rule held against every row that it is about; XspError where there is no such row.
 
-    A row breaks a rule where its estimate lies beyond the threshold and it is significant; where nothing is known of
-    its noise, or with `strict`, by the estimate alone.
+    A row breaks a rule where its estimate lies beyond the threshold and it is significant, and keeps it where its whole
+    interval does not lie beyond; else it is inconclusive. Where nothing is known of its noise the estimate can break a
+    rule and not keep it. With `strict` the estimate alone decides, as it does of counts and of equal files.
     """
     rows = _rows(rule, comparison)
     judged = [(_verdict(rule, row, comparison, strict=strict), row) for row in rows]
-    order = (Verdict.VIOLATED, Verdict.NOISE, Verdict.UNKNOWN, Verdict.KEPT)
+    order = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.UNKNOWN, Verdict.KEPT)
     worst = min((verdict for verdict, _ in judged), key=order.index)
     if worst is Verdict.UNKNOWN and any(verdict is Verdict.KEPT for verdict, _ in judged):
         worst = Verdict.KEPT  # rows that only one side has have no ratio
@@ -171,21 +175,37 @@ def _change(rule: Rule, row: Row, comparison: Comparison) -> float | None:
     if before is None and after is None:
         return None
     if rule.unit in {"%", "x"}:
-        if not before or after is None:
-            return None
+        return None if not before or after is None else _in_unit(rule, before, after)
+    return _in_unit(rule, before or 0.0, after or 0.0)
+
+
+def _in_unit(rule: Rule, before: float, after: float) -> float:
+    if rule.unit in {"%", "x"}:
         return (after / before - 1) * 100 if rule.unit == "%" else after / before
-    difference = (after or 0.0) - (before or 0.0)
-    return difference / _UNITS_NS[rule.unit] if rule.unit else difference
+    return (after - before) / _UNITS_NS[rule.unit] if rule.unit else after - before
 
 
 def _verdict(rule: Rule, row: Row, comparison: Comparison, *, strict: bool) -> Verdict:
     change = _change(rule, row, comparison)
     if change is None:
         return Verdict.UNKNOWN
-    if not _COMPARISONS[rule.comparison](change, rule.number):
-        return Verdict.KEPT
-    by_estimate = strict or row.significant is None or rule.metric == "count"
-    return Verdict.VIOLATED if by_estimate or row.significant else Verdict.NOISE
+    is_beyond = _COMPARISONS[rule.comparison](change, rule.number)
+    if strict or comparison.same_content or rule.metric == "count":
+        return Verdict.VIOLATED if is_beyond else Verdict.KEPT
+    if is_beyond:
+        return Verdict.VIOLATED if row.significant is not False else Verdict.INCONCLUSIVE
+    ends = _ends(rule, row, comparison)
+    held = ends is not None and not any(_COMPARISONS[rule.comparison](end, rule.number) for end in ends)
+    return Verdict.KEPT if held else Verdict.INCONCLUSIVE
+
+
+def _ends(rule: Rule, row: Row, comparison: Comparison) -> tuple[float, ...] | None:
+    """The ends of the row's interval in the rule's unit; null where nothing is known of its noise."""
+    before, _ = _values(rule, row, comparison)
+    if row.low is None or row.high is None or not before:
+        return None
+    ratios = (1 / row.high, 1 / row.low) if rule.metric == "throughput" else (row.low, row.high)
+    return tuple(_in_unit(rule, before, before * ratio) for ratio in ratios)
 
 
 def _sentence(rule: Rule, verdict: Verdict, row: Row, comparison: Comparison) -> str:
@@ -194,10 +214,16 @@ def _sentence(rule: Rule, verdict: Verdict, row: Row, comparison: Comparison) ->
     if change is None:
         return f"{subject}: {rule.metric} is not known on both sides"
     measured = f"{change:+.4g}{' ' if rule.unit else ''}{rule.unit}" if rule.unit != "x" else f"{change:.4g} x"
-    if verdict is Verdict.NOISE:
-        return f"{subject}: {rule.metric} changed by {measured}, no farther than noise reaches"
     unsure = "; nothing is known of its noise" if row.significant is None and rule.metric != "count" else ""
+    if verdict is Verdict.INCONCLUSIVE and not unsure:
+        unsure = f"; noise reaches from {_reach(rule, row, comparison)}"
     return f"{subject}: {rule.metric} {'changed by' if rule.unit != 'x' else 'is at'} {measured}{unsure}"
+
+
+def _reach(rule: Rule, row: Row, comparison: Comparison) -> str:
+    low, high = _ends(rule, row, comparison) or (-math.inf, math.inf)
+    unit = f" {rule.unit}" if rule.unit else ""
+    return f"{low:+.4g} to {high:+.4g}{unit}" if rule.unit != "x" else f"{low:.4g} to {high:.4g} x"
 
 
 def _either(choices: Sequence[str]) -> str:

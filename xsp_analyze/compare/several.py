@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_analyze.compare.rows import Conclusion
+from xsp_analyze.compare.rules import Verdict
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,3 +33,21 @@ class Several:
     compared: Sequence[Compared]
     only_before: Sequence[str] = ()
     only_after: Sequence[str] = ()
+
+    @property
+    def violated(self) -> bool:
+        """Whether a rule is broken."""
+        return any(o.verdict is Verdict.VIOLATED for one in self.compared for o in one.outcomes)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether of a rule, or where a comparison has none of its latency, noise leaves open what to say."""
+        return any(_is_open(one) for one in self.compared)
+
+
+def _is_open(one: Compared) -> bool:
+    if one.comparison.same_content:
+        return False
+    if one.outcomes:
+        return any(o.verdict in {Verdict.INCONCLUSIVE, Verdict.UNKNOWN} for o in one.outcomes)
+    return one.comparison.latency.conclusion in {None, Conclusion.INCONCLUSIVE}

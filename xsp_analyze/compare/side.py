@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.compare import levels
+from xsp_analyze.compare import device_levels, levels
 from xsp_analyze.compare.facts import Facts, facts
+from xsp_analyze.compare.layer_pairs import family
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.merge.kernels import kernel_work, template
 from xsp_model import Attribution, XspError
@@ -52,14 +53,28 @@ class Side:
         """Layers of each capture."""
         return [self._scaled(levels.layers(frames)) for frames in self.views]
 
+    def layer_types(self, *, by_family: bool) -> list[Measured]:
+        """Types of layers of each capture, or families of types."""
+        return [levels.layer_types(layers, family if by_family else str) for layers in self.layers]
+
     @cached_property
     def kernels(self) -> list[Measured]:
         """Kernels of each capture."""
-        return [self._scaled(levels.kernels(frames)) for frames in self.views]
+        return [self._scaled(device_levels.kernels(frames)) for frames in self.views]
+
+    @cached_property
+    def kernel_classes(self) -> list[Measured]:
+        """Classes of kernels of each capture."""
+        return [self._scaled(device_levels.kernel_classes(frames)) for frames in self.views]
 
     def operators(self, *, on_device: bool) -> list[Measured]:
         """Operators of each capture, by device time or by their own time on the host."""
-        return [self._scaled(levels.operators(frames, on_device=on_device)) for frames in self.views]
+        of = device_levels.operators if on_device else levels.operators_on_host
+        return [self._scaled(of(frames)) for frames in self.views]
+
+    def cells(self) -> pl.DataFrame:
+        """Device time of the first capture by operator, class and kernel, see `device_levels.cells`."""
+        return device_levels.cells(self.views[0]).with_columns(pl.col("ns") / self.per)
 
     def device_time(self) -> list[Measured]:
         """Sum of all device work in each capture: one row."""

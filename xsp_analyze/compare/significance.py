@@ -2,15 +2,16 @@
 
 Two kinds of noise are told apart. Within a capture, steps vary: `step_noise` measures that. Between captures of the
 same work whole runs vary (clocks, memory layout, neighbours), which no number of steps of one run can show. So the
-run is the unit that may be exchanged, and the noise of runs is added: measured where a side has several captures.
-With one a side, what moves a whole run cannot be seen and is assumed; what moves rows apart is read from how far
-their ratios scatter around their middle, which the few that really changed do not move.
+run is the unit that may be exchanged, and the noise of runs is added: measured where a side has several captures, and
+worth as many degrees of freedom as there are captures. Rows of the same captures do not count: what disturbs a capture
+disturbs them all. With one a side, what moves a whole run cannot be seen and is assumed; what moves rows apart is read
+from how far their ratios scatter around their middle, which the few that really changed do not move.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,16 +37,20 @@ device it is an assumption: 1 % is what clocks that are not locked give.
 _ASSUMED_FREEDOM = 10.0  # an assumed noise is no measured one: tails stay heavier than the normal distribution's
 _MIN_ROWS = 10  # fewer say nothing of how ratios scatter
 _MIN_FREEDOM = 1e-9
-_PRIOR_FREEDOM = 4.0  # how many captures' worth the rows together count against a row's own captures
 _MEDIAN_CHI2 = 0.454936  # of one degree of freedom
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What one side measured at a level: captures x rows of means per step (nan: not there), and their step noise."""
+    """What one side measured at a level: captures x rows of means per step (nan: not there).
+
+    `noise`: of the steps, a capture each; none where several captures show it. `samples`: rows x what may be ranked,
+    steps of the one capture or captures.
+    """
 
     values: Floats
-    noise: Sequence[StepNoise]
+    noise: Sequence[StepNoise] = ()
+    samples: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def captures(self) -> int:
@@ -95,17 +100,13 @@ def judge(before: Estimates, after: Estimates, *, floor: float, alike: bool = Tr
     """The rows' ratios. `alike`: both sides ran on the same system, so that most rows should not differ."""
     shift = after.logs.mean(axis=0) - before.logs.mean(axis=0)
     several = before.captures + after.captures > 2  # noqa: PLR2004 (one a side)
-    spread = _between(before, after, floor) if several else _within(before, after, shift, floor, alike=alike)
+    spread = _between(before, after) if several else _within(before, after, shift, floor, alike=alike)
     error = np.sqrt(spread.variance)
     is_measured = np.isfinite(shift) & np.isfinite(error) & (error > 0) & (spread.freedom > 0)
     reach, p = np.full(len(shift), np.nan), np.full(len(shift), np.nan)
-    quantiles: dict[float, float] = {}
     for row in np.flatnonzero(is_measured):
         freedom = float(spread.freedom[row])
-        rounded = round(freedom, 1)
-        if rounded not in quantiles:
-            quantiles[rounded] = critical(max(rounded, 0.1))
-        reach[row] = quantiles[rounded] * error[row]
+        reach[row] = critical(max(round(freedom, 1), 0.1)) * error[row]
         p[row] = two_sided(float(shift[row] / error[row]), freedom)
     any_known = bool(is_measured.any())
     with np.errstate(over="ignore"):
@@ -133,63 +134,59 @@ def _within(before: Estimates, after: Estimates, shift: Floats, floor: float, *,
     """One capture a side: the noise of their steps, and what runs are taken to differ by."""
     one, two = before.noise[0], after.noise[0]
     steps = one.relative_error**2 + two.relative_error**2
-    run, source, degrees = floor, "assumed", _ASSUMED_FREEDOM
+    run, source = floor, "assumed"
     usable = np.isfinite(shift) & np.isfinite(steps)
     if alike and usable.sum() >= _MIN_ROWS:
         off = shift[usable] - np.median(shift[usable])
-        excess = _excess(off**2, steps[usable], 2.0, _MEDIAN_CHI2)
+        excess = _excess(off**2, steps[usable])
         if excess > 0:
             run, source = math.hypot(floor, excess), "assumed, and the scatter of the rows"
-            degrees = max(usable.sum() / 2, _ASSUMED_FREEDOM) if excess > floor else _ASSUMED_FREEDOM
     variance = steps + 2 * run**2
-    parts = np.full(len(steps), (2 * run**2) ** 2 / degrees)  # Welch and Satterthwaite's degrees of freedom
+    parts = np.full(len(steps), (2 * run**2) ** 2 / _ASSUMED_FREEDOM)  # Welch and Satterthwaite's degrees of freedom
     for noise in (one, two):
         parts += noise.relative_error**4 / np.maximum(noise.freedom, _MIN_FREEDOM)
     freedom = np.divide(variance**2, parts, out=np.full(len(parts), 1e9), where=parts > 0)
     return _Spread(variance, np.where(np.isfinite(freedom), freedom, 0.0), run, source)
 
 
-def _between(before: Estimates, after: Estimates, floor: float) -> _Spread:
-    """Several captures: how they differ, row by row, leaning on what all rows show (of few rows, on the floor).
+def _between(before: Estimates, after: Estimates) -> _Spread:
+    """Several captures: how far each row's means over captures may be off, by its own captures alone.
 
-    A variance of two or three captures is little known: it is pulled towards the rows' own, as worth four captures
-    more. Source of the idea: Smyth, "Linear models and empirical Bayes methods", 2004.
+    Sides may be of unequal noise. Source: Welch, "The generalization of Student's problem when several different
+    population variances are involved", 1947. A side of one capture is taken to be as noisy as the other.
     """
-    freedom = before.captures + after.captures - 2
-    squares = [((s.logs - s.logs.mean(axis=0)) ** 2).sum(axis=0) for s in (before, after)]
-    own = (squares[0] + squares[1]) / freedom
-    steps = _step_variance([*before.noise, *after.noise], len(own))
-    usable = np.isfinite(own)
-    per_mean = 1 / before.captures + 1 / after.captures
-    run = floor
-    if usable.sum() >= _MIN_ROWS:
-        median = (1 - 2 / (9 * freedom)) ** 3  # of chi squared over its freedom: Wilson and Hilferty, 1931
-        run = max(_excess(own[usable], steps[usable], 1.0, median), floor)
-    expected = steps + run**2
-    prior = np.where(expected > 0, _PRIOR_FREEDOM, 0.0)
-    variance = (prior * expected + freedom * own) / (prior + freedom)
-    return _Spread(variance * per_mean, prior + freedom, run, "captures")
+    counts = before.captures, after.captures
+    repeated = [side for side in (before, after) if side.captures > 1]
+    squares = [((side.logs - side.logs.mean(axis=0)) ** 2).sum(axis=0) for side in repeated]
+    degrees = [side.captures - 1 for side in repeated]
+    pooled = np.sum(squares, axis=0) / sum(degrees)
+    if len(repeated) == 1:
+        variance = pooled * (1 / counts[0] + 1 / counts[1])
+        freedom = np.full(len(pooled), float(degrees[0]))
+    else:
+        of_means = [s / d / c for s, d, c in zip(squares, degrees, counts, strict=True)]
+        variance = np.sum(of_means, axis=0)
+        parts = np.sum([v**2 / d for v, d in zip(of_means, degrees, strict=True)], axis=0)
+        freedom = np.divide(variance**2, parts, out=np.zeros(len(variance)), where=parts > 0)
+    usable = np.isfinite(pooled)
+    run = math.sqrt(float(np.median(pooled[usable]))) if usable.any() else 0.0
+    return _Spread(variance, np.where(np.isfinite(freedom), freedom, 0.0), run, "captures")
 
 
-def _step_variance(noise: Sequence[StepNoise], rows: int) -> Floats:
-    """The mean over captures of each row's step variance; 0 where no capture could tell."""
-    variances = [n.relative_error**2 for n in noise if (n.freedom > 0).any()]
-    return np.nan_to_num(np.mean(variances, axis=0), nan=0.0) if variances else np.zeros(rows)
-
-
-def _excess(squares: Floats, expected: Floats, times: float, median: float) -> float:
-    """The run noise s for which the median row has squares / (known + times s^2) = median; 0 where none is needed.
+def _excess(squares: Floats, expected: Floats) -> float:
+    """The run noise s for which the median row's squares / (expected + 2 s^2) is as of chi squared; 0: none needed.
 
     The median is not moved by the few rows that really changed.
     """
 
     def too_small(s: float) -> bool:
-        total = expected + times * s * s
-        return bool(np.median(np.divide(squares, total, out=np.full(len(total), np.inf), where=total > 0)) > median)
+        total = expected + 2 * s * s
+        ratios = np.divide(squares, total, out=np.full(len(total), np.inf), where=total > 0)
+        return bool(np.median(ratios) > _MEDIAN_CHI2)
 
     if not too_small(0.0):
         return 0.0
-    high = math.sqrt(float(squares.max()) / (times * median)) + 1e-12
+    high = math.sqrt(float(squares.max()) / (2 * _MEDIAN_CHI2)) + 1e-12
     low = 0.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 __all__ = ["critical", "two_sided"]
 
@@ -23,6 +24,7 @@ def two_sided(t: float, freedom: float) -> float:
     return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
+@lru_cache(4096)
 def critical(freedom: float, alpha: float = 0.05) -> float:
     """The value that is exceeded, on either side, with probability `alpha`; infinite without degrees of freedom."""
     if not freedom > 0:

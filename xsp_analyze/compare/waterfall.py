@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["REST", "Part", "Waterfall", "waterfall"]
+__all__ = ["REST", "Part", "Waterfall", "leading", "waterfall"]
 
 REST = {
     "device": "time with no device work, less work that overlapped",
@@ -18,7 +18,7 @@ REST = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the difference; `kernel` is what changed most within it, with its own part of it."""
+    """One part of the difference; `kernel` is what changed most within it the same way, with its own part of it."""
 
     name: str
     kind: str  # layer, layer_type, outside (device work of no layer) or rest
@@ -63,13 +63,20 @@ def _part(key: tuple[str, str], before: Mapping[str, float] | None, after: Mappi
     two = None if after is None else round(sum(after.values()))
     names = dict.fromkeys([*(before or {}), *(after or {})])
     by_kernel = {n: (after or {}).get(n, 0.0) - (before or {}).get(n, 0.0) for n in names}
-    largest = max(by_kernel, key=lambda n: abs(by_kernel[n]), default=None)
+    difference = (two or 0) - (one or 0)
+    cause = leading(by_kernel, difference)
     return Part(
         name=key[1],
         kind=key[0],
         before_ns=one,
         after_ns=two,
-        difference_ns=(two or 0) - (one or 0),
-        kernel=largest,
-        kernel_difference_ns=None if largest is None else round(by_kernel[largest]),
+        difference_ns=difference,
+        kernel=None if cause is None else cause[0],
+        kernel_difference_ns=None if cause is None else round(cause[1]),
     )
+
+
+def leading(differences: Mapping[str, float], total: float) -> tuple[str, float] | None:
+    """What changed most the way the total did, so that a cause never has the other sign; null: nothing did."""
+    alike = {name: ns for name, ns in differences.items() if ns * total > 0}
+    return max(alike.items(), key=lambda item: abs(item[1]), default=None)

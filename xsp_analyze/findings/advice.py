@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from xsp_analyze.findings.context import Circumstance
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["Advice", "Evidence", "Observation", "Rule", "rule"]
+__all__ = ["Advice", "Basis", "Evidence", "Observation", "Rule", "rule"]
+
+
+class Basis(StrEnum):
+    """What a gain is estimated from."""
+
+    MEASURED = "times in the trace"
+    PEAKS = "times in the trace and peak rates of the device"
+    MODELLED = "shapes of operators, times in the trace and peak rates of the device"
+    COUNTERS = "hardware counters and peak rates of the device"
+    UNKNOWN = "nothing: the trace does not say"
+    DOUBT = "nothing: this is about the numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +40,8 @@ class Observation:
     """What a rule's function says where it fires.
 
     `gain_ns` is the most that acting on it takes off a step (or off the trace, where that has no steps); null: unknown.
-    `rows` is where the report shows the rows behind it: an analysis's id, and perhaps what to search for there.
+    `coverage` is the part of what the rule judges that it could judge. `rows` is where the report shows the rows behind
+    it: an analysis's id, and perhaps what to search for there. `do` replaces the rule's where it depends on the trace.
     """
 
     sentence: str
@@ -35,13 +49,18 @@ class Observation:
     gain_ns: float | None = None
     rows: str = ""
     search: str = ""
+    do: str = ""
+    coverage: float = 1.0
+    basis: Basis | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: when it fires, what is then to be gained, and what to do; these words are its page in the docs.
 
-    `on_trust` rules doubt the numbers instead of the program: they come first and have no gain.
+    `needs`: without each of these circumstances the rule has nothing to say. `explains`: ids of rules that tell of the
+    same time with less to do about it; they are silent where this one explains most of what they would gain.
+    `on_trust` rules doubt the numbers instead of the program: they stand apart and have no gain.
     """
 
     id: str
@@ -52,6 +71,9 @@ class Rule:
     do: str
     source: str
     find: Callable[[Facts], Iterator[Observation]] = field(compare=False)
+    basis: Basis = Basis.MEASURED
+    needs: Sequence[Circumstance] = ()
+    explains: Sequence[str] = ()
     on_trust: bool = False
 
 
@@ -64,6 +86,18 @@ class Advice:
     gain_ns: float | None
     gain_share: float | None
 
+    @property
+    def do(self) -> str:
+        """What to do about it, in this trace."""
+        return self.observation.do or self.rule.do
+
+    @property
+    def basis(self) -> Basis:
+        """What the gain is estimated from."""
+        if self.gain_ns is None and not self.rule.on_trust:
+            return Basis.UNKNOWN
+        return self.observation.basis or self.rule.basis
+
 
 def rule(
     id: str,  # noqa: A002 (the field's name)
@@ -74,11 +108,17 @@ def rule(
     gain: str,
     do: str,
     source: str,
+    basis: Basis = Basis.MEASURED,
+    needs: Sequence[Circumstance] = (),
+    explains: Sequence[str] = (),
     on_trust: bool = False,
 ) -> Callable[[Callable[[Facts], Iterator[Observation]]], Rule]:
     """Turns `name(facts) -> Iterator[Observation]` into a Rule."""
 
     def wrap(find: Callable[[Facts], Iterator[Observation]]) -> Rule:
-        return Rule(id, title, fires, why, gain, do, source, find, on_trust)
+        return Rule(
+            id, title, fires, why, gain, do, source, find,
+            basis=Basis.DOUBT if on_trust else basis, needs=needs, explains=explains, on_trust=on_trust,
+        )  # fmt: skip
 
     return wrap

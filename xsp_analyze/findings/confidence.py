@@ -1,4 +1,4 @@
-"""Rules that doubt the numbers: lost launches, work outside of layers, profiling's own cost, too few steps."""
+"""Rules that doubt the numbers: what is not recorded, work outside of layers, profiling's own cost, too few steps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 
@@ -16,15 +17,39 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["few_steps", "no_modules", "orphans", "profiling_overhead", "unattributed", "unmatched"]
+__all__ = ["device_only", "few_steps", "no_modules", "orphans", "profiling_overhead", "unattributed", "unmatched"]
 
+_RANGES = (
+    "Mark layers with NVTX ranges (emit_nvtx, or the framework's own), or name ranges that are layers: --layer-range."
+)
+_RECORD = {
+    "pytorch": "Record modules: with_stack=True in torch.profiler; or name ranges that are layers: --layer-range.",
+    "jax": "Name the parts of the model with jax.named_scope, which its operators then carry.",
+    "tensorflow": "Name the parts of the model with tf.name_scope; tf.profiler records operators by name.",
+}
 _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a profile's runs
 
 
-def _attributed(facts: Facts) -> dict[str, float]:
-    """Device time of the whole trace by attribution."""
-    rows = facts.frames.of_trace.all_activities.group_by("attribution").agg(pl.col("duration_ns").sum())
-    return {str(name): float(time) for name, time in rows.iter_rows()}
+@rule(
+    "device-only",
+    "Device work alone is recorded",
+    fires="The file has device work, and neither host nor launches nor layers: a list of kernels.",
+    why="Tables over layers, operators and steps are then empty, and why the device was idle cannot be said.",
+    gain="None: this is about the numbers.",
+    do="For a kernel's own numbers nothing more is needed. For layers and for the host record a timeline too (the"
+    " framework's profiler, nsys profile, rocprofv3 --sys-trace), alone or in a run set.",
+    source="No threshold.",
+    needs=(Circumstance.DEVICE_WORK,),
+    explains=("orphans", "unattributed", "no-modules", "few-steps"),
+    on_trust=True,
+)
+def device_only(facts: Facts) -> Iterator[Observation]:
+    """Nothing but device activities among the spans."""
+    if (
+        facts.frames.of_trace.all_activities.height
+        == facts.frames.trace.scan("spans").select(pl.len()).collect().item()
+    ):
+        yield Observation("The file lists device work alone, without host, launches, layers or steps.", (), None, "A10")
 
 
 @rule(
@@ -40,7 +65,7 @@ def _attributed(facts: Facts) -> dict[str, float]:
 )
 def orphans(facts: Facts) -> Iterator[Observation]:
     """Device time of the three kinds of orphans, over the whole trace."""
-    times = _attributed(facts)
+    times = facts.attributed
     lost = {a: times.get(str(a), 0.0) for a in Attribution if str(a).startswith("orphan")}
     total = sum(times.values())
     part = sum(lost.values()) / total if total else 0.0
@@ -66,14 +91,26 @@ def orphans(facts: Facts) -> Iterator[Observation]:
 )
 def unattributed(facts: Facts) -> Iterator[Observation]:
     """Coverage of layers, over the whole trace."""
-    times = _attributed(facts)
-    total = sum(times.values())
-    part = times.get(str(Attribution.LAYER), 0.0) / total if total else 1.0
+    part = facts.layer_coverage
     if part >= least.ATTRIBUTED_SHARE:
         return
-    others = [Evidence(name.replace("_", " "), time) for name, time in sorted(times.items()) if name != "layer"]
+    times = facts.attributed.items()
+    others = [Evidence(name.replace("_", " "), time) for name, time in sorted(times) if name != "layer"]
     sentence = f"Only {share(part)} of device time is in a layer." if part else "No device time is in a layer."
-    yield Observation(sentence, others, None, "ledger")
+    yield Observation(sentence, others, None, "ledger", do=_record_more(facts))
+
+
+def _record_more(facts: Facts) -> str:
+    """What would bring work into layers, in this trace."""
+    context = facts.context
+    if context.replayed_share >= least.ATTRIBUTED_SHARE:
+        return (
+            "Most device time is replays of graphs, which carry no layers. Record the capture of the graphs too, with"
+            " modules, or a run without graphs, and read times of layers there."
+        )
+    if context.modules_recorded:
+        return "Modules are recorded; see the ledger for the work that none of them launched."
+    return _RECORD.get(context.framework, _RANGES)
 
 
 @rule(
@@ -84,6 +121,7 @@ def unattributed(facts: Facts) -> Iterator[Observation]:
     gain="None: this is about the numbers.",
     do="Record with_stack=True in torch.profiler, or mark layers with NVTX ranges (emit_nvtx, or the framework's own).",
     source="No threshold.",
+    needs=(Circumstance.DEVICE_WORK, Circumstance.NOT_REPLAYED),
     on_trust=True,
 )
 def no_modules(facts: Facts) -> Iterator[Observation]:
@@ -92,7 +130,8 @@ def no_modules(facts: Facts) -> Iterator[Observation]:
     sources = set(runs["layer_source"].drop_nulls())
     if facts.frames.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
         return
-    yield Observation("The trace records neither modules nor ranges, so each outermost operator counts as a layer.")
+    sentence = "The trace records neither modules nor ranges, so each outermost operator counts as a layer."
+    yield Observation(sentence, do=_RECORD.get(facts.context.framework, _RANGES))
 
 
 @rule(

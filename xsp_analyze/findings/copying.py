@@ -1,4 +1,4 @@
-"""Rules on data that moves: copies over the bus, pageable memory, communication between devices."""
+"""Rules on copies: those that nothing runs beside, those of pageable memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.render.units import counted, duration, share, size
 from xsp_model import Kind
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["copies_in_step", "exposed_communication", "pageable_copies"]
+__all__ = ["copies_in_step", "pageable_copies"]
 
 _PAGEABLE = "Pageable"
 
@@ -31,6 +32,8 @@ _PAGEABLE = "Pageable"
     do="Pin the host memory (pin_memory=True in PyTorch's DataLoader) and copy with non_blocking=True.",
     source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
     " Systems.",
+    needs=(Circumstance.TIMELINE,),
+    explains=("copies-in-step",),
 )
 def pageable_copies(facts: Facts) -> Iterator[Observation]:
     """Copies with a pageable end."""
@@ -64,13 +67,14 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
     " allocate without filling.",
     source="Our choice.",
+    needs=(Circumstance.TIMELINE,),
 )
 def copies_in_step(facts: Facts) -> Iterator[Observation]:
     """Exposed copies of B03."""
     if facts.devices.is_empty():
         return
     time = float(facts.devices["exposed_memory_ns"].max() or 0)  # type: ignore[arg-type]
-    if facts.share(time) < least.COPY_SHARE:
+    if facts.share(time) < least.COPY_SHARE or not facts.devices["compute_ns"].sum():
         return
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
     copies = facts.work.filter(pl.col("kind").is_in(kinds))
@@ -81,31 +85,4 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
         time,
         "A10",
         "mem",
-    )
-
-
-@rule(
-    "exposed-communication",
-    "Communication is not hidden behind compute",
-    fires=f"Communication kernels run at least {least.EXPOSED_SHARE:.0%} of a step while nothing computes.",
-    why="Collectives can run beside the backward pass; where they do not, every device waits for the network.",
-    gain="Communication time in which nothing computes, on the device where it is most.",
-    do="Let gradients go out in buckets while the backward pass runs, prefetch sharded weights, use larger buckets for"
-    " many small collectives; look for a slow rank whom the others wait for.",
-    source="Our choice.",
-)
-def exposed_communication(facts: Facts) -> Iterator[Observation]:
-    """Exposed communication of B03."""
-    if facts.devices.is_empty():
-        return
-    worst = facts.devices.sort("exposed_communication_ns", descending=True).row(0, named=True)
-    time = float(worst["exposed_communication_ns"])
-    if facts.share(time) < least.EXPOSED_SHARE:
-        return
-    yield Observation(
-        f"Communication runs alone for {duration(time)}, {share(facts.share(time))} of the time, of"
-        f" {duration(worst['communication_ns'])} in all (run {worst['run_id']}, device {worst['device_id']}).",
-        (Evidence("communication", worst["communication_ns"]), Evidence("of it exposed", time)),
-        time,
-        "B03",
     )

@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.render.units import count, duration
 from xsp_model import Kind
@@ -40,6 +41,8 @@ _LANE = ("run_id", "device_id", "stream_id", "step")
     " to remain.",
     do="torch.compile, or fused versions of the operator (GELU, dropout and add, LayerNorm, optimizers).",
     source="Our choice; classes of kernels as docs/kernel-classes.md has them, without what a compiler has fused.",
+    needs=(Circumstance.TIMELINE, Circumstance.LAUNCHES),
+    explains=("dominant-kernel",),
 )
 def unfused_chains(facts: Facts) -> Iterator[Observation]:
     """Runs of elementwise kernels on one stream; a chain is at least two."""

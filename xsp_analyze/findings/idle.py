@@ -1,4 +1,4 @@
-"""Rules on a device that has nothing to do: launches, waits of the host, input data."""
+"""Rules on a device that has nothing to do: launches, waits of the host, input data, compilation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import times
+from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Kind
 
@@ -17,9 +19,13 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
+__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound", "recompilation"]
 
 _MAX_EVIDENCE = 3
+_BETWEEN_REPLAYS = (
+    "Most device work is in replays of graphs already. Look at the timeline for what the host does between them:"
+    " sampling, scheduling, input, waits."
+)
 _CAUSES = {
     "idle_sync_ns": "idle while the host waited for a device",
     "idle_initialisation_ns": "idle while the host started something up or compiled",
@@ -37,9 +43,10 @@ _CAUSES = {
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
     gain="Latency of a step less the busy time of the busiest device: a step cannot be shorter than its device work.",
-    do="Look at the timeline for where the gaps are. Take synchronisation out of the step, use larger batches, CUDA"
-    " graphs or torch.compile, and prepare input in other processes.",
+    do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
+    " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
+    needs=(Circumstance.TIMELINE,),
 )
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device."""
@@ -52,6 +59,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_ns,
         "B03",
+        do=_BETWEEN_REPLAYS if not facts.context.holds(Circumstance.NOT_REPLAYED) else "",
     )
 
 
@@ -65,37 +73,36 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
 
 @rule(
     "launch-bound",
-    "Kernels are shorter than their launches",
-    fires=f"A step has at least {least.MANY_KERNELS} kernels, at least {least.SHORT_SHARE:.0%} of them are shorter than"
-    f" an average launch call takes the host, and the device is idle for at least {least.IDLE_SHARE:.0%} of the step.",
-    why="Each launch costs the host a few microseconds. Where kernels are shorter than that, the device outruns the"
-    " host and waits for the next launch.",
-    gain="The lesser of the idle time of the busiest device and the time the host spends in launch calls.",
-    do="Launch less: CUDA graphs or torch.compile(mode='reduce-overhead') replay many kernels with one call, fusion"
-    " makes fewer and longer kernels, larger batches make longer ones.",
-    source="Our choice of shares; the length of a launch is measured in the trace itself.",
+    "The host launches more slowly than the device works",
+    fires=f"A step has at least {least.MANY_KERNELS} kernels, and gaps of at most {least.LAUNCH_GAP_NS // 1000} us"
+    " between device work, in which the host was held up by no wait, no input and no compilation, take at least"
+    f" {least.LAUNCH_SHARE:.0%} of it.",
+    why="Each launch costs the host several microseconds, and an operator of the framework some tens of them. Where"
+    " kernels are shorter than that, the device outruns the host and waits for the next launch.",
+    gain="The sum of these gaps.",
+    do="Launch less: fusion (torch.compile) makes fewer and longer kernels, graphs (torch.compile with"
+    " mode='reduce-overhead', torch.cuda.graph) replay many with one call, larger batches make longer ones.",
+    source="Our choice. A launch takes 5 to 10 us, an operator in Python with its profiler some tens.",
+    needs=(Circumstance.TIMELINE, Circumstance.LAUNCHES, Circumstance.NOT_REPLAYED),
+    explains=("gpu-idle",),
 )
 def launch_bound(facts: Facts) -> Iterator[Observation]:
-    """Kernels shorter than the mean launch call of the same trace."""
-    kernels = facts.work.filter(pl.col("kind") == str(Kind.KERNEL))
-    launches = facts.launches["duration_ns"]
+    """Short gaps in which the host only launched."""
+    kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number = kernels.height / facts.step_count
-    if launches.is_empty() or number < least.MANY_KERNELS or facts.share(facts.idle_ns) < least.IDLE_SHARE:
+    lost = facts.host.idle_between(least.LAUNCH_GAP_NS)
+    if number < least.MANY_KERNELS or facts.share(lost) < least.LAUNCH_SHARE:
         return
-    one = float(launches.sum() or 0) / len(launches)
-    short = kernels.filter(pl.col("duration_ns") < one).height / kernels.height
-    if short < least.SHORT_SHARE:
-        return
-    launching = facts.per_step(launches)
+    launches = facts.host.launches["duration_ns"]
+    evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
+    if len(launches):
+        evidence.append(Evidence("time in launch calls", facts.per_step(launches)))
+    median = float(kernels["duration_ns"].median() or 0)  # type: ignore[arg-type]
     yield Observation(
-        f"{share(short)} of {count(round(number))} kernels are shorter than the {duration(one)} that launching one"
-        " takes the host.",
-        (
-            Evidence("kernels", round(number), ""),
-            Evidence("time in launch calls", launching),
-            Evidence("a launch", one),
-        ),
-        min(facts.idle_ns, launching),
+        f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device waits for the"
+        f" next launch for {duration(lost)}, {share(facts.share(lost))} of the time.",
+        evidence,
+        lost,
         "A10",
     )
 
@@ -106,18 +113,20 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     fires=f"After calls that wait for the device, it stays idle for at least {least.SYNC_SHARE:.0%} of a step.",
     why="While the host waits it launches nothing. When the wait ends the device has run dry, and stays so until the"
     " next launch arrives.",
-    gain="Idle device time from the end of each wait to the next device work.",
+    gain="Idle device time from the end of each wait to the next device work, without what the host then spends on"
+    " input or compilation, and no more than the wait took: so much earlier the host would be. Waits before"
+    " the first device work or after the last do not count: profilers make them.",
     do="Find what waits: .item(), .cpu(), printing a tensor, comparisons in Python, nonzero(), copies that are not"
     " non_blocking. Keep such values on the device and read them once in many steps.",
     source="Our choice; the calls are those of the rule cuda_api_sync of Nsight Systems, with events, driver and HIP.",
 )
 def host_sync(facts: Facts) -> Iterator[Observation]:
     """Idle time that follows synchronisation."""
-    lost = facts.idle_after(facts.syncs)
+    lost = facts.host.idle_after(facts.host.syncs)
     if facts.share(lost) < least.SYNC_SHARE:
         return
-    number, a_step = facts.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
-    names = facts.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
+    number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
+    names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)
         for name, time in names.head(_MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
@@ -140,19 +149,56 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     do="More num_workers, persistent_workers and prefetch_factor for PyTorch's DataLoader, prefetch() in tf.data;"
     " decode on the device or beforehand.",
     source="Our choice.",
+    needs=(Circumstance.TIMELINE,),
+    explains=("gpu-idle", "uneven-steps"),
 )
 def data_wait(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of data loaders."""
-    if facts.data_waits.is_empty():
+    if facts.host.data_waits.is_empty():
         return
-    lost = facts.idle_within(facts.data_waits)
+    lost = facts.host.idle_within(facts.host.data_waits)
     if facts.share(lost) < least.DATA_SHARE:
         return
-    fetching = facts.per_step(facts.data_waits["duration_ns"])
+    fetching = facts.per_step(facts.host.data_waits["duration_ns"])
     yield Observation(
         f"Devices are idle for {duration(lost)}, {share(facts.share(lost))} of the time, while the next batch is"
         " fetched.",
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
+        lost,
+        "timeline",
+    )
+
+
+@rule(
+    "recompilation",
+    "Code is compiled or loaded while the device waits",
+    fires=f"Devices are idle for at least {least.COMPILE_SHARE:.0%} of the steps after the first (of the trace, without"
+    " steps) while the host compiles, captures or loads code for them.",
+    why="A program is compiled for the shapes it meets. New shapes, or a guard that fails, compile it anew, and the"
+    " device waits for that as in the first step.",
+    gain="Idle device time while a span of compilation or of loading is open.",
+    do="Keep shapes the same (pad, bucket), mark those that vary as dynamic, and look at TORCH_LOGS=recompiles, or"
+    " jax_log_compiles, for the reason. What is compiled once only: warm up before recording.",
+    source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
+    " calls that load modules.",
+    needs=(Circumstance.TIMELINE,),
+    explains=("gpu-idle", "uneven-steps", "dominant-layer"),
+)
+def recompilation(facts: Facts) -> Iterator[Observation]:
+    """Idle time inside spans of compilation, but those of each run's first step."""
+    spans = facts.host.compilations
+    if facts.frames.averaged:
+        first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
+        spans = spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
+    lost = facts.host.idle_within(spans)
+    if spans.is_empty() or facts.share(lost) < least.COMPILE_SHARE:
+        return
+    names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
+    where = f" in {count(spans.select('run_id', 'step').n_unique())} steps" if facts.frames.averaged else ""
+    yield Observation(
+        f"While code is compiled or loaded{where}, devices are idle for {duration(lost)}"
+        f"{' a step on average' if where else ''}, {share(facts.share(lost))} of the time.",
+        [Evidence(clean(name), time / facts.step_count) for name, time in names.head(_MAX_EVIDENCE).iter_rows()],
         lost,
         "timeline",
     )

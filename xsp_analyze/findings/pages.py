@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.registry import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xsp_analyze.findings.advice import Rule
+    from xsp_analyze.findings.context import Circumstance
 
 __all__ = ["pages"]
 
-_INTRODUCTION = """# Findings
+_INTRODUCTION = f"""# Findings
 
 `xsp findings INPUT` and the head of `xsp report` say what in a trace is worth doing next. Each finding is a rule with a
-threshold. Doubts about the numbers come first, then what promises most.
+threshold, and with circumstances without which it is silent: what the device is capable of, what is recorded, whether
+work is in replays of graphs, whether there are several ranks. What promises most comes first; doubts about the numbers
+stand apart, after it. Of two rules that tell of the same time only the one that says why is told, and nothing is told
+that gains less than {least.FLOOR:.0%} of a step.
 
 What is to be gained is an upper bound of what a step becomes shorter by, each finding taken alone: gains overlap and do
 not add up. Device work of several devices runs side by side, so the gain is that of the device where it is largest.
 Where a gain cannot be known from the trace it is left open, and the finding stands last.
 
 Thresholds are in `xsp_analyze/findings/thresholds.py`. A finding is a reason to look, no verdict: the rows that it
-links to decide.
+links to decide. How well they find what is planted in made traces is in
+[planted bottlenecks](../planted-bottlenecks.md).
 """
 
 
@@ -42,11 +48,19 @@ def _line(rule: Rule) -> str:
     return f"- [{rule.title}]({rule.id}.md): {rule.fires[:1].lower()}{rule.fires[1:]}"
 
 
+def _listed(needs: Sequence[Circumstance]) -> str:
+    return "\n".join(f"- {need}" for need in needs)
+
+
 def _page(rule: Rule) -> str:
+    explained = [f"[{other.title}]({other.id}.md)" for other in RULES if other.id in rule.explains]
+    explains = f"{', '.join(explained)}: not told where this explains at least {least.EXPLAINED:.0%} of its gain."
     parts = (
         ("When it is told", rule.fires),
+        ("What it needs", _listed(rule.needs) or "Nothing more."),
         ("Why it matters", rule.why),
-        ("What is to be gained", rule.gain),
+        ("What is to be gained", rule.gain if rule.on_trust else f"{rule.gain} Estimated from {rule.basis}."),
+        ("What it explains", explains if explained else "No other finding."),
         ("What to do", rule.do),
         ("Where the threshold is from", rule.source),
     )

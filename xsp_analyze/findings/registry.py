@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.findings import computing, confidence, copying, fusion, idle, roof, training, uneven
+from xsp_analyze.findings import (
+    computing,
+    confidence,
+    copying,
+    fusion,
+    idle,
+    ranks,
+    roof,
+    shapes,
+    training,
+    uneven,
+)
+from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings.advice import Observation, Rule
@@ -18,27 +30,35 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "advise"]
 
 RULES: tuple[Rule, ...] = (
+    confidence.device_only,
     confidence.orphans,
     confidence.unattributed,
     confidence.no_modules,
     confidence.profiling_overhead,
     confidence.few_steps,
     confidence.unmatched,
-    idle.gpu_idle,
-    idle.launch_bound,
-    idle.host_sync,
+    uneven.ramp_up,
+    uneven.host_ahead,
+    ranks.straggler,
+    ranks.unbalanced_pipeline,
+    ranks.small_collectives,
     idle.data_wait,
+    idle.recompilation,
+    idle.host_sync,
+    idle.launch_bound,
+    idle.gpu_idle,
     uneven.uneven_steps,
-    uneven.uneven_devices,
-    copying.exposed_communication,
-    copying.copies_in_step,
+    ranks.uneven_devices,
+    ranks.exposed_communication,
     copying.pageable_copies,
-    computing.dominant_kernel,
-    computing.dominant_layer,
-    roof.below_roof,
-    roof.memory_bound,
+    copying.copies_in_step,
     computing.fp32_products,
     fusion.unfused_chains,
+    roof.below_roof,
+    roof.memory_bound,
+    shapes.far_from_peak,
+    computing.dominant_kernel,
+    computing.dominant_layer,
     training.recompute,
     training.many_optimizer_kernels,
     training.small_batch,
@@ -47,19 +67,21 @@ RULES: tuple[Rule, ...] = (
 
 
 def advise(frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
-    """What the rules find: doubts about the numbers first, then what promises most; unknown gains last.
+    """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames.
     """
     facts = Facts(frames, of)
-    advice = [_advice(rule, one, facts) for rule, one in _fired(facts)]
-    return sorted(advice, key=lambda a: (not a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
+    advice = _unexplained([_advice(rule, one, facts) for rule, one in _fired(facts)])
+    kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= least.FLOOR]
+    return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
 
 
 def _fired(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
     for rule in RULES:
-        for observation in rule.find(facts):
-            yield rule, observation
+        if all(facts.context.holds(circumstance) for circumstance in rule.needs):
+            for observation in rule.find(facts):
+                yield rule, observation
 
 
 def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:
@@ -69,3 +91,14 @@ def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:
         return Advice(rule, observation, gain, None)
     gain = min(gain, facts.latency_ns)
     return Advice(rule, observation, gain, gain / facts.latency_ns)
+
+
+def _unexplained(advice: Sequence[Advice]) -> list[Advice]:
+    """Those of which no other finding explains most; of two that explain each other the first stays."""
+    kept: list[Advice] = list(advice)
+    for one in advice:
+        causes = [a for a in kept if one.rule.id in a.rule.explains and a is not one]
+        is_known = one.gain_ns is None or any(a.rule.on_trust for a in causes)
+        if causes and (is_known or sum(a.gain_ns or 0.0 for a in causes) >= least.EXPLAINED * (one.gain_ns or 0.0)):
+            kept.remove(one)
+    return kept

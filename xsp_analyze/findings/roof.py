@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as least
-from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
+from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.findings.shapes import wide_types
 from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import share
 
@@ -42,6 +44,9 @@ def unreached(facts: Facts, which: pl.Expr) -> float | None:
     do="Larger batches or problem sizes for more parallel work, another algorithm or tile size, fewer and larger"
     " kernels; Nsight Compute says what stalls them.",
     source="Our choice; roofline model of Williams, Waterman and Patterson (2009).",
+    basis=Basis.COUNTERS,
+    needs=(Circumstance.DEVICE_WORK, Circumstance.PEAKS),
+    explains=("dominant-kernel",),
 )
 def below_roof(facts: Facts) -> Iterator[Observation]:
     """Kernels of A09 far below their roof; of a kernel in several precisions its best counts."""
@@ -70,26 +75,33 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
 
 @rule(
     "memory-bound",
-    "Most layers are bound by memory bandwidth",
-    fires=f"Layers below the ridge of their roofline take at least {least.MEMORY_BOUND_SHARE:.0%} of device time"
-    " (needs hardware counters).",
+    "Layers are bound by memory bandwidth",
+    fires=f"Layers below the ridge of their roofline take at least {least.MEMORY_BOUND_SHARE:.0%} of device time;"
+    " without hardware counters: operators on types of 4 bytes, whose shapes say that they use at least"
+    f" {least.AT_BANDWIDTH:.0%} of the bandwidth, would save at least {least.TYPE_SHARE:.0%} of the step with types of"
+    " 2 bytes.",
     why="These layers wait for device memory; a faster arithmetic unit would not help them.",
-    gain="Sum over these layers of time times (1 - share of the roof reached): what is left without less traffic."
-    " Fusion and smaller types lower the traffic itself, and can save more.",
-    do="Fuse neighbouring operators (torch.compile, fused kernels), use BF16 or FP8, avoid copies of layout, make"
-    " batches larger where weights are most of the traffic.",
-    source="Most of device time; the ridge is the device's peak over its bandwidth.",
+    gain="With counters, the sum over these layers of time times (1 - share of the roof reached): what is left without"
+    " less traffic. By shapes, half of the time of the operators on types of 4 bytes, whose traffic would be half."
+    " Fusion lowers the traffic too, and can save more.",
+    do="Compute in a type of 2 bytes, fuse neighbouring operators (torch.compile, fused kernels), avoid copies of"
+    " layout, make batches larger where weights are most of the traffic.",
+    source="Most of device time; the ridge is the device's peak over its bandwidth. The rest is our choice.",
+    basis=Basis.COUNTERS,
+    needs=(Circumstance.DEVICE_WORK,),
+    explains=("dominant-kernel", "dominant-layer"),
 )
 def memory_bound(facts: Facts) -> Iterator[Observation]:
-    """Memory bound layers of A14, each in the precision that it does most in."""
+    """Memory bound layers of A14, each in the precision that it does most in; else operators by their shapes."""
     table = facts.table("A14")
-    if table is None:
-        return
-    main = (
+    main = None if table is None else (
         table.drop_nulls("bound")
         .sort("flop_count", descending=True, nulls_last=True)
         .unique("layer_index", keep="first", maintain_order=True)
-    )
+    )  # fmt: skip
+    if main is None or main.is_empty():
+        yield from wide_types(facts)
+        return
     bound = main.filter(pl.col("bound") == "memory")
     time = float(bound["kernel_duration_ns"].sum())
     if facts.device_share(time) < least.MEMORY_BOUND_SHARE:
@@ -102,4 +114,5 @@ def memory_bound(facts: Facts) -> Iterator[Observation]:
         [Evidence(str(n), t) for n, t in worst.select("layer_name", "kernel_duration_ns").iter_rows()],
         float(bound.select(left.sum()).item()),
         "A14",
+        coverage=facts.device_share(float(main["kernel_duration_ns"].sum())),
     )

@@ -7,6 +7,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from xsp_analyze.findings.advice import Basis
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import table_lines
 from xsp_analyze.render.shown import clean
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["as_json", "as_markdown", "as_text", "gain_of", "value_of"]
 
 _NOTHING = "No rule found anything. Most rules look at device work, some at hardware counters."
+_DOUBTS = "How far to trust the numbers:"
 _INDENT = "    "
 _WITH_UNIT = re.compile(r"(?<=\d) (%|[num\u00b5]?s|B|[KMG]iB)(?=[ ,;.)]|$)")
+_ALL = 0.995  # from there on a share is shown as whole
 _NO_UNIT = 10.0  # from there on a plain count is shown without decimals
 
 
@@ -48,22 +51,41 @@ def gain_of(advice: Advice) -> str:
 
 
 def as_text(advice: Sequence[Advice], width: int = 100) -> str:
-    """For a terminal: a heading a finding, then what was found, the evidence, and what to do."""
+    """For a terminal: a heading a finding, then what was found, the evidence, and what to do; doubts apart."""
     if not advice:
         return _NOTHING + "\n"
-    return "\n\n".join("\n".join(_lines(number, one, width)) for number, one in enumerate(advice, 1)) + "\n"
+    parts = ["\n".join(_lines(number, one, width)) for number, one in enumerate(advice, 1)]
+    doubts = [index for index, one in enumerate(advice) if one.rule.on_trust]
+    if doubts:
+        parts.insert(doubts[0], _DOUBTS)
+    return "\n\n".join(parts) + "\n"
 
 
 def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
-    note = "how far to trust the numbers" if one.rule.on_trust else gain_of(one)
-    yield f"{number:>2}. {one.rule.title} ({one.rule.id}): {note}"
+    note = "" if one.rule.on_trust else f": {gain_of(one)}"
+    yield f"{number:>2}. {one.rule.title} ({one.rule.id}){note}"
     evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in one.observation.evidence)
-    texts = [clean(one.observation.sentence), f"Evidence: {evidence}." if evidence else "", f"To do: {one.rule.do}"]
+    estimated = _estimated(one)
+    texts = [
+        clean(one.observation.sentence),
+        f"Evidence: {evidence}." if evidence else "",
+        estimated,
+        f"To do: {one.do}",
+    ]
     for text in filter(None, texts):
         kept = _WITH_UNIT.sub("\u00a0\\1", text)  # a number and its unit stay on one line
         yield textwrap.fill(kept, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT).replace(
             "\u00a0", " "
         )
+
+
+def _estimated(one: Advice) -> str:
+    """What the gain is estimated from, and how much of what the rule judges it covers, where that says anything."""
+    covered = one.observation.coverage
+    of_all = f", for {share(covered)} of what could be judged" if covered < _ALL else ""
+    if one.gain_ns is None or one.rule.on_trust or (one.basis is Basis.MEASURED and not of_all):
+        return ""
+    return f"Estimated from {one.basis}{of_all}."
 
 
 def as_markdown(advice: Sequence[Advice]) -> str:
@@ -85,9 +107,11 @@ def as_json(advice: Sequence[Advice]) -> str:
             "sentence": one.observation.sentence,
             "gain_ns": one.gain_ns,
             "gain_share": one.gain_share,
+            "gain_basis": str(one.basis),
+            "coverage": one.observation.coverage,
             "evidence": [{"label": e.label, "value": e.value, "unit": e.unit} for e in one.observation.evidence],
             "rows": one.observation.rows,
-            "do": one.rule.do,
+            "do": one.do,
         }
         for one in advice
     ]

@@ -1,4 +1,4 @@
-"""Rules on what differs though it should not: steps in length, devices in work."""
+"""Rules on steps: those that differ in length, those of a ramp-up, a host that runs ahead of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.render.units import duration, share
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["uneven_devices", "uneven_steps"]
+__all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 
 
 @rule(
@@ -29,6 +31,7 @@ __all__ = ["uneven_devices", "uneven_steps"]
     do="Compare a slow step with a fast one (xsp analyze --steps N); fix shapes and clocks, and move periodic work"
     " out of the step.",
     source="Our choice.",
+    needs=(Circumstance.STEPS,),
 )
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
@@ -53,27 +56,67 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
 
 
 @rule(
-    "uneven-devices",
-    "Devices do unequal work",
-    fires="The device that computes longest computes at least"
-    f" {least.IMBALANCE:.0%} longer than devices do on average (only with several devices).",
-    why="Devices that train one model wait for the slowest at every collective.",
-    gain="Compute time of the busiest device less the mean over devices.",
-    do="Spread the work evenly: split by cost instead of by count, pad or sort sequences, balance pipeline stages"
-    " and experts; or look for a slow device.",
-    source="Our choice.",
+    "ramp-up",
+    "The first steps are no steps like the others",
+    fires="Steps at the begin of a run are left out of means, as its latency had not settled yet.",
+    why="In its first steps a program loads code, fills caches, tunes kernels, grows its pools of memory and fills the"
+    " queue of launches. A mean that holds them is the mean of nothing that goes on.",
+    gain="None: this is about the numbers.",
+    do="Warm up before recording (wait and warmup of the profiler's schedule). To see what the first steps did, look at"
+    " them alone: --steps N.",
+    source="What a mean leaves out is decided with latency itself (ADR 0015).",
+    needs=(Circumstance.STEPS,),
+    explains=("uneven-steps",),
+    on_trust=True,
 )
-def uneven_devices(facts: Facts) -> Iterator[Observation]:
-    """Compute time over devices."""
-    times = facts.devices["compute_ns"].cast(pl.Float64)
-    if len(times) < 2:  # noqa: PLR2004 (several)
+def ramp_up(facts: Facts) -> Iterator[Observation]:
+    """Steps that hold work and are not among those that a mean is taken over."""
+    if not facts.frames.averaged:
         return
-    longest, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
-    if not longest or (longest - mean) / longest < least.IMBALANCE:
+    steps = facts.frames.steps
+    left_out = facts.frames.worked_steps.join(steps, on=["run_id", "step"], how="anti")
+    if left_out.is_empty():
         return
+    first = float(left_out["duration_ns"].mean() or 0)  # type: ignore[arg-type]
+    middle = float(steps["duration_ns"].median() or 0)  # type: ignore[arg-type]
+    number = left_out.height
+    which = "The first step takes" if number == 1 else f"{number} steps at the begin take on average"
     yield Observation(
-        f"The busiest of {len(times)} devices computes for {duration(longest)}, the average one for {duration(mean)}.",
-        (Evidence("busiest device", longest), Evidence("mean over devices", mean)),
-        longest - mean,
-        "B03",
+        f"{which} {duration(first)}, the others {duration(middle)} in the median: not counted in means.",
+        (Evidence("first steps", first), Evidence("median of the others", middle)),
+        None,
+        "A01",
     )
+
+
+@rule(
+    "host-ahead",
+    "The host runs ahead of the device",
+    fires=f"At the end of the last step the device is at least {least.AHEAD_STEPS:g} steps behind the host, and further"
+    " than it was at the end of the first.",
+    why="The host only launches; nothing makes it wait, and the queue of work grows. That is how it should be, but the"
+    " host's range around a step then says how long launching took, not how long the step took.",
+    gain="None: this is about the numbers. The device is busy.",
+    do="Read the latency of steps on the device, not the host's ranges around them. Nothing is to be mended.",
+    source="Our choice.",
+    needs=(Circumstance.STEPS, Circumstance.LAUNCHES),
+    on_trust=True,
+)
+def host_ahead(facts: Facts) -> Iterator[Observation]:
+    """How far the device is behind at the end of the first and the last step of a run."""
+    on_device = pl.col("basis").is_in([str(StepBasis.DEVICE_PERIOD), str(StepBasis.DEVICE_END)])
+    steps = facts.frames.worked_steps.filter(on_device).sort("run_id", "start_ns")
+    for _, rows in steps.group_by("run_id", maintain_order=True):
+        behind = (rows["end_ns"] - rows["start_ns"] - rows["host_ns"]).to_list()
+        middle, host = (float(rows[column].median() or 0) for column in ("duration_ns", "host_ns"))  # type: ignore[arg-type]
+        if rows.height < 2 or behind[-1] < least.AHEAD_STEPS * middle or behind[-1] <= behind[0]:  # noqa: PLR2004
+            continue
+        yield Observation(
+            f"At the end of the last step the device is {duration(behind[-1])} behind the host,"
+            f" {behind[-1] / middle:.1f} steps; the host launches a step in {duration(host)}, the device takes"
+            f" {duration(middle)}.",
+            (Evidence("behind at first", behind[0]), Evidence("behind at last", behind[-1])),
+            None,
+            "A01",
+        )
+        return

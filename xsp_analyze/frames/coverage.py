@@ -43,8 +43,9 @@ def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
 
     Only what occurs; with severity, detail and advice.
     """
+    time = pl.col("duration_ns").sum()
     sums = frames.named_work.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
-        pl.col("count").sum(), pl.col("duration_ns").sum()
+        pl.col("count").sum(), time if frames.of_trace.is_timed else pl.lit(None, pl.Int64).alias("duration_ns")
     )
     per_step = ", per step" if frames.averaged else ""
     texts = pl.DataFrame(
@@ -170,6 +171,7 @@ def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, o
         "model_latency_basis": _model_basis(frames),
         "layer_latency_basis": basis,
         "layer_latency_basis_observed": is_observed,
+        "layer_coverage": _layer_coverage(frames) if on_layers else None,
         "over_runs": _OVER_RUNS if len(frames.of_trace.roles.kernels) > 1 else None,
     }
 
@@ -180,6 +182,16 @@ def _layer_basis(frames: StepFrames) -> tuple[str | None, bool | None]:
         return None, None
     bases = frames.of_trace.layer_bases
     return " and ".join(bases["basis"].unique().sort()) or None, bool(bases["observed"].any())
+
+
+def _layer_coverage(frames: StepFrames) -> float | None:
+    """The share of device time that belongs to a layer; null without layers, or without any device time."""
+    if frames.of_trace.layer_calls.is_empty():
+        return None
+    time = pl.col("duration_ns")
+    in_layers = time.filter(pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)).sum()
+    total, covered = frames.named_work.select(time.sum(), in_layers.alias("covered")).row(0)
+    return float(covered / total) if total else None
 
 
 def _layer_source(frames: StepFrames) -> str | None:

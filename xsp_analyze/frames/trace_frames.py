@@ -102,6 +102,11 @@ class TraceFrames:
         return extents.filter("timed").drop("timed").sort("run_id").collect()
 
     @cached_property
+    def is_timed(self) -> bool:
+        """Whether it says of anything how long it took; counters alone may come without any time."""
+        return bool(self.trace.scan("spans").select(pl.col("duration_ns").count() > 0).collect().item())
+
+    @cached_property
     def span_names(self) -> pl.Series:
         """All names of spans, each once."""
         return self.trace.scan("spans").select(pl.col("name").unique()).collect().to_series()

@@ -23,6 +23,7 @@ __all__ = ["drawn", "made_by", "safe_json", "written"]
 
 _ASSETS = files("xsp_analyze.pages") / "assets"
 _COMPONENTS = ("units.js", "dom.js", "links.js", "saving.js", "frame.js", "table.js", "charts.js", "page.js")
+_WRITTEN = ("dom.js", "links.js", "written.js")
 _SCRIPTS_RUN = " script-src 'unsafe-inline';"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """Characters that could end a script element or a JavaScript line; all can only stand within JSON's strings."""
@@ -38,12 +39,21 @@ def drawn(data: Mapping[str, object], scripts: Sequence[str] = ()) -> str:
     return _page(f"{data['title']} - XSP", body, _SCRIPTS_RUN)
 
 
-def written(kind: str, title: str, heading: str, main: Sequence[str], footer: str) -> str:
-    """A page of HTML that runs no script; `heading` and `main` are HTML already."""
+def written(
+    kind: str, title: str, heading: str, parts: Sequence[tuple[str, str]], main: Sequence[str], footer: str
+) -> str:
+    """A page of HTML that is read without its script, which only follows links and switches colours.
+
+    `heading` and `main` are HTML already; `parts` are the sections of `main`: the id of each and its label.
+    """
     header = f'<header><p class="kind">{escape(kind)}</p><h1>{heading}</h1></header>'
+    links = "".join(f'<a href="#{escape(identity)}">{escape(label)}</a>' for identity, label in parts)
+    nav = f'<nav aria-label="Parts of this page">{links}</nav>'
     content = "\n".join(main)
-    body = f'<div id="page">{header}\n<main>\n{content}\n</main>\n<footer>{escape(footer)}</footer></div>'
-    return _page(f"{clean(title)} - XSP", body, "")
+    shown = f'<div id="page">{header}\n{nav}\n<main>\n{content}\n</main>\n<footer>{escape(footer)}</footer></div>'
+    script = "\n".join(map(_asset, _WRITTEN))
+    body = Template(_asset("written.html")).substitute(body=shown, script=script)
+    return _page(f"{clean(title)} - XSP", body, _SCRIPTS_RUN)
 
 
 def made_by() -> str:

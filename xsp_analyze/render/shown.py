@@ -10,7 +10,7 @@ from xsp_analyze.core import Role
 from xsp_analyze.render.names import bare
 from xsp_analyze.render.remainder import sums_of_the_rest
 from xsp_analyze.render.table import Table, TextColumn
-from xsp_analyze.render.units import UNKNOWN, count, duration, number, scales_of
+from xsp_analyze.render.units import FULL_COVERAGE, UNKNOWN, count, duration, number, scales_of, share
 from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:
@@ -127,6 +127,9 @@ def provenance_line(result: Result) -> str:
         for key, value in result.provenance.items()
         if value not in (None, "", [], ()) and not isinstance(value, bool) and (key, value) != ("run_count", 1)
     }
+    covered = facts.pop("layer_coverage", None)
+    if isinstance(covered, float) and covered < FULL_COVERAGE:
+        facts["layer_coverage"] = f"{share(covered)} of device time"
     taken = facts.pop("taken_from", None)
     if isinstance(taken, dict):  # a profile: this names the files, and says what each is for
         facts.pop("sources", None)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Column
 
 __all__ = [
+    "FULL_COVERAGE",
     "UNKNOWN",
     "Scale",
     "count",
@@ -30,6 +31,9 @@ __all__ = [
 
 UNKNOWN = "-"
 """How a null reads."""
+
+FULL_COVERAGE = 0.95
+"""A statement on layers says how much of device time they hold where it is less than that."""
 
 _SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
 """Last words of the names of columns that hold a share in 0..1; shown in percent."""

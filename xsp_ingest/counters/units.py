@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Unit", "base_unit"]
+__all__ = ["Unit", "base_unit", "is_unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ def base_unit(text: str, *, binary: bool = False) -> Unit:
         return Unit(f"{unit.name}/{per}", unit.multiply, unit.divide)
     name = "Hz" if unit.name in {"cycle", "1"} and counted else f"{unit.name}/s"
     return Unit(name, unit.multiply * _NS_PER_S, unit.divide * _TIME_NS[per])
+
+
+def is_unit(text: str) -> bool:
+    """Whether it is a share, or a unit of time, bytes or frequency: none of these is anything else."""
+    return text == "%" or base_unit(text).name.split("/")[0] in {"ns", "byte", "Hz"}
 
 
 def _simple(text: str, step: int) -> Unit:

@@ -34,10 +34,10 @@ def fixture_small(raw: Path) -> xsp.OpenTrace:
     return xsp.open(raw)
 
 
-def _planted(folder: Path) -> xsp.OpenTrace:
+def _planted(folder: Path, duration_ns: int = 3_000) -> xsp.OpenTrace:
     trace = KinetoTrace()
     launch = trace.runtime("cudaLaunchKernel", 1_000, 500)
-    trace.kernel(_PLANTED, 2_000, 3_000, correlation=launch)
+    trace.kernel(_PLANTED, 2_000, duration_ns, correlation=launch)
     path = folder / f"{_PLANTED.replace('/', '')}.json"
     trace.write(path)
     return xsp.open(path)
@@ -137,7 +137,7 @@ def test_text_of_a_trace_is_only_ever_text_in_a_notebook(shown: str, tmp_path: P
         "info": trace.info,
         "answer": lambda: trace.analyze("A10", steps="all"),
         "findings": trace.findings,
-        "compared": lambda: trace.compare(trace, steps="all"),
+        "compared": lambda: trace.compare(_planted(tmp_path, 4_000), steps="all"),
     }
     html = what[shown]()._repr_html_()
     assert "<img" not in html

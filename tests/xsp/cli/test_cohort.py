@@ -44,6 +44,20 @@ def test_a_batch_and_its_traces_give_the_same_tables(
     ]
 
 
+def test_files_of_one_name_in_several_inputs_are_a_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, scale in (("a", 100), ("b", 200)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "trace.json").write_bytes(trace_of(scale).to_bytes())
+        assert main(["batch", str(tmp_path / folder), "-o", str(tmp_path / "out" / folder), "--jobs", "1"]) == 0
+    capsys.readouterr()
+    for inputs in ([tmp_path / "a", tmp_path / "b"], [tmp_path / "out" / "a", tmp_path / "out" / "b"]):
+        assert main(["cohort", *map(str, inputs), "-f", "json"]) == 0
+        rows = json.loads(capsys.readouterr().out)[0]["rows"]
+        assert [r["gpu_share"] for r in rows] == [pytest.approx(100 / 1500), pytest.approx(200 / 1500)]
+        assert [r["model"] for r in rows] == ["a-trace", "b-trace"]
+        assert [r["device_count"] for r in rows] == [1, 1]
+
+
 def test_the_page_links_to_reports_from_where_it_lies(traces: Path, tmp_path: Path) -> None:
     main(["batch", str(traces), "-o", str(tmp_path / "out"), "--jobs", "1"])
     page = tmp_path / "pages" / "cohort.html"

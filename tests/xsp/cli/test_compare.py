@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.helpers.captures import Noise, Work, capture
+from tests.helpers.hand import Hand
 from xsp.cli.main import main
 from xsp_model import bundle
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _NOISE = Noise(kernel=0.01, step=0.005)
-_RULE = "model.latency > +3%"
+_RULE = "model.latency > +5%"  # one capture a side: noise of captures reaches farther than 3 %
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -44,7 +42,7 @@ def test_json_is_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(folder / "before.xsp"), str(folder / "slower.xsp"), "-f", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert {"comparable", "match", "model", "rows"} <= answer.keys()
-    assert answer["rows"][0]["name"] == "Linear_11"
+    assert next(r["name"] for r in answer["rows"] if r["level"] == "layer") == "Linear_11"
 
 
 def test_a_broken_rule_exits_with_1_and_writes_what_ci_reads(folder: Path, tmp_path: Path) -> None:
@@ -60,6 +58,24 @@ def test_a_broken_rule_exits_with_1_and_writes_what_ci_reads(folder: Path, tmp_p
 def test_rules_that_hold_exit_with_0(folder: Path) -> None:
     names = [str(folder / f"{name}.xsp") for name in ("before", "again")]
     assert main(["compare", *names, "--fail-on", _RULE, "--fail-on", 'layer["*"].latency > +10%']) == 0
+
+
+@pytest.mark.parametrize(
+    ("after", "arguments", "status"),
+    [
+        ("again", ["--fail-on", "model.latency > +1%"], 0),
+        ("again", ["--fail-on", "model.latency > +1%", "--fail-on-inconclusive"], 3),
+        ("again", ["--fail-on", _RULE, "--fail-on-inconclusive"], 0),
+        ("slower", ["--fail-on", _RULE, "--fail-on", "layer.latency > +1%", "--fail-on-inconclusive"], 1),
+        ("again", ["--fail-on-inconclusive"], 0),  # without rules: of latency itself
+        ("again", ["--fail-on-inconclusive", "--steps", "all"], 3),  # nothing is known of noise
+    ],
+)
+def test_a_gate_can_fail_where_noise_leaves_it_open(
+    folder: Path, after: str, arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", str(folder / "before.xsp"), str(folder / f"{after}.xsp"), *arguments]) == status
+    assert ("inconclusive  model.latency > +1%" in capsys.readouterr().out) is ("model.latency > +1%" in arguments)
 
 
 def test_several_captures_a_side_measure_the_noise_between_them(
@@ -214,3 +230,46 @@ def test_a_rule_that_no_model_of_the_batches_has_a_row_for_is_an_error(
 ) -> None:
     assert main(["compare", *batches, "--fail-on", 'layer["conv*"].latency > 1%']) == 2
     assert "no model of the batches has such a layer" in capsys.readouterr().err
+
+
+def test_the_same_content_under_two_names_is_one_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / "before.xsp", tmp_path / "copy.xsp")
+    page = tmp_path / "page.html"
+    names = [str(folder / "before.xsp"), str(tmp_path / "copy.xsp")]
+    assert main(["compare", *names, "--html", str(page)]) == 0
+    sentence = "before.xsp and copy.xsp hold the same: there is nothing to compare."
+    assert capsys.readouterr().out == f"{sentence}\n"
+    assert sentence in page.read_text()
+    assert "<table" not in page.read_text()
+    rules = ["--fail-on", "model.latency > +1%", "--fail-on-inconclusive"]
+    assert main(["compare", *names, *rules, "-f", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["same_content"], answer["rules"][0]["verdict"]) == (True, "kept")
+
+
+def test_traces_with_nothing_in_common_are_refused_in_a_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hand = Hand()
+    hand.run(0)
+    for step in range(3):
+        step_id = hand.step(step, step * 10_000, 10_000)
+        layer = hand.module("Other_0.Conv_0", step * 10_000, 5_000, 0, step=step, parent_id=step_id)
+        hand.work("conv_kernel", step * 10_000, 4_000, launch=step * 10_000, parent=layer, layer=layer, step=step,
+                  phase="forward")  # fmt: skip
+    bundle.write(hand.build(), tmp_path / "else.xsp")
+    assert main(["compare", str(folder / "before.xsp"), str(tmp_path / "else.xsp")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: before.xsp and else.xsp have nothing in common, no layer, operator nor kernel.")
+    assert error.count("\n") == 1
+
+
+def test_a_profile_of_several_runs_that_has_nothing_in_common_is_refused_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fixtures = Path(__file__).parents[3] / "fixtures"
+    names = [fixtures / "torch_profiler" / "odd_names" / "trace.json", fixtures / "run_set" / "convnet_v100_synthetic"]
+    assert main(["compare", *map(str, names)]) == 2
+    assert "have nothing in common" in capsys.readouterr().err

@@ -21,8 +21,8 @@ def test_the_table_lists_every_device_with_its_ideal_intensity(capfd: pytest.Cap
     assert len(lines[rule + 1 :]) == len(device_table())
     (line,) = [line for line in lines if line.startswith("V100 SXM2")]
     assert line.split()[2:] == [
-        *("7.8", "-", "15.7", "31.4", "-", "125", "-", "-", "-", "900", "15.8", "150", "17.44"),
-        *("NVIDIA", "V100", "data", "sheet"),
+        *("7.8", "none", "15.7", "31.4", "none", "125", "none", "none", "none", "900", "15.8", "150", "17.44"),
+        *("NVIDIA", "V100", "data", "sheet,", "2020"),
     ]
 
 
@@ -34,7 +34,7 @@ def test_json_says_every_peak_with_its_source(capfd: pytest.CaptureFixture[str])
         "quantity": "bf16_tensor",
         "value": 989.4e12,
         "unit": "flop/s",
-        "source": "NVIDIA H100 GPU architecture paper",
+        "source": "NVIDIA H100 GPU architecture paper, 2022",
         "detail": "dense, accumulates in FP32, at 1830 MHz",
     }
     assert devices["H100 SXM5"]["boost_clock_hz"] == 1_980_000_000

@@ -149,7 +149,7 @@ def test_the_papers_example(tmp_path: Path) -> None:
     assert round(third["arithmetic_intensity"], 1) == 201.2
     assert round(third["ideal_intensity"], 2) == 17.44
     assert third["bound"] == "compute"
-    assert third["roof"] == "fp32 peak of Tesla V100-SXM2-16GB (NVIDIA V100 data sheet)"
+    assert third["roof"] == "fp32 peak of Tesla V100-SXM2-16GB (NVIDIA V100 data sheet, 2020)"
     occupancy = run(find("A08"), StepFrames.of(profile)).table["achieved_occupancy"][2]
     assert occupancy == pytest.approx(0.132)
 

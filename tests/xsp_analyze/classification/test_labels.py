@@ -50,6 +50,7 @@ _CUTLASS = "void cutlass::Kernel<cutlass_80_tensorop_{}_256x64_16x4_tn_align1>(c
         ("triton_poi_fused_addmm_silu_12", "triton addmm_silu_12"),
         ("_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu", "expert GEMM fp4 128x128x128 swiglu"),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_reduce bf16"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", "all_reduce fp32"),
         ("void clover::par_ranged2d_kernel<PdV_kernel(bool, clover::Buffer2D<double> &)::[lambda(int)]>", "PdV fp64"),
         ("Im3d2Col.kd", "conv Im3d2Col"),
         ("wrapped_broadcast.kd", "wrapped_broadcast"),

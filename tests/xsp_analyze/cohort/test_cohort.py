@@ -13,9 +13,10 @@ import pytest
 from tests.helpers.cohort_members import member
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
-from xsp_analyze.cohort.cohort import gathered
+from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
+from xsp_analyze.cohort.loadgen import LoadGen
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
@@ -169,6 +170,48 @@ def test_rows_do_not_depend_on_the_order_of_traces() -> None:
 def test_traces_without_a_batch_size_are_rows_of_their_own() -> None:
     members = [member("a", name="x", batch=None), member("a", name="y", batch=None)]
     assert [s.member.name for s in gathered(members)] == ["x", "y"]
+
+
+def test_traces_of_one_name_at_two_paths_are_two_rows_and_their_labels_differ() -> None:
+    alike = [replace(member("net", name="t", batch=None), path=f"/{folder}/t.json") for folder in ("a", "b")]
+    assert len(gathered(alike)) == 2
+    named = [replace(member("net", name=f"{f}-t", batch=None), path=f"/{f}/t.json") for f in ("a", "b")]
+    assert tables.models(gathered(named)).table["model"].to_list() == ["net (a-t)", "net (b-t)"]
+    assert tables.models(gathered(named[:1])).table["model"].to_list() == ["net"]
+
+
+def test_a_load_test_says_its_rate_and_percentiles() -> None:
+    percentiles = {"p50_00": 5e6, "p99_00": 9e6}
+    test = LoadGen(
+        "LoadGen Server", valid=False, broken_rules=["min queries"], percentiles_ns=percentiles, samples_per_s=98.3
+    )
+    systems = gathered([member("bert", load_test=test), member("other")])
+    row = tables.models(systems).table.row(0, named=True)
+    assert (row["load_test_per_s"], row["p99_latency_ns"]) == (98.3, 9e6)
+    assert tables.load_tests(systems).table.to_dicts() == [
+        {
+            "trace": "bert-gpu-1", "test": "LoadGen Server", "valid": False, "broken_rules": "min queries",
+            "samples_per_s": 98.3, "p50_00_latency_ns": 5e6, "p90_00_latency_ns": None, "p95_00_latency_ns": None,
+            "p97_00_latency_ns": None, "p99_00_latency_ns": 9e6, "p99_90_latency_ns": None,
+        }
+    ]  # fmt: skip
+    assert "MLPerf LoadGen tests" in render(systems, title="t")
+
+
+@pytest.mark.real
+def test_real_load_tests_say_what_their_summaries_print(real_dir: Path) -> None:
+    folders = sorted((real_dir / "loadgen").iterdir())
+    members = []
+    for folder in folders:
+        paths = sorted(folder.glob("mlperf_log_detail.txt"))
+        members.append(Member(folder.name, facts_of(convert(paths, Options()), folder.name)))
+    rows = tables.load_tests(gathered(members)).table.rows(named=True)
+    for row, folder in zip(rows, folders, strict=True):
+        pairs = (line.partition(" : ") for line in (folder / "mlperf_log_summary.txt").read_text().splitlines())
+        printed_values = {key.strip(): value.strip() for key, colon, value in pairs if colon}
+        assert row["samples_per_s"] == pytest.approx(float(printed_values["Completed samples per second"]), abs=0.005)
+        for printed, column in (("50.00", "p50_00"), ("97.00", "p97_00"), ("99.90", "p99_90")):
+            assert row[f"{column}_latency_ns"] == int(printed_values[f"{printed} percentile latency (ns)"])
 
 
 def test_one_model_on_two_systems_is_compared() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from tests.helpers.hand import Hand
 from tests.helpers.profile_trace import profile
+from tests.helpers.run_sets import merged
+from xsp_analyze.compare import device_levels
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.layer_pairs import family, pair_layers
 from xsp_analyze.frames.step_frames import StepFrames
@@ -53,6 +57,9 @@ def test_other_frameworks_pair_by_family() -> None:
     assert pair_layers(torch, keras).rate == 0.0
     paired = pair_layers(torch, keras, same_framework=False)
     assert (paired.rate, paired.by) == (1.0, "family of layers, in order")
+
+
+_FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
     comparison = compare([_on_the_host(0)], [_on_the_host(5_000)])
     assert comparison.operator_basis == "host"
     assert comparison.kernel_match is None
-    assert {row.name: row.difference_ns for row in comparison.rows} == {
+    assert {row.name: row.difference_ns for row in comparison.rows if row.level != "layer_type"} == {
         "Linear_0": 0.0,
         "ReLU_0": 5_000.0,
         "aten::line": 0.0,
@@ -137,3 +144,21 @@ def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
     device = comparison.model[1]
     assert device.before_ns == pytest.approx(view.executions["duration_ns"].sum())
     assert {row.ratio for row in comparison.rows} == {1.0}
+
+
+def test_operators_of_a_profile_merged_of_several_runs_have_their_own_names() -> None:
+    """The innermost operator is found among the spans of all runs, and rows are those of one of them."""
+    view = StepFrames.of(merged(_FIXTURES / "run_set" / "convnet_v100_synthetic"))
+    measured = device_levels.operators(view)
+    spans = view.trace.frame("spans")
+    names = dict(zip(spans["span_id"], spans["name"].cast(pl.String), strict=True))
+    operators = set(spans.filter(pl.col("level").cast(pl.String) == "operator")["span_id"])
+    parents = dict(zip(spans["span_id"], spans["parent_id"], strict=True))
+    launched = set()
+    for span in view.activities["span_id"]:
+        at = span
+        while at is not None and at not in operators:
+            at = parents[at]
+        if at is not None:
+            launched.add(names[at])
+    assert set(measured.keys) == launched

@@ -10,7 +10,9 @@ import pytest
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.compare.kernel_changes import ChangeKind
+from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.pages.compare.sections import sections
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -74,14 +76,44 @@ def test_three_quarters_of_the_pair_s_operators_find_their_partner(steps: Compar
 def test_what_explains_the_pair_is_the_compiled_part_and_adds_up(steps: Comparison) -> None:
     falls = steps.waterfall
     assert falls is not None
-    assert (falls.before_ns, falls.after_ns) == (77_088_000, 124_006_750)
-    assert sum(part.difference_ns for part in falls.parts) == falls.difference_ns == 46_918_750
+    assert (falls.before_ns, falls.after_ns) == (77_075_250, 117_022_750)
+    assert sum(part.difference_ns for part in falls.parts) == falls.difference_ns == 39_947_500
     assert [part.name for part in falls.parts[:3]] == [
         "graph replay, backward",
         "graph replay, forward",
         "CompiledFunction",
     ]
     assert {part.before_ns for part in falls.parts[:3]} == {None}
+
+
+def test_the_pair_s_steps_took_half_as_long_again_and_that_is_not_noise(steps: Comparison) -> None:
+    """By hand: 75.7 76.8 76.3 76.7 78.5 81.2 ms before, 118.1 117.1 114.8 123.1 116.7 116.1 ms after."""
+    latency = steps.latency
+    assert latency.conclusion is Conclusion.CHANGED
+    assert latency.ratio == pytest.approx(1.52, abs=0.01)
+    assert latency.low is not None
+    assert latency.low > 1.3
+    assert latency.rank_p_value == latency.rank_min_p == pytest.approx(2 / 924)
+    assert any("every step after took longer than every one before" in note for note in sections(steps)[0].notes)
+
+
+def test_products_of_the_pair_moved_into_graph_replays_and_are_not_faster(steps: Comparison) -> None:
+    """By hand: matrix products take 13.8 ms of a step before and 34.8 ms after, of which 30.7 ms are replayed.
+
+    (Kernels with gemm in their name but fbgemm's own, split-K reductions, matrix by vector, cuBLASLt's epilogues.)
+    """
+    products = {
+        row.name: row for row in steps.level("operator") if row.name in {"aten::mm", "aten::addmm", "aten::bmm"}
+    }
+    assert {name: row.moved_to for name, row in products.items()} == dict.fromkeys(products, ("graph replay",))
+    (moved,) = (one for one in steps.moves if one.kernel_class == "matrix product")
+    assert moved.before_ns == pytest.approx(13.8e6, rel=0.02)
+    assert moved.after_ns == pytest.approx(34.8e6, rel=0.02)
+    assert {name for name, _ in moved.losses} >= set(products)
+    assert moved.gains[0] == ("graph replay", pytest.approx(30.7e6, rel=0.02))
+    row = next(row for row in steps.level("kernel_class") if row.name == "matrix product")
+    assert row.conclusion is Conclusion.CHANGED
+    assert row.ratio == pytest.approx(34.8 / 13.8, rel=0.02)
 
 
 def test_the_slower_table_lookup_is_found_by_its_interval(steps: Comparison) -> None:

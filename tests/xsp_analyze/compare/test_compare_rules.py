@@ -98,11 +98,42 @@ def test_a_change_that_noise_explains_breaks_a_rule_only_where_it_is_strict() ->
     seeds = ((seed, compare([view(Work(steps=4), seed, loud)], [view(Work(steps=4), seed + 50, loud)]))
              for seed in range(20))  # fmt: skip
     comparison = next(c for _, c in seeds if (c.latency.ratio or 0) > 1.05 and not c.latency.significant)
-    assert _held("model.latency > +3%", comparison).verdict is Verdict.NOISE
+    assert _held("model.latency > +3%", comparison).verdict is Verdict.INCONCLUSIVE
     assert _held("model.latency > +3%", comparison, strict=True).verdict is Verdict.VIOLATED
 
 
-def test_without_an_interval_the_estimate_decides_and_the_sentence_says_so() -> None:
+def test_a_rule_is_kept_only_where_the_whole_interval_keeps_it() -> None:
+    noise = Noise(kernel=0.02, step=0.02)
+    comparison = compare([view(Work(), 1, noise)], [view(Work(), 2, noise)])
+    latency = comparison.latency
+    assert latency.high is not None
+    assert latency.ratio is not None
+    beyond, within = ((latency.high - 1) * 100 + 1, ((latency.high + latency.ratio) / 2 - 1) * 100)
+    assert _held(f"model.latency > {beyond:+f}%", comparison).verdict is Verdict.KEPT
+    outcome = _held(f"model.latency > {within:+f}%", comparison)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert f"to {(latency.high - 1) * 100:+.4g} %" in outcome.sentences[0]
+    assert _held(f"model.latency > {within:+f}%", comparison, strict=True).verdict is Verdict.KEPT
+
+
+def test_throughput_is_kept_by_the_other_end_of_latency_s_interval() -> None:
+    noise = Noise(kernel=0.02, step=0.02)
+    comparison = compare([view(Work(), 1, noise)], [view(Work(), 2, noise)])
+    assert comparison.latency.high is not None
+    lowest = (1 / comparison.latency.high - 1) * 100
+    assert _held(f"model.throughput < {lowest - 0.1:+f}%", comparison).verdict is Verdict.KEPT
+    assert _held(f"model.throughput < {lowest + 0.1:+f}%", comparison).verdict is Verdict.INCONCLUSIVE
+
+
+def test_where_nothing_is_known_of_noise_no_rule_is_kept_by_the_estimate_alone() -> None:
+    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={11: 1.01}), 1)])
+    outcome = _held("model.latency > +3%", comparison)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "nothing is known of its noise" in outcome.sentences[0]
+    assert _held("model.latency > +3%", comparison, strict=True).verdict is Verdict.KEPT
+
+
+def test_without_an_interval_the_estimate_breaks_a_rule_and_the_sentence_says_so() -> None:
     comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={11: 1.5}), 1)])
     outcome = _held("model.latency > +3%", comparison)
     assert outcome.verdict is Verdict.VIOLATED

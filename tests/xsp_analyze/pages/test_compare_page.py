@@ -29,13 +29,21 @@ def fixture_comparison() -> Comparison:
     return compare([view(Work(), 1, noise)], [view(after, 2, noise)], names=("old.json", f"{_EVIL}.json"))
 
 
-def test_the_page_loads_nothing_and_runs_nothing(comparison: Comparison) -> None:
+def test_the_page_loads_nothing_and_its_names_run_nothing(comparison: Comparison) -> None:
     shown = page(comparison, [check(parse("model.latency > +3%"), comparison)])
-    assert "<script" not in shown
-    assert not re.search(r"(?:src|href|url)\s*[=(](?!\"data:,\")", shown)
-    assert "script-src" not in shown
-    assert shown.count("<table>") == shown.count("</table>") == 5
+    assert shown.count("<script") == 1  # the page's own
+    assert not re.search(r"(?:src|href|url)\s*[=(](?!\"(?:data:,|#[\w-]+)\")", shown)
+    assert "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';" in shown
+    assert shown.count("<table>") == shown.count("</table>") == 7
     assert "&lt;script&gt;" in shown
+
+
+def test_every_link_of_the_navigation_leads_to_a_part(comparison: Comparison) -> None:
+    shown = page(comparison, [check(parse("model.latency > +3%"), comparison)])
+    (nav,) = re.findall(r"<nav .*?</nav>", shown)
+    links = re.findall(r'href="#([\w-]+)"', nav)
+    assert links == ["rules", "model", "difference", "layer_type", "kernel_class", "layer", "kernel", "changes"]
+    assert all(shown.count(f'id="{link}"') == 1 for link in links)
 
 
 def test_bars_of_the_waterfall_lead_from_before_to_after(comparison: Comparison) -> None:
@@ -51,7 +59,9 @@ def test_bars_of_the_waterfall_lead_from_before_to_after(comparison: Comparison)
 
 def test_several_models_are_folded_under_their_names(comparison: Comparison) -> None:
     shown = page_of_several(Several([Compared("net", comparison), Compared("other", comparison)], ["gone"], []))
-    assert shown.count("<details>") == 2
+    assert shown.count("<details ") == 2
+    ids = re.findall(r' id="([\w-]+)"', shown)
+    assert len(ids) == len(set(ids))
     assert "Only before: gone." in shown
 
 
@@ -68,4 +78,25 @@ def test_a_browser_shows_it_without_a_request_or_an_error(
     tab.goto(file.as_uri())
     assert seen == [file.as_uri()]
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.set_viewport_size({"width": 1200, "height": 800})
+    tab.get_by_role("button", name="Switch to dark colours").click()
+    assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
+    tab.get_by_role("link", name="Classes of kernels", exact=True).click()
+    assert tab.evaluate("location.hash") == "#kernel_class"
     tab.close()
+
+
+@pytest.mark.browser
+def test_without_scripts_everything_is_there_but_the_button(
+    comparison: Comparison, browser: Browser, tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(page(comparison))
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(file.as_uri())
+    assert tab.locator("table").count() == 7
+    assert tab.locator("svg.waterfall").is_visible()
+    assert tab.get_by_role("link", name="Layers", exact=True).is_visible()
+    assert tab.locator("button.theme").count() == 0
+    context.close()

@@ -40,8 +40,9 @@ def test_json_has_the_keys_that_others_rely_on(document: dict[str, object]) -> N
     assert isinstance(rows, list)
     assert model["ratio"] == pytest.approx(model["after_ns"] / model["before_ns"])
     assert model["low"] < model["ratio"] < model["high"]
-    assert {row["level"] for row in rows} == {"layer", "kernel"}
-    first = rows[0]
+    assert {row["level"] for row in rows} == {"layer_type", "kernel_class", "layer", "kernel"}
+    first = next(row for row in rows if row["level"] == "layer")
+    assert rows[0]["level"] == "layer_type"  # what sums up others comes first
     assert (first["level"], first["name"], first["significant"]) == ("layer", "Linear_11", True)
     assert first["low"] < 1.5 < first["high"]
 
@@ -89,7 +90,7 @@ def test_markdown_says_the_verdict_first(comparison: Comparison) -> None:
     shown = text.markdown(comparison, [check(parse(rule), comparison) for rule in _RULES])
     assert shown.startswith("### 1 of 3 performance rules broken: latency +")
     assert "- **FAILED** model.latency" in shown
-    assert shown.count("<details>") == shown.count("</details>") == 4
+    assert shown.count("<details>") == shown.count("</details>") == 6
 
 
 def test_junit_is_read_by_a_parser_and_counts_what_failed(comparison: Comparison) -> None:
@@ -107,7 +108,7 @@ def test_junit_is_read_by_a_parser_and_counts_what_failed(comparison: Comparison
 
 
 def test_one_step_is_said_to_show_no_noise() -> None:
-    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1), 1)])
+    comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={3: 1.5}), 1)])
     assert "No intervals: a side has 1 step" in text.terminal(comparison)
     assert "significant" not in text.terminal(comparison)
 

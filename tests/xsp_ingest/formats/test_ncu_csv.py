@@ -340,3 +340,36 @@ def test_other_files_are_not_claimed(text: str, tmp_path: Path) -> None:
 def test_only_the_header_is_no_kernel(tmp_path: Path) -> None:
     with pytest.raises(XspError, match="holds no kernel's counters"):
         read_text(line(*RAW_HEAD, _READ) + "\n", tmp_path)
+
+
+_GUI = ("ID", "Issues Detected", "Function Name", "Duration", _READ, "Compute Throughput", "# Registers", "Grid Size")
+_GUI_ROWS = (
+    ("0", "2", "gemm", "9.62", "1.50", "30.00", "64", "(8, 1, 1)"),
+    ("1", "", "add", "0.38", "0.50", "5.00", "8", "(1, 1, 1)"),
+)
+
+
+@pytest.mark.parametrize("below_sizes", ["", "block"])
+@pytest.mark.parametrize("id_cell", ["", " "])
+def test_a_row_of_units_below_the_heading_is_read(below_sizes: str, id_cell: str, tmp_path: Path) -> None:
+    units = (id_cell, "", "", "usecond", "Mbyte", "%", "register/thread", below_sizes)
+    raw = read_text("\n".join(line(*row) for row in (_GUI, units, *_GUI_ROWS)) + "\n", tmp_path)
+    assert raw.tables["spans"]["duration_ns"].to_list() == [9620, 380]
+    assert metrics(raw)["dram_read_bytes"] == 1_500_000
+    assert metrics(raw)["compute_utilization"] == pytest.approx(0.3)
+    assert count_of(raw, "counter_without_unit") == 0
+
+
+def test_times_and_bytes_without_a_unit_are_unknown_and_counted(tmp_path: Path) -> None:
+    raw = read_text("\n".join(line(*row) for row in (_GUI, *_GUI_ROWS)) + "\n", tmp_path)
+    assert raw.tables["spans"]["duration_ns"].to_list() == [None, None]
+    assert "dram_read_bytes" not in metrics(raw)
+    assert "Duration" not in metrics(raw)
+    assert raw.tables["kernels"]["registers_per_thread"].to_list() == [64, 8]
+    assert count_of(raw, "counter_without_unit") == 4
+
+
+def test_what_a_program_prints_above_the_kernels_is_no_row_of_units(tmp_path: Path) -> None:
+    page = "\n".join((line(*_GUI), ", took 3 us in all", line(*_GUI_ROWS[0])))
+    raw = read_text(page + "\n", tmp_path)
+    assert raw.tables["spans"]["duration_ns"].to_list() == [None]

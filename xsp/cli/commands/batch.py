@@ -108,6 +108,7 @@ def batch(
     from xsp.batch.version import own_version  # noqa: PLC0415
 
     reading = replace(reading, device=_sound(reading.device))
+    _check_gpu(reading.gpu)
     _check_exclusive(scheduler, jobs, memory)
     began = time.perf_counter()
     with ExitStack() as stack:
@@ -124,6 +125,14 @@ def batch(
         summary.write(document, spent, traces, settings)
     _print(document, spent, output_format, output)
     return _SOME_FAILED if spent["counts"]["failed"] else 0
+
+
+def _check_gpu(name: str | None) -> None:
+    """XspError now, not once an input, where no such device is known."""
+    from xsp_model.device_table import spec_called  # noqa: PLC0415
+
+    if name is not None:
+        spec_called(name)
 
 
 def _sound(device: Path | None) -> Path | None:

@@ -99,16 +99,30 @@ def _members(
     """The traces of all inputs; XspError where there is none. `beside`: the folder of the page that links to them."""
     from xsp_model import XspError  # noqa: PLC0415
 
-    members: list[Member] = []
-    for text in inputs:
-        path = Path(text)
-        if (path / _SUMMARY).is_file():
-            members += _of_batch(path, beside)
-        else:
-            members += _of_traces(text, reading, cache, progress)
+    batches = [text for text in inputs if (Path(text) / _SUMMARY).is_file()]
+    rest = [text for text in inputs if text not in batches]
+    members = [member for text in dict.fromkeys(batches) for member in _of_batch(Path(text), beside)]
+    if rest:  # all at once: names tell files apart only among those that are known together
+        members += _of_traces(rest, reading, cache, progress)
     if not members:
         raise XspError("no trace that could be read is there", path=", ".join(inputs))
-    return members
+    return _named_apart(members)
+
+
+def _named_apart(members: Sequence[Member]) -> list[Member]:
+    """The members; of those of one name each with the name of its folder, else its path."""
+    from collections import Counter  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
+
+    for name in (lambda m: f"{Path(m.path).parent.name}-{m.name}", lambda m: m.path):
+        counts = Counter(member.name for member in members)
+        renamed = []
+        for member in members:
+            new = name(member) if counts[member.name] > 1 else member.name
+            model = new if member.facts.model == member.name else member.facts.model
+            renamed.append(replace(member, name=new, facts=replace(member.facts, model=model)))
+        members = renamed
+    return list(members)
 
 
 def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
@@ -132,22 +146,22 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
         note(f"{folder}: {failed} {'trace' if failed == 1 else 'traces'} failed and are not in the cohort")
     for one in members_of_batch:
         link = os.path.relpath(folder / one.report, beside) if one.report and beside else None
-        yield replace(one, report=link)
+        yield replace(one, report=link, path=str(folder.absolute() / one.name))
 
 
-def _of_traces(text: str, reading: Reading, cache: Cache | None, progress: Progress) -> Iterator[Member]:
+def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, progress: Progress) -> Iterator[Member]:
     """The traces of folders and files, read one after the other; one that cannot be is a line on stderr."""
     from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
-    discovered = discover([text], "", ranks=False, format_name=None)
+    discovered = discover(inputs, "", ranks=False, format_name=None)
     for unit in discovered.units:
         progress.note(f"reading {unit.name}")
         try:
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
-            yield Member(unit.name, facts_of(trace, unit.name))
+            yield Member(unit.name, facts_of(trace, unit.name), path=unit.inputs[0])
         except XspError as error:
             note(f"left out: {error}")
 
@@ -156,7 +170,7 @@ def _reading_of(unit: Unit, reading: Reading) -> Reading:
     """A bundle is converted already: what concerns source files does not concern it."""
     from xsp_model import bundle  # noqa: PLC0415
 
-    return Reading(device=reading.device) if bundle.is_bundle(Path(unit.inputs[0])) else reading
+    return Reading(device=reading.device, gpu=reading.gpu) if bundle.is_bundle(Path(unit.inputs[0])) else reading
 
 
 def _print(results: Sequence[Result], output_format: str, folder: Path | None) -> None:

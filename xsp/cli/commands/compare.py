@@ -28,6 +28,7 @@ _ROWS = 10
 _RULES = "Failing a build"
 _BASELINES = "Baselines"
 _RULE_BROKEN = 1
+_INCONCLUSIVE = 3
 _BASELINE_FILE = Path("baselines.toml")
 _TWO = 2
 
@@ -94,6 +95,14 @@ def compare(
     strict: Annotated[
         bool, typer.Option("--strict", help="Rules go by estimates alone, noise or not.", rich_help_panel=_RULES)
     ] = False,
+    fail_on_inconclusive: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-inconclusive",
+            help="Exit with 3 where no rule is broken, but of one (without rules: of latency) it cannot be told.",
+            rich_help_panel=_RULES,
+        ),
+    ] = False,
     junit: Annotated[
         Path | None,
         typer.Option(
@@ -126,7 +135,7 @@ def compare(
         typer.Option(
             metavar="NAME",
             help="Remember AFTER (alone: the only INPUT) and its other captures under this name, unless a rule is"
-            " broken.",
+            " broken (or, with --fail-on-inconclusive, left open).",
             show_default=False,
             rich_help_panel=_BASELINES,
         ),
@@ -139,7 +148,8 @@ def compare(
 ) -> int:
     """Say what became slower or faster between two captures of the same work, and what explains the difference.
 
-    Exit status: 0; 1 where a rule of --fail-on is broken; 2 where inputs or rules cannot be used.
+    Exit status: 0; 1 where a rule of --fail-on is broken; 2 where inputs or rules cannot be used; 3 where
+    --fail-on-inconclusive was given and noise leaves it open.
 
     Example: `xsp compare before.json.gz after.json.gz`
 
@@ -158,10 +168,12 @@ def compare(
         write(comparisons, junit, markdown, html)
         content = printed(comparisons, output_format, rows or None)
     print_bytes(content)
-    failed = any(o.verdict == "broken" for one in comparisons.compared for o in one.outcomes)
-    if save_baseline and not failed:
+    status = _RULE_BROKEN if comparisons.violated else 0
+    if fail_on_inconclusive and comparisons.undecided and not status:
+        status = _INCONCLUSIVE
+    if save_baseline and not status:
         _save(baselines, save_baseline, after)
-    return _RULE_BROKEN if failed else 0
+    return status
 
 
 def _rules(texts: Sequence[str]) -> list[Rule]:

@@ -56,6 +56,8 @@ def devices(
 
 
 def _json(specs: Sequence[DeviceSpec]) -> str:
+    from xsp_model.device_table import QUANTITIES  # noqa: PLC0415 (see above)
+
     return json.dumps(
         [
             {
@@ -64,6 +66,8 @@ def _json(specs: Sequence[DeviceSpec]) -> str:
                 "multiprocessor_count": spec.multiprocessor_count,
                 "compute_capability": spec.compute_capability,
                 "boost_clock_hz": spec.boost_clock_hz,
+                "source": spec.source,
+                "lacks": [quantity for quantity in QUANTITIES if quantity in spec.lacks],
                 "peaks": [_peak(peak) for peak in spec.peaks.values()],
             }
             for spec in specs
@@ -91,13 +95,15 @@ def _table(specs: Sequence[DeviceSpec]) -> str:
 
     rates = [(q, "GB/s" if u == "byte/s" else f"T{u}", True, 1) for q, u in QUANTITIES.items()]
     columns = [("device", "", False, 0), *rates, ("fp32 flop/byte", "", True, 2), ("source", "", False, 3)]
-    rows = [[spec.name, *(_number(spec.peaks.get(q)) for q in QUANTITIES), _ideal(spec), spec.source] for spec in specs]
+    rows = [[spec.name, *(_shown(spec, q) for q in QUANTITIES), _ideal(spec), spec.source] for spec in specs]
     return "\n".join(table_lines(of_rows("", columns, rows)))
 
 
-def _number(peak: Peak | None) -> str:
+def _shown(spec: DeviceSpec, quantity: str) -> str:
+    """The rate; `none` where the device has no units for it, a dash where nobody says."""
+    peak = spec.peaks.get(quantity)
     if peak is None:
-        return "-"
+        return "none" if quantity in spec.lacks else "-"
     value = peak.value / _SCALES[peak.unit]
     return f"{value:.0f}" if value >= _ONE_DECIMAL else f"{value:.3g}"
 

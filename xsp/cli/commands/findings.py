@@ -47,7 +47,7 @@ def findings(
 ) -> None:
     """Say what is worth doing next: each finding with its evidence and the most it can gain.
 
-    Doubts about the numbers come first, then what promises most. Example: xsp findings trace.json.gz --top 5
+    What promises most comes first, doubts about the numbers last. Example: xsp findings trace.json.gz --top 5
     """
     if output is not None:
         check_writable(output)

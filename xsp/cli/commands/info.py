@@ -79,18 +79,19 @@ def _absent(trace: Trace) -> list[tuple[str, str]]:
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.render.units import duration  # noqa: PLC0415
 
     for run in summary.runs:
         yield f"run {run['run_id']}", _run(run)
     yield "layers from", ", ".join(summary.layer_sources) or "-"
-    yield "layers", f"{summary.layer_count:,} with work of their own, called {summary.layer_call_count:,} times"
+    caveat = f"; {summary.layer_caveat}" if summary.layer_caveat and summary.layer_count else ""
+    layers = f"{summary.layer_count:,} with work of their own, called {summary.layer_call_count:,} times"
+    yield "layers", layers + caveat
     for number, (level, count) in enumerate(summary.counts.items()):
         yield "spans" if not number else "", f"{level:<12}{count:>12,}"
     yield "steps", _steps(summary)
     for device in summary.devices:
         yield f"device {_or_dash(device['device_id'])}", _device(device)
-    yield "window", f"{duration(summary.window_ns)}; device work within {duration(summary.device_window_ns)}"
+    yield "window", f"{_or_unknown(summary.window_ns)}; device work within {_or_unknown(summary.device_window_ns)}"
     yield from _attribution(summary)
     yield from _ledger(summary)
 
@@ -128,20 +129,19 @@ def _device(device: Mapping[str, object]) -> str:
 
     time = device["duration_ns"]
     name = clean(str(device["name"])) if device["name"] else "no name in the file"
-    work = duration(time) if isinstance(time, int) else "-"
-    return f"{name}: {device['activities']:,} activities, {work} in sum (run {device['run_id']})"
+    work = f"{duration(time)} in sum" if isinstance(time, int) else "of unknown duration"
+    return f"{name}: {device['activities']:,} activities, {work} (run {device['run_id']})"
 
 
 def _attribution(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.render.units import duration, share  # noqa: PLC0415
+    from xsp_analyze.render.units import share  # noqa: PLC0415
 
     total = summary.device_time_ns
     for number, part in enumerate(summary.attributed):
-        of_all = share(part.duration_ns / total) if total else "-"
-        yield (
-            "device time" if not number else "",
-            f"{part.attribution:<22}{part.count:>10,}{duration(part.duration_ns):>16}{of_all:>9}",
-        )
+        time_ns = part.duration_ns
+        of_all = share(time_ns / total) if time_ns is not None and total else "-"
+        time = _or_unknown(time_ns)
+        yield "device time" if not number else "", f"{part.attribution:<22}{part.count:>10,}{time:>16}{of_all:>9}"
     if not summary.attributed:
         yield "device time", "none recorded"
 
@@ -157,6 +157,12 @@ def _ledger(summary: Summary) -> Iterator[tuple[str, str]]:
         )
     if not summary.findings:
         yield "ledger", "nothing else to report"
+
+
+def _or_unknown(time_ns: int | None) -> str:
+    from xsp_analyze.render.units import duration  # noqa: PLC0415
+
+    return "unknown" if time_ns is None else duration(time_ns)
 
 
 def _or_dash(value: object) -> object:

@@ -11,7 +11,7 @@ import typer
 from xsp.cli.output import check_writable, note, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import options_of, with_device_file
+from xsp.opening import options_of, with_given_devices
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def merge(
     with Progress() as progress:
         runs = _runs(run_set, files, options, progress.note)
         progress.note("merging")
-        profile = with_device_file(merged(runs, min_match=min_match, noted=failed), reading.device)
+        profile = with_given_devices(merged(runs, min_match=min_match, noted=failed), reading)
         progress.note(f"writing {output.name}")
         try:
             bundle.write(profile, output)

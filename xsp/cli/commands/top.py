@@ -58,6 +58,8 @@ def _head(answers: Answers, rankings: list[Ranking]) -> str:
     """What times are of, in one line."""
     from xsp_analyze.render.units import duration  # noqa: PLC0415
 
+    if not rankings and answers.summary.attributed:
+        return "Nothing to rank: the trace says of no device work how long it took."
     if not rankings:
         return f"Nothing to rank: the trace holds neither layers with a latency nor device work ({answers.basis})."
     total_ns = rankings[0].whole_ns
@@ -70,6 +72,8 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
     from xsp_analyze.render.top import Ranking  # noqa: PLC0415
 
     kernels = _table(answers, "A10")
+    if kernels is not None and kernels["duration_ns"].null_count() == kernels.height:
+        return
     if kernels is None:
         layers = _table(answers, "A02")
         if layers is not None and layers["latency_ns"].sum():

@@ -22,7 +22,7 @@ _PERCENT = {"unit": "%", "divisor": 0.01, "decimals": 1}
 
 def label(system: System) -> str:
     """What the row is called where it must be short."""
-    return clean(" on ".join(filter(None, (system.facts.model, system.facts.system))))
+    return clean(" on ".join(filter(None, (system.label, system.facts.system))))
 
 
 def mixes(systems: Sequence[System]) -> Block:

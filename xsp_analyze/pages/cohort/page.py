@@ -46,6 +46,7 @@ _TREE = (
     " their vectors of time by operator type (Fathom, IISWC 2016); clusters are joined by average linkage. Operators of"
     " different frameworks have different names and count as different."
 )
+_LOAD_TESTS = "What LoadGen itself says of each test: whether it was valid, its rate and its percentiles of latency."
 _ACROSS = (
     "Each at its own optimal or fastest batch size; speed-up is of throughput, over the slowest of the model's rows."
 )
@@ -82,6 +83,10 @@ def _cohort(systems: Sequence[System], prices: Prices) -> list[Section]:
         sections.append(
             blocks.section("top", "First by each measure", "First by each measure", means, [_tops(first, models)])
         )
+    tests = tables.load_tests(systems)
+    if tests.table.height:
+        rows = blocks.table(_cut(tests), name="load_tests", left_out=_left_out(tests.table.height))
+        sections.append(blocks.section("load_tests", "Load tests", "MLPerf LoadGen tests", _LOAD_TESTS, [rows]))
     sections += _alike(systems)
     across = tables.across(systems)
     if across.table.height:
@@ -169,10 +174,10 @@ def _short(systems: Sequence[System], prices: Prices) -> list[str]:
         quick = min(timed, key=lambda s: s.best[0].latency_ns if s.best else 0.0)
         slow = max(timed, key=lambda s: s.best[0].latency_ns if s.best else 0.0)
         times = [duration(s.best[0].latency_ns) for s in (quick, slow) if s.best]
-        sentences.append(f"A step takes from {times[0]} ({quick.facts.model}) to {times[1]} ({slow.facts.model}).")
+        sentences.append(f"A step takes from {times[0]} ({quick.label}) to {times[1]} ({slow.label}).")
     shares = [s.facts.gpu_share for s in systems if s.facts.gpu_share is not None]
     if shares:
-        sentences.append(f"Of a step, {share(min(shares))} to {share(max(shares))} is device time.")
+        sentences.append(f"Devices work for {share(min(shares))} to {share(max(shares))} of their time.")
     if prices.per_hour:
         sentences.append(f"Costs are in {prices.currency or 'the currency of the prices given'}.")
     return [" ".join(sentences)]

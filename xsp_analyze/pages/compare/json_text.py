@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.expected import Expected
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.several import Compared, Several
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["document", "render", "render_several"]
 
-_OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "significant")
+_OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "p_value", "rank_p_value",
+             "significant", "conclusion")  # fmt: skip
 
 
 def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, object]:
@@ -28,6 +30,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
     latency, *others = c.model
     return {
         "comparable": c.comparable,
+        "same_content": c.same_content,
         "reasons": list(c.reasons),
         "differences": [_keyed(asdict(d), kind="sort") for d in c.differences],
         "before": {"name": c.before.name, **asdict(c.before.facts)},
@@ -47,8 +50,10 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
             **{row.name: _of_model(row) for row in others},
             "throughput_per_s": {"before": one, "after": two, "ratio": two / one if one and two else None},
         },
+        "expected": _expected(c.expected),
         "waterfall": _waterfall(c.waterfall),
         "rows": [asdict(row) for row in c.rows],
+        "moves": [asdict(one) for one in c.moves],
         "kernel_changes": [_keyed(asdict(change), count="places") for change in c.changes],
         "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
     }
@@ -73,6 +78,17 @@ def _named(one: Compared) -> str:
 
 def _of_model(row: Row) -> dict[str, object]:
     return {name: getattr(row, name) for name in _OF_MODEL}
+
+
+def _expected(one: Expected | None) -> dict[str, object] | None:
+    """The ratios that the devices' peaks let expect."""
+    if one is None:
+        return None
+    bounds = {
+        name: None if bound is None else {**asdict(bound), "ratio": bound.ratio}
+        for name, bound in (("memory", one.memory), ("compute", one.compute))
+    }
+    return {**bounds, "by_class": {"ratio": one.by_class, "modelled_share": one.modelled_share}}
 
 
 def _waterfall(falls: Waterfall | None) -> dict[str, object] | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET  # written, not read
 
 from xsp_analyze.compare.rules import Verdict
-from xsp_analyze.pages.compare.sections import change, sentences
+from xsp_analyze.pages.compare.sentences import sentences
+from xsp_analyze.pages.compare.words import change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+_UNDECIDED = (Verdict.UNKNOWN, Verdict.INCONCLUSIVE)
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(compared: Sequence[Compared]) -> bytes:
     """A suite a comparison, with a case for whether the sides compare and one a rule.
 
-    A broken rule is a failure, an unknown one is skipped.
+    A broken rule is a failure, one that is unknown or inconclusive is skipped.
     """
     suites = ET.Element("testsuites")
     for one in compared:
@@ -41,7 +43,7 @@ def _suite(suites: ET.Element, one: Compared) -> None:
         "tests": str(len(verdicts) + 1),
         "failures": str(verdicts.count(Verdict.VIOLATED) + (not c.comparable)),
         "errors": "0",
-        "skipped": str(verdicts.count(Verdict.UNKNOWN)),
+        "skipped": str(sum(map(_UNDECIDED.__contains__, verdicts))),
     }
     suite = ET.SubElement(suites, "testsuite", {"name": _text(one.name), **counts})
     case = _case(suite, "comparable")
@@ -58,7 +60,7 @@ def _outcome(suite: ET.Element, outcome: Outcome) -> None:
     if outcome.verdict is Verdict.VIOLATED:
         first = _text(outcome.sentences[0])
         ET.SubElement(case, "failure", {"message": first, "type": "rule broken"}).text = text
-    elif outcome.verdict is Verdict.UNKNOWN:
+    elif outcome.verdict in _UNDECIDED:
         ET.SubElement(case, "skipped", {"message": text})
     elif text:
         ET.SubElement(case, "system-out").text = text

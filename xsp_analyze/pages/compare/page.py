@@ -1,11 +1,13 @@
-"""A comparison as one HTML page that needs nothing else: no script, no network; light or dark as the reader has it."""
+"""A comparison as one HTML page that needs nothing else: no network, and no script to be read."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.pages.compare.sections import change, of_several, sections, sentences, signed_duration, verdict
+from xsp_analyze.pages.compare.sections import WATERFALL, Part, of_several, parts
+from xsp_analyze.pages.compare.sentences import sentences
+from xsp_analyze.pages.compare.words import change, signed_duration, verdict
 from xsp_analyze.pages.shell import made_by, written
 from xsp_analyze.render.html import marked_up
 from xsp_analyze.render.names import cut
@@ -18,19 +20,20 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.several import Several
-    from xsp_analyze.compare.waterfall import Part, Waterfall
-    from xsp_analyze.render.table import Table
+    from xsp_analyze.compare.waterfall import Part as WaterfallPart
+    from xsp_analyze.compare.waterfall import Waterfall
 
 __all__ = ["page", "page_of_several"]
 
 _ROWS = 100
+_RULES = "rules"
 _BARS = 14
 _ROW, _LEFT, _WIDE, _RIGHT = 26, 270, 560, 130  # pixels of the chart: a bar's row, names, bars, numbers
 _LONGEST = 34
 _KIND = "XSP comparison: what changed, and whether it is more than noise"
 _FOOTER = (
-    "Numbers are shown rounded; a dash stands for what the traces do not say. This page holds all it needs, loads"
-    " nothing and runs no script."
+    "Numbers are shown rounded; a dash stands for what the traces do not say. This page holds all it needs and loads"
+    " nothing; its script only follows links and switches colours."
 )
 
 
@@ -38,27 +41,39 @@ def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
     """The page: what was compared, the verdict, a waterfall, every table (at most 100 rows each)."""
     title = clean(f"{c.before.name} and {c.after.name}")
     heading = f"{escape(title)}: latency {escape(change(c.latency))} {_verdict(c)}"
-    return written(_KIND, title, heading, list(_content(c, outcomes)), f"{made_by()} {_FOOTER}")
+    if c.same_content:
+        heading = escape(title)
+    main = list(_content(c, outcomes))
+    return written(_KIND, title, heading, _links(c, outcomes), main, f"{made_by()} {_FOOTER}")
 
 
 def page_of_several(several: Several) -> str:
     """A table of the models of two batches, then what `page` shows of each, folded."""
-    body = list(_section(of_several(several)))
-    for one in several.compared:
+    body = list(_section(Part("models", "Models", of_several(several))))
+    links = [("models", "Models")]
+    for number, one in enumerate(several.compared):
         latency = escape(f"latency {change(one.comparison.latency)}")
-        body += [f"<details><summary>{escape(clean(one.name))}: {latency}</summary>"]
-        body += [*_content(one.comparison, one.outcomes), "</details>"]
+        identity, name = f"model-{number}", clean(one.name)
+        links.append((identity, name))
+        body += [f'<details id="{identity}"><summary>{escape(name)}: {latency}</summary>']
+        body += [*_content(one.comparison, one.outcomes, f"{identity}-"), "</details>"]
     title = "Two batches compared"
-    return written(_KIND, title, title, body, f"{made_by()} {_FOOTER}")
+    return written(_KIND, title, title, links, body, f"{made_by()} {_FOOTER}")
 
 
-def _content(c: Comparison, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    yield from (f"<p>{escape(line)}</p>" for line in sentences(c))
-    yield from _rules(outcomes)
-    model, *rest = sections(c, _ROWS)
-    yield from _section(model)
-    for at, each in enumerate(rest):
-        yield from _section(each, list(_chart(c.waterfall)) if c.waterfall and at == 0 else [])
+def _links(c: Comparison, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    rules = [(_RULES, "Rules")] if outcomes else []
+    return [*rules, *((part.identity, part.label) for part in parts(c, _ROWS))]
+
+
+def _content(c: Comparison, outcomes: Sequence[Outcome], prefix: str = "") -> Iterator[str]:
+    """The sentences, the rules and every part, whose ids begin with `prefix`."""
+    lines = "".join(f"<li>{escape(line)}</li>" for line in sentences(c))
+    yield f'<ul class="short">{lines}</ul>'
+    yield from _rules(outcomes, prefix)
+    for part in parts(c, _ROWS):
+        chart = list(_chart(c.waterfall)) if c.waterfall and part.identity == WATERFALL else []
+        yield from _section(part, chart, prefix)
 
 
 def _verdict(c: Comparison) -> str:
@@ -66,10 +81,10 @@ def _verdict(c: Comparison) -> str:
     return f'<span class="null">({escape(text)})</span>' if text else ""
 
 
-def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _rules(outcomes: Sequence[Outcome], prefix: str) -> Iterator[str]:
     if not outcomes:
         return
-    yield "<h2>Rules</h2><ul>"
+    yield f'<section id="{prefix}{_RULES}"><h2>Rules</h2><ul>'
     for outcome in outcomes:
         mark = ' class="failed"' if outcome.verdict == "broken" else ""
         text = "; ".join(outcome.sentences[:_BARS])
@@ -77,11 +92,14 @@ def _rules(outcomes: Sequence[Outcome]) -> Iterator[str]:
             f"<li><span{mark}>{escape(str(outcome.verdict))}</span>: <code>{escape(clean(outcome.rule.text))}</code>"
             f"{' - ' if text else ''}{escape(clean(text))}</li>"
         )
-    yield "</ul>"
+    yield "</ul></section>"
 
 
-def _section(shown: Table, chart: Sequence[str] = ()) -> Iterator[str]:
-    yield f"<section><h2>{escape(shown.title)}</h2>"
+def _section(part: Part, chart: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
+    shown, identity = part.table, f"{prefix}{part.identity}"
+    anchor = f'<a class="anchor" href="#{identity}" aria-label="Link to {escape(shown.title)}">#</a>'
+    yield f'<section id="{identity}" aria-labelledby="{identity}-title">'
+    yield f'<h2 id="{identity}-title">{escape(shown.title)}{anchor}</h2>'
     yield from chart
     heads = [' class="n"' if c.is_number else "" for c in shown.columns]
     sides = [' class="n"' if c.is_number else ' class="name open"' for c in shown.columns]
@@ -120,11 +138,11 @@ def _chart(falls: Waterfall) -> Iterator[str]:
 
 
 def _bars(falls: Waterfall) -> list[tuple[str, int]]:
-    *parts, rest = falls.parts
-    shown: list[Part] = [part for part in parts[:_BARS] if part.difference_ns]
-    left = sum(part.difference_ns for part in parts[_BARS:])
+    *named, rest = falls.parts
+    shown: list[WaterfallPart] = [part for part in named[:_BARS] if part.difference_ns]
+    left = sum(part.difference_ns for part in named[_BARS:])
     bars = [(part.name, part.difference_ns) for part in shown]
-    bars += [(f"{len(parts) - _BARS:,} other parts", left)] if left else []
+    bars += [(f"{len(named) - _BARS:,} other parts", left)] if left else []
     return [*bars, (rest.name, rest.difference_ns)]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.rules import Verdict
-from xsp_analyze.pages.compare.sections import change, of_several, sections, sentences
+from xsp_analyze.pages.compare.sections import of_several, sections
+from xsp_analyze.pages.compare.sentences import sentences
+from xsp_analyze.pages.compare.words import change, verdict
 from xsp_analyze.render.markdown import escaped
 from xsp_analyze.render.markdown import table_lines as markdown_lines
 from xsp_analyze.render.shown import clean
@@ -20,7 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["markdown", "markdown_of_several", "terminal", "terminal_of_several"]
 
-_MARKS = {Verdict.KEPT: "ok", Verdict.NOISE: "ok", Verdict.VIOLATED: "FAILED", Verdict.UNKNOWN: "unknown"}
+_MARKS = {
+    Verdict.KEPT: "ok",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.VIOLATED: "FAILED",
+    Verdict.UNKNOWN: "unknown",
+}
+_MARK_WIDTH = 14
 _IN_SUMMARY = 5
 
 
@@ -68,9 +76,10 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
         _, *lines_below = _rule_lines(outcome)
         lines.append(f"- **{_MARKS[outcome.verdict]}** {escaped(outcome.rule.text)}")
         lines += [f"  - {escaped(line.strip())}" for line in lines_below]
-    first, *rest = sections(c, rows)
-    lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escaped, first.notes)]
-    for each in rest:
+    tables = sections(c, rows)
+    for first in tables[:1]:
+        lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escaped, first.notes)]
+    for each in tables[1:]:
         lines += ["", f"<details><summary>{escaped(each.title)}</summary>", "", *markdown_lines(each), ""]
         lines += [*map(escaped, each.notes), "</details>"]
     return "\n".join(lines) + "\n"
@@ -78,16 +87,22 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
 
 def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
     violated = sum(o.verdict is Verdict.VIOLATED for o in outcomes)
-    text = f"{violated} of {len(outcomes)} performance rules broken" if violated else "Performance rules kept"
-    row = c.latency
-    noise = "" if row.significant is None else ", significant" if row.significant else ", within noise"
-    latency = f"latency {change(row)}{noise}"
+    undecided = sum(o.verdict in {Verdict.INCONCLUSIVE, Verdict.UNKNOWN} for o in outcomes)
+    text = "Performance rules kept"
+    if violated or undecided:
+        count, what = (violated, "broken") if violated else (undecided, "inconclusive")
+        text = f"{count} of {len(outcomes)} performance rules {what}"
+    latency = (
+        "no difference"
+        if c.same_content
+        else ", ".join(filter(None, (f"latency {change(c.latency)}", verdict(c.latency))))
+    )
     return escaped(f"{text}: {latency}" if outcomes else f"Performance: {latency}")
 
 
 def _rule_lines(outcome: Outcome) -> list[str]:
     mark = _MARKS[outcome.verdict]
     more = len(outcome.sentences) - _IN_SUMMARY
-    lines = [f"{mark:8}{outcome.rule.text}"]
-    lines += [f"        {clean(sentence)}" for sentence in outcome.sentences[:_IN_SUMMARY]]
-    return [*lines, f"        and {more} more"] if more > 0 else lines
+    lines = [f"{mark:{_MARK_WIDTH}}{outcome.rule.text}"]
+    lines += [f"{'':{_MARK_WIDTH}}{clean(sentence)}" for sentence in outcome.sentences[:_IN_SUMMARY]]
+    return [*lines, f"{'':{_MARK_WIDTH}}and {more} more"] if more > 0 else lines

@@ -49,23 +49,26 @@ def _coverage_means(answers: Answers) -> str:
     parts = answers.summary.attributed
     if not parts:
         return "Where device time went, and what the trace could not say."
+    total = answers.summary.device_time_ns
+    time = "of unknown duration, which would be" if total is None else f"{duration(total)},"
     return (
         f"Every piece of device work in the trace is in exactly one of these places; together they are"
-        f" {duration(answers.summary.device_time_ns)}, the sum of the durations of"
+        f" {time} the sum of the durations of"
         f" {count(sum(p.count for p in parts))} activities.{answers.taken(kernels='all')}"
     )
 
 
-def _part(attribution: str, number: int, time_ns: int, total_ns: int) -> dict[str, Any]:
+def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | None) -> dict[str, Any]:
     kind = ATTRIBUTIONS[Attribution(attribution)]
+    part = time_ns / total_ns if time_ns is not None and total_ns else None
     return {
         "label": _LABELS[attribution],
         "tone": attribution,
         "severity": str(kind.severity),
-        "share": time_ns / total_ns if total_ns else 0,
-        "shown": share(time_ns / total_ns if total_ns else None),
+        "share": part or 0,
+        "shown": share(part),
         "value": duration(time_ns),
-        "exact": f"{time_ns:,} ns in {number:,} activities",
+        "exact": f"{number:,} activities" if time_ns is None else f"{time_ns:,} ns in {number:,} activities",
         "sentence": f"{_capital(kind.sentence)}: {count(number)} activities.",
         "advice": "" if attribution == Attribution.LAYER else kind.advice,
     }

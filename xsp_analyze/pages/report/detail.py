@@ -119,11 +119,15 @@ def layer_types(answers: Answers) -> Section:
     """Bars of latency by type of layer."""
     means = (
         f"Latency of all layers of a type added up, {answers.basis}; shares are of the sum over all layers,"
-        f" so they add up to 100 %.{answers.taken(layers='latency')}"
+        f" so they add up to 100 %{_caveat(answers)}.{answers.taken(layers='latency')}"
     )
     result = answers.of("A06")
     block = blocks.missing(result) if isinstance(result, str) else _type_bars(result)
     return blocks.section("types", "Layer types", "Time by layer type", means, [block])
+
+
+def _caveat(answers: Answers) -> str:
+    return f"; {answers.summary.layer_caveat}" if answers.summary.layer_caveat else ""
 
 
 def _type_bars(result: Result) -> Block:

@@ -49,11 +49,11 @@ def _item(one: Advice) -> dict[str, Any]:
         "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in observation.evidence],
         "rows": _section(observation.rows),
         "search": clean(observation.search),
-        "do": rule.do,
+        "do": one.do,
         "about": [
             ["Told when", rule.fires],
             ["Why it matters", rule.why],
-            ["Gain", rule.gain],
+            ["Gain", f"{rule.gain} Estimated from {one.basis}."],
             ["Source", rule.source],
         ],
         "page": f"docs/findings/{rule.id}.md",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.pages.blocks import Section
     from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.pages.report.trace_contents import Summary
 
 __all__ = ["model"]
 
@@ -58,13 +59,17 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             "Layers",
             count(summary.layer_count),
             "",
-            f"With work of their own, {calls}.{answers.taken(layers='taken')}",
+            f"With work of their own, {calls}{_caveat(summary)}.{answers.taken(layers='taken')}",
         )
     if row.get("throughput_per_s") is not None:
         inputs = "1 input" if row["batch_size"] == 1 else f"{row['batch_size']} inputs"
         note = f"With {inputs} a step."
         yield "Throughput", f"{row['throughput_per_s']:,.1f} inputs/s", "", note
     yield from _counted(row)
+
+
+def _caveat(summary: Summary) -> str:
+    return f"; {summary.layer_caveat}" if summary.layer_caveat else ""
 
 
 def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -140,10 +140,11 @@ def _verdict(busy: float, alone: float, copying: float) -> str:
 
 def _where(answers: Answers) -> Iterator[str]:
     """Which type of layer and which kernel lead."""
-    top_type, kernel = answers.first("A06"), answers.first("A10")
+    top_type, kernel, summary = answers.first("A06"), answers.first("A10"), answers.summary
     total = answers.first("A15").get("kernel_duration_ns")
     if top_type.get("share"):
-        yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time."
+        caveat = f", but {summary.layer_caveat}" if summary.layer_caveat else ""
+        yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time{caveat}."
     if kernel and total:
         part, name = share(kernel["duration_ns"] / total), _named(kernel)
         yield f"The kernel with most time is {name}: {part} of device time."
@@ -160,8 +161,8 @@ def _confidence(answers: Answers) -> Iterator[str]:
     summary = answers.summary
     total = summary.device_time_ns
     if total and summary.coverage is not None:
-        lost = sum(a.duration_ns for a in summary.attributed if str(a.attribution).startswith("orphan"))
-        graph = sum(a.duration_ns for a in summary.attributed if a.attribution == Attribution.GRAPH_REPLAY)
+        lost = sum(a.duration_ns or 0 for a in summary.attributed if str(a.attribution).startswith("orphan"))
+        graph = sum(a.duration_ns or 0 for a in summary.attributed if a.attribution == Attribution.GRAPH_REPLAY)
         parts = [f"{share(summary.coverage)} of device time is tied to a layer of the model"]
         parts += [f"{share(graph / total)} is in graph replays without one"] if graph else []
         parts += [f"{share(lost / total)} has no launch in the trace" if lost else "none of it lacks its launch"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.frames.roles import Roles, roles_of
+from xsp_analyze.render.units import FULL_COVERAGE, share
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ __all__ = ["AttributedTime", "Summary", "summarise"]
 
 @dataclass(frozen=True, slots=True)
 class AttributedTime:
-    """One way device time was attributed: how many activities, and the sum of their durations."""
+    """One way device time was attributed: how many activities, and the sum of their durations, null if all unknown."""
 
     attribution: str
     count: int
-    duration_ns: int
+    duration_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +49,24 @@ class Summary:
     findings: Sequence[Mapping[str, Any]]
 
     @property
-    def device_time_ns(self) -> int:
-        """Sum of the durations of all device activities."""
-        return sum(a.duration_ns for a in self.attributed)
+    def device_time_ns(self) -> int | None:
+        """Sum of the durations of all device activities; null where activities have none at all."""
+        durations = [a.duration_ns for a in self.attributed if a.duration_ns is not None]
+        return sum(durations) if durations or not self.attributed else None
 
     @property
     def coverage(self) -> float | None:
         """Share of device time that was attributed to a layer."""
         total = self.device_time_ns
-        layers = sum(a.duration_ns for a in self.attributed if a.attribution == Attribution.LAYER)
+        layers = sum(a.duration_ns or 0 for a in self.attributed if a.attribution == Attribution.LAYER)
         return layers / total if total else None
+
+    @property
+    def layer_caveat(self) -> str:
+        """How much of device time layers hold, as a clause; empty where that is nearly all, or no device worked."""
+        if self.coverage is None or self.coverage >= FULL_COVERAGE:
+            return ""
+        return f"only {share(self.coverage)} of device time is tied to a layer"
 
     @property
     def layer_sources(self) -> Sequence[str]:
@@ -103,19 +112,24 @@ def _counts(spans: pl.LazyFrame) -> dict[str, int]:
 
 def _extent(spans: pl.LazyFrame) -> int | None:
     end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
-    extent: int | None = spans.select(end - pl.col("start_ns").min()).collect().item()
+    timed = pl.col("duration_ns").count() > 0
+    extent: int | None = spans.select(pl.when(timed).then(end - pl.col("start_ns").min())).collect().item()
     return extent
 
 
 def _attributed(device: pl.LazyFrame) -> list[AttributedTime]:
-    rows = device.group_by("attribution").agg(pl.len(), pl.col("duration_ns").sum()).collect().iter_rows()
+    rows = device.group_by("attribution").agg(pl.len(), _sum_of_known()).collect().iter_rows()
     by_name = {name: AttributedTime(name, count, duration) for name, count, duration in rows}
     return [by_name[a] for a in Attribution if a in by_name]
 
 
+def _sum_of_known() -> pl.Expr:
+    return pl.when(pl.col("duration_ns").count() > 0).then(pl.col("duration_ns").sum()).alias("duration_ns")
+
+
 def _devices(trace: Trace, device: pl.LazyFrame) -> list[Mapping[str, Any]]:
     """One entry a device that did work, named where the trace names it."""
-    worked = device.group_by("run_id", "device_id").agg(pl.len().alias("activities"), pl.col("duration_ns").sum())
+    worked = device.group_by("run_id", "device_id").agg(pl.len().alias("activities"), _sum_of_known())
     described = (
         trace.scan("devices")
         .unique(["run_id", "device_id"], keep="first", maintain_order=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ __all__ = ["device_names", "measured"]
 _TOOL = "ncu"
 _DEVICE_NAME = "device__attribute_display_name"
 _COUNTED = ("1", "byte", "inst", "sector", "request", "warp", "thread", "block", "ns", "cycle")
+_NEEDS_UNIT = re.compile(r"__time_|__bytes|\.per_second$|^Duration$|^(?:SM|DRAM|Memory) Frequency$|per_block")
 _WHOLE_ENDS = (".sum", ".max", ".min")
 
 
@@ -38,6 +40,7 @@ class _Column:
     unit: Unit
     kernels: list[int]
     texts: pl.Series
+    lacks_unit: bool  # though values mean nothing without one
 
     @property
     def is_integer(self) -> bool:
@@ -49,6 +52,8 @@ class _Column:
 def measured(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]:
     """Every counter's values, and what could not be read as a number; XspError where numbers are ambiguous."""
     columns = [_column(label, unit, *where) for (label, unit), where in collected.values.items()]
+    unitless = sum(len(column.kernels) for column in columns if column.lacks_unit)
+    columns = [column for column in columns if not column.lacks_unit]
     evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_integer)}
     sign = decimal_sign(evidence, path)
     height = len(collected.kernels["name"])
@@ -68,13 +73,16 @@ def measured(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]
             into[np.asarray(column.kernels)[has_value][::-1]] = scaled[has_value][::-1]
             units[column.counter] = column.unit.name
     frame = pl.DataFrame({"row": range(height), **wide}, schema_overrides={"row": pl.Int64})
-    return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(lost, texts)
+    return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(
+        lost, texts, unitless
+    )
 
 
 def _column(label: str, text: str, kernels: list[int], texts: list[str]) -> _Column:
     unit = base_unit(text)
     counter = counter_of(label, unit.name)
-    return _Column(counter, counter != label, unit, kernels, pl.Series(texts, dtype=pl.String))
+    lacks_unit = not text.strip() and bool(_NEEDS_UNIT.search(counter))
+    return _Column(counter, counter != label, unit, kernels, pl.Series(texts, dtype=pl.String), lacks_unit)
 
 
 def _without_number(texts: pl.Series) -> tuple[int, int]:
@@ -84,10 +92,11 @@ def _without_number(texts: pl.Series) -> tuple[int, int]:
     return none, int((bare != "").sum()) - none
 
 
-def _findings(lost: int, texts: int) -> list[Finding]:
+def _findings(lost: int, texts: int, unitless: int) -> list[Finding]:
     detail = "values that the profiler could not collect (n/a or nan); they are unknown"
     return [
         Finding(LedgerKind.COUNTER_UNAVAILABLE, detail, lost),
+        Finding(LedgerKind.COUNTER_WITHOUT_UNIT, count=unitless),
         Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, "values that are words, no numbers", texts),
     ]
 

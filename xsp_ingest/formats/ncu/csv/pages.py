@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xsp_ingest.counters.launch import ATTRIBUTE
+from xsp_ingest.counters.units import is_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,7 +139,10 @@ class _Details(_Layout):
 
 
 class _Raw(_Layout):
-    """A row a kernel, a column a counter; the first row holds units, unless the header has them in brackets."""
+    """A row a kernel, a column a counter; a row before the first holds units, unless the header has them in brackets.
+
+    In that row the user interface also puts something below what is no counter, such as `block` below the grid.
+    """
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -153,12 +157,12 @@ class _Raw(_Layout):
 
     def read(self, cells: Sequence[str], out: Collected) -> None:
         facts = self.facts(cells)
-        if self.units is None and not any(facts.values()):
-            self.units = cells
-            self.counters = [(n, name, cells[n] if n < len(cells) else "") for n, name, _ in self.counters]
-            return
         if not self.is_row(facts):
+            if self.units is None and (not any(facts.values()) or self._holds_units(cells)):
+                self.units = cells
+                self.counters = [(n, name, unit or _at(cells, n)) for n, name, unit in self.counters]
             return
+        self.units = self.units or ()  # it stands above the kernels or not at all
         out.annotations = max(out.annotations, self.annotations)
         if not out.is_complete(complete=len(cells) >= len(self.columns)):
             return
@@ -167,6 +171,15 @@ class _Raw(_Layout):
         for n, name, unit in self.counters:
             if cells[n] and (attributes or not name.startswith(ATTRIBUTE)):
                 out.add(kernel, name, unit, cells[n])
+
+    def _holds_units(self, cells: Sequence[str]) -> bool:
+        """Whether it is a row of units, not something that a program printed."""
+        below = [_at(cells, n) for n, _, _ in self.counters]
+        return not cells[0].strip() and any(map(is_unit, below))
+
+
+def _at(cells: Sequence[str], index: int) -> str:
+    return cells[index].strip() if index < len(cells) else ""
 
 
 def _is_annotation(column: str) -> bool:

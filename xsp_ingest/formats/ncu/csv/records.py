@@ -16,7 +16,7 @@ __all__ = ["Header", "Log", "is_header", "records"]
 
 _NAMES = ("Kernel Name", "Function Name", "Demangled Name")
 _HEADER = re.compile(r'\s*"?(?:ID|Process ID)"?\s*[,;\t].*(?:Kernel|Function|Demangled) Name')
-_RECORD = re.compile(r'\s*(?:"\d*"|\d*)[,;\t]')  # a kernel's number, or nothing before a row of units
+_RECORD = re.compile(r'\s*(?:"\d*\s*"|\d*)\s*[,;\t]')  # a kernel's number, or nothing before a row of units
 _LOG_LINE = re.compile(r"==[A-Z]+==")
 
 

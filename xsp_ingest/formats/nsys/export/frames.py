@@ -76,6 +76,11 @@ class Frames:
             return pl.Series(column, [None] * rows.height, dtype=pl.Float64)
         return rows[column].cast(pl.Float64)
 
+    def cells(self, table: str, columns: Sequence[str], rowids: Sequence[int]) -> list[tuple[object, ...]]:
+        """These columns, which the table has, of these rows, values as they are stored, in order of rowid."""
+        rows = self._rows(table, columns, None)
+        return rows.filter(pl.col("rowid").is_in(list(rowids))).select(columns).rows()
+
     def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
         """These rows with every column, in order of rowid."""
         rows = self._rows(table, self.stored[table].names, None)

@@ -53,5 +53,8 @@ class Tables(Protocol):
     def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
 
+    def cells(self, table: str, columns: Sequence[str], rowids: Sequence[int]) -> list[tuple[object, ...]]:
+        """These columns, which the table has, of these rows, values as they are stored, in order of rowid."""
+
     def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
         """These rows with every column, in order of rowid."""

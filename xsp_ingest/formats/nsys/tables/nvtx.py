@@ -9,6 +9,7 @@ import polars as pl
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
+from xsp_ingest.formats.nsys.tables.payloads import collectives
 from xsp_ingest.formats.nsys.tables.rows import Part, label
 from xsp_ingest.link.operator_text import is_backward, operator_details, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
@@ -31,12 +32,13 @@ _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass
 def nvtx_ranges(database: Tables, options: Options) -> Part:
     """All ranges of the file, nothing where it has none."""
     ranges, findings = recorded(database)
+    messages, unreadable = collectives(database, ranges)
     ranges = ranges.with_columns(plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
         (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
     )
     ranges = ranges.hstack(classify(ranges, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     tables = {"spans": _spans(ranges), "ranges": described(ranges), "operators": _operators(ranges)}
-    return Part(tables, (*findings, *_marks(database)))
+    return Part({**tables, "collectives": messages}, (*findings, *unreadable, *_marks(database)))
 
 
 def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:

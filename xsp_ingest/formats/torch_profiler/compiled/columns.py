@@ -214,6 +214,8 @@ class Tables:
         used[text_ids] = True  # -1, absent, is the last
         used[-1] = False
         numbers = np.flatnonzero(used)
+        if not len(numbers) and name in JSON_ARGS:  # as in most files, which say nothing of collectives
+            return pl.Series(name, [None], dtype=EVENT_COLUMNS[name]).new_from_index(0, len(text_ids))
         labels = self._labels(name, numbers.tolist(), path)
         distinct = {label: i for i, label in enumerate(dict.fromkeys(["", *labels] if name == "name" else labels))}
         new_text_ids = np.full(len(used), -1, dtype=np.int32)

@@ -1,0 +1,1 @@
+"""Facts on real and made files, each worked out by hand, and what XSP says of the same."""

@@ -1,0 +1,1 @@
+"""Readers and sums that import nothing but the standard library: what XSP is held against."""

@@ -1,0 +1,313 @@
+"""Facts of PyTorch traces: each function takes the file and gives the figure that a fact states."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from tests.answers.by_hand.intervals import common, gaps, length
+from tests.answers.by_hand.kineto import Event, Trace, device_steps, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__: list[str] = []
+
+_MS = 1e6
+
+
+def step_latencies_ms(path: Path) -> list[float]:
+    """One figure a `ProfilerStep#N`, by the definition of steps on the device."""
+    return [step.latency / _MS for step in device_steps(read(path))]
+
+
+def step_bases(path: Path) -> list[str]:
+    return [step.basis for step in device_steps(read(path))]
+
+
+def step_busy_percent(path: Path) -> float:
+    """Busy time over time elapsed, of all steps that launched work, windows as the definition sets them."""
+    steps = [step for step in device_steps(read(path)) if step.basis != "host"]
+    return 100 * sum(step.busy for step in steps) / sum(step.latency for step in steps)
+
+
+def step_idle_ms(path: Path) -> float:
+    """Time of a mean step in which nothing ran on the device."""
+    steps = [step for step in device_steps(read(path)) if step.basis != "host"]
+    return sum(step.latency - step.busy for step in steps) / len(steps) / _MS
+
+
+def capture_busy_percent(path: Path) -> float:
+    """Union of device work over its first start to its last end."""
+    trace = read(path)
+    start, end = trace.first_to_last()
+    return 100 * trace.busy() / (end - start)
+
+
+def device_activities(path: Path) -> int:
+    return len(read(path).device)
+
+
+def share_percent(path: Path, pattern: str) -> float:
+    """Part of the summed device time in activities whose name holds the pattern."""
+    device = read(path).device
+    mine = sum(event.duration for event in device if re.search(pattern, event.name))
+    return 100 * mine / sum(event.duration for event in device)
+
+
+def leading_name(path: Path) -> str:
+    """The first word of the name that takes most device time, without return type and template arguments."""
+    times: Counter[str] = Counter()
+    for event in read(path).device:
+        times[event.name] += event.duration
+    name = times.most_common(1)[0][0].removeprefix("void ")
+    return re.split(r"[<(]", name)[0].split("::")[-1].strip()
+
+
+def _replayed(trace: Trace) -> list[Event]:
+    launches = trace.launches()
+    calls = [(launches.get(event.args.get("correlation")), event) for event in trace.device]
+    return [event for call, event in calls if call and "GraphLaunch" in call.name]
+
+
+def graph_replays(path: Path) -> list[int]:
+    """Activities whose launch is a graph launch, and all."""
+    trace = read(path)
+    return [len(_replayed(trace)), len(trace.device)]
+
+
+def graph_replay_percent(path: Path) -> float:
+    trace = read(path)
+    return 100 * sum(e.duration for e in _replayed(trace)) / sum(e.duration for e in trace.device)
+
+
+def replayed_part_percent(path: Path, pattern: str) -> float:
+    """Of the device time of kernels with such a name, how much ran inside graph replays."""
+    trace = read(path)
+    mine = sum(e.duration for e in trace.device if re.search(pattern, e.name))
+    return 100 * sum(e.duration for e in _replayed(trace) if re.search(pattern, e.name)) / mine
+
+
+def without_launch_percent(path: Path) -> float:
+    """Device time whose correlation id no runtime call of the file has."""
+    trace = read(path)
+    launches = trace.launches()
+    lost = sum(e.duration for e in trace.device if e.args.get("correlation") not in launches)
+    return 100 * lost / sum(e.duration for e in trace.device)
+
+
+def modules_recorded(path: Path) -> bool:
+    return any(event.name.startswith("nn.Module: ") for event in read(path).python)
+
+
+def has_backward(path: Path) -> bool:
+    return any("Backward" in event.name for event in read(path).operators)
+
+
+def device_name(path: Path) -> str:
+    """What `deviceProperties` calls the device whose activities the trace holds."""
+    trace = read(path)
+    number = trace.device[0].args["device"]
+    return str({one["id"]: one["name"] for one in trace.document["deviceProperties"]}[number])
+
+
+def _communication(trace: Trace) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    inside = [e.interval for e in trace.device if "nccl" in e.name.lower()]
+    return inside, [e.interval for e in trace.device if "nccl" not in e.name.lower()]
+
+
+def communication_ms(path: Path) -> list[float]:
+    """Union of NCCL kernels a step, and the part of it in which nothing else ran; means over the marked steps."""
+    trace = read(path)
+    inside, others = _communication(trace)
+    steps = max(1, len(trace.host_steps()))
+    exposed = length(inside) - length(common(inside, others))
+    return [length(inside) / steps / _MS, exposed / steps / _MS]
+
+
+def communication_calls(path: Path) -> list[int]:
+    """NCCL kernels, and those among them that carry an element count and a type."""
+    kernels = [e for e in read(path).kernels if "nccl" in e.name.lower()]
+    return [len(kernels), sum("In msg nelems" in e.args and "dtype" in e.args for e in kernels)]
+
+
+def reduced_bytes(path: Path) -> int:
+    """Bytes that all-reduces carry in one step: elements times four, as all are `Float`."""
+    trace = read(path)
+    mine = [e for e in trace.kernels if e.args.get("Collective name") == "allreduce"]
+    return int(sum(e.args["In msg nelems"] * 4 for e in mine) // len(trace.host_steps()))
+
+
+def _idle(trace: Trace) -> list[tuple[int, int]]:
+    steps = device_steps(trace)
+    window = (steps[0].window[0], steps[-1].window[1]) if steps else trace.first_to_last()
+    return gaps([event.interval for event in trace.device], window)
+
+
+def idle_in_ranges_ms(path: Path, prefix: str) -> float:
+    """Idle time of the device while the host was in ranges of such a name, a marked step (of all, where none is)."""
+    trace = read(path)
+    mine = [e.interval for e in (*trace.annotations, *trace.operators) if e.name.startswith(prefix)]
+    return length(common(mine, _idle(trace))) / max(1, len(trace.host_steps())) / _MS
+
+
+def idle_in_calls_percent(path: Path, names: list[str]) -> float:
+    """Part of the idle time in which the host was inside one of these runtime calls."""
+    trace = read(path)
+    mine = [e.interval for e in trace.calls if e.name in names]
+    return 100 * length(common(mine, _idle(trace))) / length(_idle(trace))
+
+
+def waits_inside_step(path: Path, names: list[str]) -> int:
+    """Calls of these names in a step after which the step launches more work: a wait at its end delays nothing."""
+    trace = read(path)
+    launches = {e.args["correlation"] for e in trace.device if "correlation" in e.args}
+    count = 0
+    for step in trace.host_steps():
+        inside = [e for e in trace.calls if step.start <= e.start < step.end]
+        last = max((e.start for e in inside if e.args.get("correlation") in launches), default=step.start)
+        first = min((e.start for e in inside if e.args.get("correlation") in launches), default=step.end)
+        count += sum(first < e.start < last for e in inside if e.name in names)
+    return count
+
+
+def longest_call_in_gap(path: Path) -> str:
+    """The runtime call that covers most of the longest time without device work."""
+    trace = read(path)
+    gap = max(_idle(trace), key=lambda one: one[1] - one[0])
+    covered: defaultdict[str, int] = defaultdict(int)
+    for call in trace.calls:
+        covered[call.name] += length(common([call.interval], [gap]))
+    return max(covered, key=lambda name: covered[name])
+
+
+def pageable_copies(path: Path) -> list[float]:
+    """Copies with pageable memory: how many, and their device time in ms."""
+    mine = [e for e in read(path).copies if "Pageable" in e.name]
+    return [len(mine), sum(e.duration for e in mine) / _MS]
+
+
+def peak_bytes(path: Path) -> int:
+    """The most `Total Allocated` that a `[memory]` event of a device (not of the host, type 0) states."""
+    stated = [one["args"] for one in read(path).instants if one["name"] == "[memory]"]
+    return int(max(one["Total Allocated"] for one in stated if one["Device Type"] != 0))
+
+
+def operator_calls(path: Path, name: str) -> int:
+    return sum(event.name == name for event in read(path).operators)
+
+
+def streams_at_once_percent(path: Path) -> float:
+    """Sum of device time over its union: above 100 where several streams work at once."""
+    trace = read(path)
+    return 100 * sum(e.duration for e in trace.device) / trace.busy()
+
+
+def _ranks(folder: Path, pattern: str) -> list[list[Event]]:
+    return [
+        [event for event in read(path).kernels if pattern in event.name]
+        for path in sorted(folder.glob("*.json.gz"), key=lambda path: path.name)
+    ]
+
+
+def collective_ms_of_all_ranks(path: Path, pattern: str) -> list[float]:
+    """A rank's mean time in such kernels, and the part in which it waited for the last to come.
+
+    The n-th kernel of each rank is the same call; the shortest of a call is what the transfer takes.
+    """
+    ranks = _ranks(path, pattern)
+    total = sum(event.duration for kernels in ranks for event in kernels)
+    transfer = sum(min(kernels[k].duration for kernels in ranks) for k in range(len(ranks[0]))) * len(ranks)
+    return [total / len(ranks) / _MS, (total - transfer) / len(ranks) / _MS]
+
+
+def last_to_come(path: Path, pattern: str) -> list[float]:
+    """The rank that most often starts a call last, and in how many percent of the calls."""
+    ranks = _ranks(path, pattern)
+    calls = range(len(ranks[0]))
+    last = Counter(max(range(len(ranks)), key=lambda rank: ranks[rank][k].start) for k in calls)
+    rank, times = last.most_common(1)[0]
+    return [rank, 100 * times / len(calls)]
+
+
+def rank_latencies_ms(path: Path) -> list[float]:
+    """The one step of each rank, in order of rank."""
+    return [device_steps(read(one))[0].latency / _MS for one in sorted(path.glob("*.json.gz"))]
+
+
+def rank_busy_percent(path: Path) -> list[float]:
+    return [step_busy_percent(one) for one in sorted(path.glob("*.json.gz"))]
+
+
+def median_launch_us(path: Path) -> float:
+    """What a kernel launch takes the host, in the middle: the first ones load code and are no measure."""
+    trace = read(path)
+    kernels = {e.args["correlation"] for e in trace.kernels if "correlation" in e.args}
+    times = sorted(e.duration for e in trace.calls if e.args.get("correlation") in kernels)
+    return times[len(times) // 2] / 1000
+
+
+def runtime_ranges(path: Path) -> int:
+    """Complete events that are neither device work nor calls of the runtime."""
+    trace = read(path)
+    return len(trace.operators) + len(trace.annotations)
+
+
+def exposed_percent_of_communication(path: Path) -> float:
+    inside, alone = communication_ms(path)
+    return 100 * alone / inside
+
+
+def mean_step_ms(path: Path) -> float:
+    latencies = [step.latency for step in device_steps(read(path)) if step.basis != "host"]
+    return sum(latencies) / len(latencies) / _MS
+
+
+def waiting_copies_percent(path: Path) -> float:
+    """Of the idle time: the host inside a copy call from or to pageable memory, which returns when the copy is done."""
+    trace = read(path)
+    pageable = {e.args["correlation"] for e in trace.copies if "Pageable" in e.name}
+    mine = [e.interval for e in trace.calls if e.args.get("correlation") in pageable]
+    return 100 * length(common(mine, _idle(trace))) / length(_idle(trace))
+
+
+def device_sum_ms(path: Path) -> float:
+    """Durations of all device activities, added up."""
+    return sum(event.duration for event in read(path).device) / _MS
+
+
+def rank_steps_ms(path: Path) -> list[float]:
+    """The steps of each rank, rank by rank."""
+    ranks = sorted(path.glob("*.json.gz"))
+    return [step.latency / _MS for one in ranks for step in device_steps(read(one))]
+
+
+def pair_ratio(path: Path, before: str, after: str) -> float:
+    """Mean step after, over before."""
+    return mean_step_ms(path / after) / mean_step_ms(path / before)
+
+
+def pair_is_apart(path: Path, before: str, after: str) -> bool:
+    """Whether every step after is slower than every step before."""
+    return min(step_latencies_ms(path / after)) > max(step_latencies_ms(path / before))
+
+
+def pair_products_ms(path: Path, before: str, after: str, pattern: str) -> list[float]:
+    """Device time of kernels of such a name, before and after: outside and inside graph replays."""
+    out = []
+    for name in (before, after):
+        trace = read(path / name)
+        mine = sum(e.duration for e in trace.device if re.search(pattern, e.name))
+        inside = sum(e.duration for e in _replayed(trace) if re.search(pattern, e.name))
+        out += [(mine - inside) / _MS, inside / _MS]
+    return out
+
+
+def pair_devices(path: Path, before: str, after: str) -> list[str]:
+    return [device_name(path / before), device_name(path / after)]
+
+
+def busy_ms(path: Path) -> float:
+    """Union of all device activities."""
+    return read(path).busy() / _MS

@@ -1,0 +1,61 @@
+"""A trace that says of nothing how long it took: its times are unknown, not 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers.hand import Hand
+from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.core import Role, run
+from xsp_analyze.findings.registry import advise
+from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+
+def _untimed() -> Trace:
+    hand = Hand()
+    hand.run(0)
+    kernel = hand.work("gemm", 0, None, grid=4)  # type: ignore[arg-type]
+    hand.metric(kernel, "flop_count_sp", 100.0)
+    return hand.build()
+
+
+def _assert_no_time(trace: Trace) -> None:
+    frames = StepFrames.of(trace)
+    for analysis in ANALYSES:
+        if all(frames.has(need) for need in analysis.needs):
+            result = run(analysis, frames)
+            times = [c.name for c in result.columns if c.unit == "ns" and c.role is not Role.KEY]
+            assert all(result.table[name].null_count() == result.table.height for name in times), analysis.id
+            assert not any(row["duration_ns"] for row in result.ledger.to_dicts())
+    summary = summarise(trace)
+    assert (summary.device_time_ns, summary.window_ns, summary.device_window_ns) == (None, None, None)
+    assert summary.devices[0]["duration_ns"] is None
+    assert not advise(frames) or all(one.gain_ns is None for one in advise(frames))
+
+
+def test_no_analysis_says_0() -> None:
+    _assert_no_time(_untimed())
+
+
+def test_a_duration_that_is_known_counts_beside_those_that_are_not() -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.work("gemm", 0, None)  # type: ignore[arg-type]
+    hand.work("gemm", 10, 30)
+    summary = summarise(hand.build())
+    assert (summary.device_time_ns, summary.devices[0]["duration_ns"]) == (30, 30)
+
+
+@pytest.mark.real
+def test_counters_of_a_real_gtx_950_come_without_times(real_dir: Path) -> None:
+    _assert_no_time(convert([real_dir / "nvprof" / "metrics_10000.gtx950.csv"], Options()))

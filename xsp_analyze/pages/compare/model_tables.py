@@ -1,0 +1,96 @@
+"""The tables of the model: its latency and throughput with what is known of noise, and what peaks let expect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
+from xsp_analyze.pages.compare.words import (
+    change,
+    changed,
+    interval,
+    percent,
+    percent_change,
+    signed_duration,
+    verdict,
+)
+from xsp_analyze.render.table import Table, of_rows
+from xsp_analyze.render.units import duration, quantity
+from xsp_model.device_table import QUANTITIES
+
+if TYPE_CHECKING:
+    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.expected import Expected
+
+__all__ = ["model_table", "peaks_table"]
+
+_STEPS_FOR_NOISE = 3
+
+
+def model_table(c: Comparison) -> Table:
+    per = "an input" if c.per_input else "a step" if c.before.views[0].averaged else "the whole trace"
+    rows = [
+        [{"latency": f"latency of {per}", "device_time": f"device time of {per}"}[row.name],
+         duration(row.before_ns), duration(row.after_ns), signed_duration(row.difference_ns), change(row),
+         interval(row), verdict(row)]
+        for row in c.model
+    ]  # fmt: skip
+    one, two = c.throughput
+    if one and two:
+        rows.append(["throughput", f"{one:,.1f}/s", f"{two:,.1f}/s", f"{two - one:+,.1f}/s", percent_change(two / one),
+                     "", ""])  # fmt: skip
+    return of_rows("Model", [("model", "", False, 0), *changed("")], rows, _on_noise(c))
+
+
+def peaks_table(c: Comparison, peaks: Expected) -> Table:
+    """What the devices' peaks let expect of the same work, beside what was measured."""
+    rows = []
+    for what, bound in (("bound by memory", peaks.memory), ("bound by compute", peaks.compute)):
+        if bound is not None:
+            unit = QUANTITIES[bound.quantity]
+            rates = quantity(bound.before, unit), quantity(bound.after, unit)
+            rows.append([f"expected if {what} ({bound.quantity})", *rates, percent_change(bound.ratio)])
+    if peaks.by_class is not None:
+        share = percent(peaks.modelled_share or 0.0)
+        what = f"expected by what bounds each operator ({share} of device time is modelled)"
+        rows.append([what, "", "", percent_change(peaks.by_class)])
+    rows += [
+        [f"measured: {row.name.replace('_', ' ')}", duration(row.before_ns), duration(row.after_ns), change(row)]
+        for row in c.model
+    ]
+    columns = [("time, by the devices' peaks", "", False, 0), ("before", "", True, 1), ("after", "", True, 1),
+               ("change of time", "", True, 1)]  # fmt: skip
+    return of_rows("What the devices' peaks let expect", columns, rows)
+
+
+def _on_noise(c: Comparison) -> list[str]:
+    """What the intervals hold, in a sentence or two."""
+    one, two = c.before.facts, c.after.facts
+    if c.latency.p_value is None and not c.tested:
+        min_steps = min(one.steps, two.steps)
+        why = (
+            "a side was taken whole"
+            if min_steps == 0
+            else f"a side has {min_steps} {'step' if min_steps == 1 else 'steps'}"
+        )
+        return [
+            f"No intervals: {why}, and noise shows in {_STEPS_FOR_NOISE} or more. Which changes are noise is unknown."
+        ]
+    lines = []
+    lines += _on_ranks(c)
+    if c.run_noise is not None and c.run_noise_source != "captures":
+        lines.append(f"One capture a side: intervals hold the noise of the steps, and {percent(c.run_noise)} between"
+                     f" captures ({c.run_noise_source}). Give more captures to measure it.")  # fmt: skip
+    return lines
+
+
+def _on_ranks(c: Comparison) -> list[str]:
+    """What a rank test says of latency, whatever the shape of noise; nothing where so few values can decide nothing."""
+    row, min_p = c.latency, c.latency.rank_min_p
+    if row.rank_p_value is None or min_p is None or min_p > FALSE_DISCOVERY_RATE:
+        return []
+    what = "capture" if c.before.facts.captures > 1 or c.after.facts.captures > 1 else "step"
+    text = f"By rank alone (an exact Mann-Whitney test of {what}s) p is {row.rank_p_value:.2g}"
+    if row.rank_p_value <= min_p and row.ratio is not None:
+        text += f": every {what} after took {'longer' if row.ratio > 1 else 'less time'} than every one before"
+    return [f"{text}."]
