@@ -73,10 +73,10 @@ def test_ranges_around_anything_change_nothing_of_modules(name: str, real_dir: P
         document["traceEvents"].append({"ph": "X", "cat": "user_annotation", "name": choose.choice(_NAMES), **bounds})
     marked = tmp_path / "marked.json"
     marked.write_text(json.dumps(document))
-    assert _told(convert([marked], Options())) == _told(convert([path], Options()))
+    assert _device_time(convert([marked], Options())) == _device_time(convert([path], Options()))
 
 
-def _told(trace: Trace) -> list[tuple[object, ...]]:
+def _device_time(trace: Trace) -> list[tuple[object, ...]]:
     frames = StepFrames.of(trace, steps="all")
     layers, modules = run(find("A11"), frames).table, run(find("B06"), frames).table
     return [
