@@ -32,7 +32,7 @@ _STATEMENTS = {  # what the text of each builds on, and where a reader finds it 
         "Attention",
         "0.28",
         "3.1",
-        "at most 6% of a step",
+        "at most 4% of a step",
         "at most 26% of a step",
     ),
 }
