@@ -221,12 +221,12 @@ def load_test(trace: OpenTrace, metric: str) -> float:
 
 def device_sum_ms(trace: OpenTrace) -> float:
     """Device time of the whole trace, as `xsp info` states it."""
-    return trace.info().device_time_ns / 1e6
+    return (trace.info().device_time_ns or 0) / 1e6
 
 
 def device_sum_ms_as_us(trace: OpenTrace) -> float:
     """That in us."""
-    return trace.info().device_time_ns / 1e3
+    return (trace.info().device_time_ns or 0) / 1e3
 
 
 def device_sum_of_steps_ms(trace: OpenTrace) -> float:
