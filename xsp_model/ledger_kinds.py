@@ -267,7 +267,7 @@ class LedgerKind(StrEnum):
     OVERHANG = (
         "overhang",
         _WARNING,
-        "host spans end more than 1 us after the span they started in; each was nested by its start",
+        "host spans end more than 1 us after the span they started in; each but named ranges is nested by its start",
     )
     PACKED_FP32_NOT_COUNTED = (
         "packed_fp32_not_counted",

@@ -146,6 +146,7 @@ _OPERATORS = TableSpec(
         ColumnSpec("external_id", _INT, "The framework's own number of the call."),
         ColumnSpec("input_shapes", _TEXT, "Shapes of the inputs, as JSON."),
         ColumnSpec("input_dtypes", _TEXT, "Element types of the inputs, as JSON."),
+        ColumnSpec("concrete_inputs", _TEXT, "Of a convolution the texts of inputs that are no tensors, as JSON."),
     ),
     ("span_id",),
 )

@@ -41,6 +41,7 @@ def assert_same(document: Document, expected: Document) -> None:
     assert dict(document.head) == dict(expected.head)
     assert document.not_objects == expected.not_objects
     assert document.python_frames == expected.python_frames
+    assert dict(document.unread_flows) == dict(expected.unread_flows)
 
 
 _KEYS = st.sampled_from(

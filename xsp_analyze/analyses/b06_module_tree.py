@@ -52,7 +52,12 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
             "Sum of the device work of it and the modules in it; null: none recorded.",
             "ns",
         ),
-        Column("self_device_sum_ns", TIME_NS, "Of that, outside the modules called in it.", "ns"),
+        Column(
+            "self_device_sum_ns",
+            TIME_NS,
+            "Of that, its own as a layer: outside the modules called in it, and no replay of unknown layers.",
+            "ns",
+        ),
         Column("activity_count", AMOUNT, "Device activities that device_sum_ns sums."),
         Column("self_activity_count", AMOUNT, "Device activities that self_device_sum_ns sums."),
     ),
@@ -65,7 +70,7 @@ def module_tree(frames: StepFrames) -> pl.LazyFrame:
 
     An instance called within itself counts once, on its outermost path. Of a profile, calls and host time are those
     of the layers run (where it has modules), device work that of the kernels run. Where none was recorded, on a CPU,
-    it is unknown.
+    it is unknown. Where modules are the layers, what a module has of its own over all phases is what A11 gives it.
     """
     tree = ModuleTree(frames.trace)
     work = _device(frames, tree)

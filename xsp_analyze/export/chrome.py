@@ -61,7 +61,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "path": "path",
     "allocated bytes": "allocated_bytes",
 }
-_JSON_ARGUMENTS = {"Input Dims": "input_shapes", "Input type": "input_dtypes"}
+_JSON_ARGUMENTS = {"Input Dims": "input_shapes", "Input type": "input_dtypes", "Concrete Inputs": "concrete_inputs"}
 _NS_PER_US = 1000
 _START_END = "StartEnd"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_model import Kind, Level
 from xsp_model.arrays import nullable_index
 from xsp_model.intervals import covered_before, merge
@@ -74,15 +74,24 @@ def operations(frames: StepFrames) -> pl.DataFrame:
     """
     kernels = frames.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
-    described = kernels.hstack(_recorded(frames.trace, kernels["span_id"].to_numpy()))
+    described = kernels.hstack(_recorded(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
-        described.hstack([_ranks(frames.trace, kernels)])
-        .with_columns(pl.coalesce("operation", by_name).alias("operation"), _group(), _exposed(frames, kernels))
+        described.hstack([_ranks(frames.trace, described), _exposed(frames, described)])
+        .with_columns(pl.coalesce("operation", by_name).alias("operation"), _group())
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
         .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
     )
+
+
+def _is_call(kernels: pl.DataFrame) -> pl.Expr:
+    """Of kernels with what is recorded: those that communicate by name, and those of which no recorded call has these.
+
+    Within a call of the framework others pack and unpack what is sent: of its class, but no calls of their own.
+    """
+    named = communication_names(kernels["name"])
+    return pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
 
 
 def _group() -> pl.Expr:

@@ -66,7 +66,7 @@ def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     counted = pl.DataFrame({"span_id": np.unique(unit[unit >= 0])}, schema={"span_id": pl.Int64})
     ids = counted["span_id"]  # which rise with the start
     spans = [column_at(trace, c, ids) for c in ("run_id", "step", "process_id", "thread_id", "name")]
-    operators = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
+    operators = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes", "concrete_inputs")
     calls = (
         counted.hstack(spans)
         .lazy()

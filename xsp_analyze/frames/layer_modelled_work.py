@@ -54,7 +54,7 @@ def _outermost(trace: Trace) -> pl.DataFrame:
     spans = trace.scan("spans")
     operators = spans.filter(pl.col("level") == str(Level.OPERATOR))
     inner = operators.select("span_id").with_columns(pl.lit(value=True).alias("inside"))
-    inputs = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes")
+    inputs = trace.scan("operators").select("span_id", "input_shapes", "input_dtypes", "concrete_inputs")
     return (
         operators.join(inner, left_on="parent_id", right_on="span_id", how="left")
         .filter(pl.col("inside").is_null())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CALL", "following_shapes", "modelled_calls"]
 
-CALL = ("name", "input_shapes", "input_dtypes", "next_shapes", "next_dtypes")
+CALL = ("name", "input_shapes", "input_dtypes", "concrete_inputs", "next_shapes", "next_dtypes")
 """What the work of a call follows from."""
 
 _NO_TENSOR = r"^\s*\[\s*(\[\s*\]|\])"  # the first input is a scalar, or there is none
@@ -38,6 +38,13 @@ def modelled_calls(calls: pl.DataFrame) -> pl.DataFrame:
     return calls.with_columns(columns)
 
 
-def _work(name: str, shapes: str | None, dtypes: str | None, next_shapes: str | None, next_dtypes: str | None) -> Work:
+def _work(
+    name: str,
+    shapes: str | None,
+    dtypes: str | None,
+    concrete: str | None,
+    next_shapes: str | None,
+    next_dtypes: str | None,
+) -> Work:
     following = tensors(next_shapes, next_dtypes)
-    return modelled(name, tensors(shapes, dtypes), following[0] if following else None)
+    return modelled(name, tensors(shapes, dtypes), concrete, following[0] if following else None)

@@ -1,8 +1,9 @@
 """What an operator must do at least, from the shapes of its inputs: flops, and bytes of its tensors.
 
 Shapes and types are as PyTorch's profiler writes them (`Input Dims`, `Input type`). It does not write outputs: those
-of products and elementwise operators follow from the inputs; a convolution's needs its stride and padding, which are
-not recorded either, so it is taken from the first input of the operator that runs next, if batch and channels agree.
+of products and elementwise operators follow from the inputs, those of convolutions from their stride and padding too
+(see `modelled_convolutions`). An output that the caller gives (`out=`) stands among the inputs, behind the operator's
+own arguments: it is written, not read.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from xsp_analyze.frames.modelled_convolutions import CONVOLUTIONS, Product, convolution
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    _Product = tuple[int, tuple[int, ...]]  # the length of the sums, and the shape of the output
 
 __all__ = ["MODELLED", "NOTHING", "Tensor", "Work", "modelled", "tensors"]
 
@@ -38,10 +39,6 @@ _BYTES = {
     "c10::Float8_e4m3fn": 1,
     "c10::Float8_e5m2": 1,
 }
-_CONVOLUTIONS = frozenset(
-    f"aten::{name}"
-    for name in ("conv1d", "conv2d", "conv3d", "_convolution", "cudnn_convolution", "miopen_convolution")
-)
 _ELEMENTWISE = frozenset(
     f"aten::{name}{suffix}"
     for name in (
@@ -116,10 +113,13 @@ def tensors(shapes: str | None, dtypes: str | None) -> list[Tensor | None] | Non
     return inputs
 
 
-def modelled(name: str, inputs: Sequence[Tensor | None] | None, following: Tensor | None = None) -> Work:
-    """The work of one call; `following`: the first input of the operator that ran next."""
-    operands = [t for t in inputs or () if t is not None]
-    if not inputs or not operands:
+def modelled(
+    name: str, inputs: Sequence[Tensor | None] | None, concrete: str | None = None, following: Tensor | None = None
+) -> Work:
+    """The work of one call; `concrete`: its inputs that are no tensors; `following`: what the next one takes first."""
+    inputs = (inputs or ())[: _ARGUMENTS.get(name)]  # what is behind them is an `out=`
+    operands = [t for t in inputs if t is not None]
+    if not operands:
         return NOTHING
     if name in _VIEWS:
         return Work(flop=0)
@@ -128,11 +128,14 @@ def modelled(name: str, inputs: Sequence[Tensor | None] | None, following: Tenso
         largest = max(operands, key=lambda t: prod(t.shape))
         written = operands[0] if name in _NORMALISING else Tensor(_broadcast(operands), operands[0].element_bytes)
         return Work(0, prod(largest.shape), read, written.bytes if written.shape else None)
-    product = _PRODUCTS[name](inputs, following) if name in _PRODUCTS else None
+    if name in CONVOLUTIONS:
+        shapes = [None if t is None else t.shape for t in inputs]
+        product = convolution(name, shapes, concrete, None if following is None else following.shape)
+    else:
+        product = _PRODUCTS[name](inputs) if name in _PRODUCTS else None
     if product is None:
         return Work(input_bytes=read)
-    inner, output = product
-    return Work(2 * inner * prod(output), 0, read, prod(output) * operands[0].element_bytes)
+    return Work(2 * product.multiply_adds, 0, read, prod(product.output) * operands[0].element_bytes)
 
 
 def _broadcast(operands: Sequence[Tensor]) -> tuple[int, ...]:
@@ -145,28 +148,18 @@ def _broadcast(operands: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(size.pop() if size else 1 for size in sizes)
 
 
-def _convolution(inputs: Sequence[Tensor | None], following: Tensor | None) -> _Product | None:
-    """Every output element takes a product with a filter of (channels / groups) x kernel elements."""
-    image, weight = _pair(inputs, 0, 1)
-    if image is None or weight is None or following is None or len(image.shape) != len(weight.shape):
-        return None
-    output = following.shape
-    if len(output) != len(image.shape) or output[:2] != (image.shape[0], weight.shape[0]):
-        return None
-    return prod(weight.shape[1:]), output
-
-
-def _linear(inputs: Sequence[Tensor | None], _: Tensor | None) -> _Product | None:
+def _linear(inputs: Sequence[Tensor | None]) -> Product | None:
     features, weight = _pair(inputs, 0, 1)
     if features is None or weight is None or len(weight.shape) != _MATRIX or features.shape[-1:] != weight.shape[-1:]:
         return None
-    return weight.shape[1], (*features.shape[:-1], weight.shape[0])
+    output = (*features.shape[:-1], weight.shape[0])
+    return Product(weight.shape[1] * prod(output), output)
 
 
-def _matrices(first: int) -> Callable[[Sequence[Tensor | None], Tensor | None], _Product | None]:
+def _matrices(first: int) -> Callable[[Sequence[Tensor | None]], Product | None]:
     """Products of (batches of) matrices, the first of which is the input of that number."""
 
-    def product(inputs: Sequence[Tensor | None], _: Tensor | None) -> _Product | None:
+    def product(inputs: Sequence[Tensor | None]) -> Product | None:
         left, right = _pair(inputs, first, first + 1)
         if left is None or right is None or min(len(left.shape), len(right.shape)) < _MATRIX:
             return None
@@ -175,7 +168,8 @@ def _matrices(first: int) -> Callable[[Sequence[Tensor | None], Tensor | None], 
         batch = _broadcast(batches)
         if left.shape[-1] != right.shape[-2] or len(batch) != rank:
             return None
-        return left.shape[-1], (*batch, left.shape[-2], right.shape[-1])
+        output = (*batch, left.shape[-2], right.shape[-1])
+        return Product(left.shape[-1] * prod(output), output)
 
     return product
 
@@ -185,12 +179,19 @@ def _pair(inputs: Sequence[Tensor | None], first: int, second: int) -> tuple[Ten
 
 
 _MATRIX = 2
-_PRODUCTS: Mapping[str, Callable[[Sequence[Tensor | None], Tensor | None], _Product | None]] = {
-    **dict.fromkeys(_CONVOLUTIONS, _convolution),
+_PRODUCTS: Mapping[str, Callable[[Sequence[Tensor | None]], Product | None]] = {
     "aten::linear": _linear,
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _matrices(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _matrices(1)),
 }
+_ARGUMENTS: Mapping[str, int] = {  # how many an operator has without `out=`; of elementwise ones the tensors come first
+    **dict.fromkeys(_ELEMENTWISE, 1),
+    **dict.fromkeys((f"aten::{name}{suffix}" for name in ("mul", "div", "pow") for suffix in ("", "_")), 2),
+    **dict.fromkeys((f"aten::{name}{suffix}" for name in ("add", "sub", "clamp") for suffix in ("", "_")), 3),
+    **dict.fromkeys(("aten::softmax", "aten::log_softmax", "aten::linear"), 3),
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), 2),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm"), 5),
+}
 
-MODELLED = frozenset(_PRODUCTS) | _ELEMENTWISE | _NORMALISING | _VIEWS
+MODELLED = frozenset(_PRODUCTS) | CONVOLUTIONS | _ELEMENTWISE | _NORMALISING | _VIEWS
 """The operators whose work can be modelled, where their shapes allow it."""

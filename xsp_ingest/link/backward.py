@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.distinct_texts import matches
+from xsp_ingest.link.forward_threads import numbering_domains
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import moments_apart
+from xsp_ingest.link.range_nesting import named_ranges
 from xsp_ingest.link.recorded_links import resolved
 from xsp_model import Level, scratch
 from xsp_model.arrays import lookup, no_refs, true_indices
@@ -38,30 +40,44 @@ def twins(
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
     out = no_refs(spans.height)
     recorded = resolved(spans, operators, "forward_row").select(backward_at="at", forward_at="position")
-    for pairs in (_by_sequence(spans, operators, backward), _by_flow(spans, kinds, flows), recorded):
+    by_flow = _by_flow(spans, kinds, flows)
+    for pairs in (_by_sequence(spans, operators, backward, by_flow), by_flow, recorded):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
     return out
 
 
 def with_engine(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, twin: Positions) -> Positions:
-    """The twins, changed: the engine's own operator around a node has the node's; emit_nvtx writes no number on it."""
+    """The twins, changed: the engine's own operator around a node has the node's; emit_nvtx writes no number on it.
+
+    A range between the two does not matter.
+    """
     has_twin = twin >= 0
     engine = matches(spans["name"], _ENGINE) & kinds.is_level(Level.OPERATOR) & ~has_twin
+    is_range = named_ranges(kinds)
     for piece in reversed(list(scratch.pieces(len(twin)))):  # of several in one operator the first stays
         inside = piece.start + np.flatnonzero(has_twin[piece] & (parent[piece] >= 0))
-        inside = inside[engine[parent[inside]]][::-1]
-        twin[parent[inside]] = twin[inside]
+        above = _over(is_range, parent, parent[inside])
+        by_engine = np.flatnonzero((above >= 0) & engine[above])[::-1]
+        twin[above[by_engine]] = twin[inside[by_engine]]
     return twin
 
 
-def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools) -> pl.DataFrame:
-    """The operator that made the autograd node is the last to start with the node's number.
+def _over(is_range: Bools, parent: Positions, at: Positions) -> Positions:
+    """For each span itself, or the first above it that is no range; -1: there is none."""
+    while (ranges := np.flatnonzero((at >= 0) & is_range[at])).size:
+        at[ranges] = parent[at[ranges]]
+    return at
+
+
+def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools, flows: pl.DataFrame) -> pl.DataFrame:
+    """The operator that made the autograd node is the last of its thread to start with the node's number.
 
     Operators that make no node carry the number that the next one will take, so earlier bearers are not it.
     """
     is_ours, is_theirs = _numbered_alike(operators, backward)
-    have, at = _keyed(spans, operators, true_indices(is_theirs)[::-1])  # the last one first
-    want, of = _keyed(spans, operators, true_indices(is_ours))
+    domains = numbering_domains(spans, operators, is_ours, is_theirs, flows)
+    have, at = _keyed(domains, operators, true_indices(is_theirs)[::-1])  # the last one first
+    want, of = _keyed(domains, operators, true_indices(is_ours))
     twin = lookup(*pair_keys(have, want))
     scratch.release()
     ours: Positions = of[twin >= 0]
@@ -89,11 +105,11 @@ def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bo
     return ours, others
 
 
-def _keyed(spans: pl.DataFrame, operators: pl.DataFrame, rows: Positions) -> tuple[pl.DataFrame, Positions]:
-    """Process and sequence number of the operators in these rows, and their positions."""
+def _keyed(domains: pl.Series, operators: pl.DataFrame, rows: Positions) -> tuple[pl.DataFrame, Positions]:
+    """Numbering domain and sequence number of the operators in these rows, and their positions."""
     at: Positions = operators["at"].to_numpy()[rows]
-    process = scratch.gathered(spans.select("process_id"), at)
-    return process.hstack(scratch.gathered(operators.select("sequence_number"), rows)), at
+    keys = operators.select(domains.alias("domain"), "sequence_number")
+    return scratch.gathered(keys, rows), at
 
 
 def _by_flow(spans: pl.DataFrame, kinds: SpanKinds, flows: pl.DataFrame) -> pl.DataFrame:

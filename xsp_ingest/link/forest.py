@@ -11,8 +11,10 @@ import polars as pl
 from xsp_ingest.link import graphs, steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
-from xsp_ingest.link.nest import Moments, Nesting, nest
+from xsp_ingest.link.nest import Moments, Nesting
+from xsp_ingest.link.range_nesting import named_ranges, nest_with_ranges
 from xsp_ingest.link.recorded_links import with_callers
+from xsp_ingest.link.replica_threads import with_replicas
 from xsp_ingest.link.span_kinds import SpanKinds, span_kinds
 from xsp_ingest.link.threads import Threads
 from xsp_model import Finding, Kind, LedgerKind, Level, scratch
@@ -73,7 +75,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     nesting = _nest_host(spans, kinds, moments, _elsewhere(spans, raw.tables["ranges"]), order)
     scratch.release()
     launches = correlate(spans, kinds)
-    parent = with_callers(spans, kinds, operators, nesting.parent)
+    parent = with_replicas(spans, kinds, with_callers(spans, kinds, operators, nesting.parent))
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
     numbered, parent = steps.number(spans, kinds, parent)
     scratch.release()
@@ -139,11 +141,12 @@ def _nest_host(
     end = _ends(spans)
     end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
     points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())
-    return nest(
+    return nest_with_ranges(
         thread,
         spans["start_ns"].to_numpy(),
         end,
         kinds.level,
+        named_ranges(kinds),
         threads=threads.count,
         moments=points,
         ties=(kinds.kind,) if order is None else (kinds.kind, order),

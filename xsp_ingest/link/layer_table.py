@@ -102,11 +102,16 @@ class _Bounds:
         return cls(start, end, inside)
 
     def self_time(self, at: Ints, above: Ints) -> Ints:
-        """Duration less that of the calls directly inside, as far as they lie inside."""
+        """Duration less the time in which calls directly inside ran, on whichever thread."""
         own: Ints = self.end - self.start
         child = np.flatnonzero(above >= 0)
         parent = np.searchsorted(at, above[child])
-        np.subtract.at(own, parent, np.maximum(np.minimum(self.end[child], self.end[parent]) - self.start[child], 0))
+        inside = pl.DataFrame(
+            {"parent": parent, "start": self.start[child], "end": np.minimum(self.end[child], self.end[parent])}
+        )
+        before = pl.col("end").cum_max().shift(1).over("parent")  # calls are in order of start
+        alone = pl.col("end") - pl.max_horizontal("start", before)
+        np.subtract.at(own, parent, inside.select(alone.clip(lower_bound=0)).to_series().to_numpy())
         own[own < 0] = 0
         return own
 

@@ -190,7 +190,8 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
     def operators(first: int, end: int) -> pl.DataFrame:
         rows = forest.operators.slice(first, end - first)
         twin = _reference(forest.twin[rows["at"].to_numpy()], first_id).alias("forward_id")
-        return rows.select(identity, "sequence_number", twin, "external_id", "input_shapes", "input_dtypes")
+        inputs = "input_shapes", "input_dtypes", "concrete_inputs"
+        return rows.select(identity, "sequence_number", twin, "external_id", *inputs)
 
     builder.add_pieces("operators", forest.operators.height, operators)
     for name in ("ranges", "kernels", "copies", "collectives"):

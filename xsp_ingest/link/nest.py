@@ -1,4 +1,4 @@
-"""Rule 3: on one thread, a span's parent is the innermost span of its own or an outer level that holds its start."""
+"""On one thread, a span's parent is the innermost span of its own or an outer level that holds its start."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ class Moments:
 class Nesting:
     """For each span its parent's position or -1, whether it overhangs it, and whether another parent was possible.
 
-    `owner` is for each moment the innermost span around it, or -1.
+    `around` is the innermost span of any level that was open at its start, or -1; `owner` for each moment likewise.
     """
 
     parent: Positions
+    around: Positions
     overhangs: Bools
     ambiguous: Bools
     owner: Positions
@@ -62,12 +63,13 @@ def nest(
     threads: int,
     moments: Moments = _NONE,
     ties: Sequence[NDArray[Any]] = (),
+    opening: NDArray[np.int8] | None = None,
 ) -> Nesting:
     """Nests the spans of each thread (0..threads-1; -1: on none); `rank` is the level's, outermost 0.
 
-    Spans must be in order of start; intervals are half open. Of spans that start together the outer level, then the
-    longer one, then the one of smaller `ties`, then the earlier row is outside. A span whose `end` is its
-    `start` is nobody's parent. O(n), no Python per span on large inputs.
+    Spans must be in order of start; intervals are half open. Of spans that start together the one of smaller `opening`
+    (None: the outer level), then the longer one, then the one of smaller `ties`, then the earlier row is outside. A
+    span whose `end` is its `start` is nobody's parent. O(n), no Python per span on large inputs.
     """
     order = np.argsort(moments.time, kind="stable")
     on, times = moments.thread[order], moments.time[order]
@@ -79,12 +81,12 @@ def nest(
         stop = np.searchsorted(times, start[piece.stop]) if piece.stop < len(start) else len(times)
         points = slice(done, int(stop))  # those before the first span of the next part
         results = (parent, below, overhangs, ambiguous, owned[points], top)
-        visit = _visits(piece, start, end, rank, ties)
+        visit = _visits(piece, start, end, rank if opening is None else opening, ties)
         _sweep.into(results, thread, start, end, rank, visit, on[points], times[points])
         done = int(stop)
     owner = np.empty_like(owned)
     owner[order] = owned
-    return Nesting(parent, overhangs.view(np.bool_), ambiguous.view(np.bool_), owner)
+    return Nesting(parent, below, overhangs.view(np.bool_), ambiguous.view(np.bool_), owner)
 
 
 def moments_apart(start: Ints) -> Iterator[slice]:

@@ -38,9 +38,13 @@ def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.i
     if not backward.any() and not optimizer.any():
         forward |= is_layer  # nothing but inference: all work of layers is forward
     phase = scratch.full(len(backward), _OTHER, np.int8)
-    for inside, index in ((forward, _FORWARD), (optimizer, _OPTIMIZING), (backward, _BACKWARD)):
-        if inside.any():
-            phase[innermost(forest.parent, inside) >= 0] = index
+    if forward.any():
+        phase[innermost(forest.parent, forward) >= 0] = _FORWARD
+    nearest = innermost(forest.parent, optimizer | backward)  # an optimizer may step within backward operators
+    for piece in scratch.pieces(len(phase)):
+        above = nearest[piece]
+        phase[piece][(above >= 0) & optimizer[above]] = _OPTIMIZING
+        phase[piece][(above >= 0) & backward[above]] = _BACKWARD
     again = _called_again(forest, module, backward)
     if again.any():
         nearest = innermost(forest.parent, backward | module)

@@ -57,7 +57,7 @@ _BY_FRAMEWORKS = one_of(
         r"^Optimizer\.",
         r"^enumerate\(DataLoader\)",
         r"^PyTorch Profiler",
-        r"^DistributedDataParallel\.",
+        r"^(Distributed|FullySharded)?DataParallel\.",
         r"^\[pl\]",
     )
 )  # what PyTorch and Lightning annotate by themselves: no layers, whichever profiler recorded them

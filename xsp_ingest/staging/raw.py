@@ -42,6 +42,7 @@ _OPERATORS: Mapping[str, pl.DataType] = {
     "called_by_row": _I,  # row of the operator that called it, where a file itself says it
     "input_shapes": _W,
     "input_dtypes": _W,
+    "concrete_inputs": _W,
     "forward_row": _I,  # row of the forward twin, where the file itself says it
 }
 _RANGES: Mapping[str, pl.DataType] = {

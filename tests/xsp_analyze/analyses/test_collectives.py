@@ -129,6 +129,22 @@ def test_the_bus_rate_is_that_of_nccl_tests(
     )
 
 
+def test_what_packs_a_message_is_no_call_of_its_own() -> None:
+    hand = Hand()
+    hand.run(0, rank=0)
+    handed_over = hand.span("operator", "operator", "record_param_comms", 0, 50)
+    hand.extra["collectives"] = [{"span_id": handed_over, "operation": "all_gather", "input_bytes": 4000}]
+    hand.work("void at::native::unrolled_elementwise_kernel<direct_copy>", 60, 10, launch=5, parent=handed_over)
+    hand.work("ncclDevKernel_AllGather_RING_LL", 100, 40, launch=15, parent=handed_over)
+    of_a_library = hand.span("operator", "operator", "vllm::all_reduce", 200, 50)
+    hand.work("a_kernel_of_their_own", 260, 7, launch=210, parent=of_a_library)  # nothing else tells of this one
+    table = run(find("B08"), StepFrames.of(hand.build())).table
+    assert table.select("operation", "count", "bytes", "duration_ns").rows() == [
+        ("all_gather", 1, 4000, 40),
+        ("all_reduce", 1, None, 7),
+    ]
+
+
 def test_bytes_say_of_how_many_operations_they_are() -> None:
     hand = Hand()
     hand.run(0, rank=0)

@@ -43,6 +43,7 @@ def test_recomputed_work_is_its_own_phase() -> None:
 
 def test_backward_inside_a_module_that_runs_the_whole_step_counts_there_once() -> None:
     # Train_0 calls Linear_0, then runs its backward itself: inside Train_0's own call, so not again as its backward.
+    # As the layers have it, it is Linear_0's own, and Train_0's no more.
     hand = Hand()
     hand.run(0)
     train = hand.module("Train_0", 0, 1000, self_host=900)
@@ -50,19 +51,35 @@ def test_backward_inside_a_module_that_runs_the_whole_step_counts_there_once() -
     hand.work("k", 20, 7, launch=15, parent=linear, layer=linear, phase="forward")
     hand.work("k_bw", 520, 11, launch=500, parent=train, layer=linear, phase="backward")
     assert tree(hand) == [
-        ("Train_0", "forward", 1, 1000, 18, 11),
+        ("Train_0", "forward", 1, 1000, 18, 0),
         ("Train_0.Linear_0", "forward", 1, 100, 7, 7),
         ("Train_0.Linear_0", "backward", 1, None, 11, 11),
     ]
 
 
-def test_replayed_kernels_belong_to_the_module_that_launched_the_graph() -> None:
+def test_replayed_kernels_are_inside_the_module_that_launched_the_graph_but_not_its_own() -> None:
+    # They may be of any module that it calls: A11 has them in a row of their own, and coverage as graph replay.
     hand = Hand()
     hand.run(0)
     module = hand.module("Decoder_0", 0, 100, 0)
     for start in (50, 60):
         hand.work("k", start, 5, launch=20, parent=module, attribution="graph_replay")
-    assert tree(hand) == [("Decoder_0", "forward", 1, 100, 10, 10)]
+    assert tree(hand) == [("Decoder_0", "forward", 1, 100, 10, 0)]
+
+
+def test_replayed_kernels_are_the_own_of_the_module_that_they_were_captured_in() -> None:
+    # Captured in Decoder_0.Linear_0, replayed by Runner_0: inside Runner_0, but as the layers have it Linear_0's own.
+    hand = Hand()
+    hand.run(0)
+    decoder = hand.module("Decoder_0", 0, 50, 10)
+    linear = hand.module("Decoder_0.Linear_0", 10, 30, 0, parent_id=decoder)
+    runner = hand.module("Runner_0", 100, 50, 0)
+    hand.work("k", 160, 5, launch=120, parent=runner, layer=linear)
+    assert tree(hand) == [
+        ("Decoder_0", "forward", 1, 50, 5, 0),
+        ("Decoder_0.Linear_0", "forward", 1, 30, 5, 5),
+        ("Runner_0", "forward", 1, 50, 5, 0),
+    ]
 
 
 def test_modules_without_device_work_have_their_host_time() -> None:

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 
-def _trace(real: Path, name: str) -> Trace:
-    return convert([real / "kineto" / f"{name}.json.gz"], Options())
+def _trace(real: Path, name: str, layer_source: str = "auto") -> Trace:
+    return convert([real / "kineto" / f"{name}.json.gz"], Options(layer_source=layer_source))
 
 
 @pytest.fixture(name="pair", scope="module")
 def fixture_pair(real_dir: Path) -> tuple[Trace, Trace]:
-    """A training job before (A100) and after (V100, compiled, its graphs replayed)."""
-    return _trace(real_dir, "diff_control"), _trace(real_dir, "diff_test")
+    """A training job before (A100) and after (V100, compiled, its graphs replayed).
+
+    Its ranges hold 91.0 % of the work before and less than 90 % after: the layers are operators on both sides.
+    """
+    return _trace(real_dir, "diff_control", "operator"), _trace(real_dir, "diff_test", "operator")
 
 
 @pytest.fixture(name="steps", scope="module")

@@ -199,7 +199,7 @@ def test_every_result_carries_the_flags() -> None:
 
 
 def _modelled(name: str, *shapes: Sequence[int], kind: str = "float", following: Tensor | None = None) -> Work:
-    return modelled(name, tensors(json.dumps(shapes), json.dumps([kind] * len(shapes))), following)
+    return modelled(name, tensors(json.dumps(shapes), json.dumps([kind] * len(shapes))), None, following)
 
 
 def test_work_of_products() -> None:

@@ -42,7 +42,7 @@ def _scan(path: Path, max_rows: int = 1 << 17) -> Document:
         events.append(document.events.clone())
         details.append(document.details.with_columns(pl.col("event") + rows))
         rows += document.events.height
-    counts = document.not_objects, document.python_frames
+    counts = document.not_objects, document.python_frames, document.unread_flows
     return Document(pl.concat(events), pl.concat(details), document.head, *counts)
 
 

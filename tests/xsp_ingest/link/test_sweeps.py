@@ -11,6 +11,7 @@ import pytest
 from xsp_ingest.link import climb
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import Moments, nest
+from xsp_ingest.link.range_nesting import nest_with_ranges
 from xsp_ingest.link.threads import Threads
 from xsp_ingest.machine import sweep
 from xsp_model import tree
@@ -106,3 +107,52 @@ def test_pairs_are_alike_where_both_numbers_are(far: int) -> None:
     keys, wanted_keys = pair_keys(have, want)
     assert len(set(keys.tolist())) == have.height
     assert [keys.tolist().index(k) if k in keys else None for k in wanted_keys] == [1, 2, None, None, None, 4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranges_part_nothing_that_nests_without_them(seed: int) -> None:
+    """The nearest span of an own or outer level above each, ranges passed over, is its parent without ranges."""
+    random = np.random.default_rng(seed)
+    start, end, level = _calls(random)
+    count, extra = len(start), 40
+    begin = random.integers(0, 90, extra)
+    thread = np.zeros(count + extra, dtype=np.int32)
+    starts = np.concatenate([start, begin])
+    order = np.argsort(starts, kind="stable")
+    ends = np.concatenate([end, begin + random.integers(0, 60, extra)])[order] * 10_000
+    levels = np.concatenate([level, random.choice([0, 1, 2, 4], extra)]).astype(np.int8)[order]
+    is_range = order >= count
+    no_moments = Moments(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
+    both = nest_with_ranges(
+        thread, starts[order] * 10_000, ends, levels, is_range, threads=1, moments=no_moments, ties=(order,)
+    ).parent
+    alone = nest(thread[:count], start * 10_000, end * 10_000, level, threads=1, ties=(np.arange(count),)).parent
+    at = np.flatnonzero(~is_range)
+    for i in range(count):
+        above = both[at[i]]
+        while above >= 0 and (is_range[above] or levels[above] > level[i]):
+            above = both[above]
+        assert above == (at[alone[i]] if alone[i] >= 0 else -1)
+
+
+def _calls(random: np.random.Generator) -> tuple[Ints, Ints, Positions]:
+    """Start, end and level of calls of one thread, each of which ends in the one that it began in.
+
+    Such as start together are of deeper levels inwards.
+    """
+    rows: list[tuple[int, int, int]] = []
+
+    def fill(first: int, last: int, depth: int, level: int) -> None:
+        while first < last and depth < 6:
+            stop = int(random.integers(first, last + 1))
+            if stop > first:
+                own = int(random.integers(level, 6))
+                rows.append((first, stop, own))
+                later = int(random.integers(0, 2))
+                fill(first + later, stop - int(random.integers(0, 2)), depth + 1, 0 if later else own)
+            first, level = stop + int(random.integers(0, 3)), level if stop == first else 0
+
+    fill(0, 100, 0, 0)
+    rows.sort(key=lambda row: (row[0], row[2], -row[1]))
+    start, end, levels = (np.array(column) for column in zip(*rows, strict=True))
+    return start, end, levels.astype(np.int8)

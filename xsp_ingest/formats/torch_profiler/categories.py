@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.torch_profiler.events import MODULE_PREFIX
+from xsp_ingest.formats.torch_profiler.events import MODULE_PREFIX, UNREAD_FLOWS
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ANNOTATION",
     "CALL",
+    "COUNTER",
     "DEVICE",
+    "FLOW",
     "LEFT_OUT",
     "MEMORY",
     "MODULE_PREFIX",
@@ -37,11 +39,14 @@ ANNOTATION = ("user_annotation",)
 SYNC = ("cuda_sync",)
 PYTHON = ("python_function",)
 MEMORY = ("cpu_instant_event",)
+COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `counter_events`
+FLOW = ("fwdbwd",)
 PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `profiler_ranges`; they take no time of their own
 
 LEFT_OUT: Mapping[str, str] = {
     "gpu_user_annotation": "they restate host annotations on the device's time line",
     "Trace": "it is the profiler's own window",
     "overhead": "they are the profiler's own work",
+    **dict.fromkeys((*UNREAD_FLOWS, "async"), "they restate which call launched what"),
 }
-"""Categories of complete events that are known and deliberately not read, with the reason."""
+"""Categories of events that are known and deliberately not read, with the reason."""

@@ -43,6 +43,7 @@ ARGS: Mapping[str, tuple[str, ...]] = {
 JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "input_dims": ("Input Dims", "Input dims"),
     "input_types": ("Input type",),
+    "concrete_inputs": ("Concrete Inputs",),
     "collective": ("Collective name",),
     "element_type": ("dtype",),
     "group_name": ("Process Group Name",),
@@ -90,3 +91,4 @@ class Document:
     head: Mapping[str, object] = field(default_factory=dict)
     not_objects: int = 0  # entries of traceEvents that were no objects
     python_frames: int = 0  # complete events (ph X) among the frames not kept
+    unread_flows: Mapping[str, int] = field(default_factory=dict)  # by category, where any were not kept

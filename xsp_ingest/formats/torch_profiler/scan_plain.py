@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,7 @@ def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
     objects = [e for e in entries if isinstance(e, dict)]
     events = [e for e in objects if not _is_frame(e) and e.get("cat") not in UNREAD_FLOWS]
     frames = sum(e.get("ph") == "X" and _is_frame(e) for e in objects)
+    arrows = Counter(category for e in objects if (category := e.get("cat")) in UNREAD_FLOWS)
     sparse = _Sparse()
     for row, event in enumerate(events):
         args = event.get("args")
@@ -123,7 +124,8 @@ def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
         pl.Series(name, dense[name], dtype=kind) if name in dense else sparse.series(name, kind, height)
         for name, kind in EVENT_COLUMNS.items()
     ]
-    return Document(pl.DataFrame(columns), sparse.details(height), head, len(entries) - len(objects), frames)
+    not_objects = len(entries) - len(objects)
+    return Document(pl.DataFrame(columns), sparse.details(height), head, not_objects, frames, arrows)
 
 
 def _is_frame(event: dict[str, Any]) -> bool:

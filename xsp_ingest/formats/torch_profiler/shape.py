@@ -10,10 +10,11 @@ import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler.collectives import collective_facts
+from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
-from xsp_ingest.formats.torch_profiler.sound import sound_events
+from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
 from xsp_ingest.link.range_rules import KINETO, KINETO_STEP, classify
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
@@ -37,6 +38,7 @@ _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of ca
 _KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
 _STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations")
+_CONVOLUTION = "conv"  # what is said of other operators' scalars nothing follows from
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
 
@@ -59,6 +61,7 @@ class _Stages:
         self._findings: list[Finding] = []
         self._rows = 0  # of documents
         self._profiler_ranges = 0
+        self._samples = 0
         self._head: Mapping[str, object] = {}
 
     def add(self, document: Document) -> None:
@@ -71,6 +74,7 @@ class _Stages:
         self._tables["allocations"].add(_allocations(document))
         ranges = document.events.filter(pl.col("ph") == "X", pl.col("cat").is_in(cat.PROFILER_RANGE))
         self._profiler_ranges += ranges.height
+        self._samples += document.events.filter(pl.col("ph") == "C", pl.col("cat").is_in(cat.COUNTER)).height
         details = document.details.rename(
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
@@ -97,8 +101,9 @@ class _Stages:
         tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
         tables["devices"] = devices(self._head)
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
+        tables["counters"], unusable = samples(self._samples, path)
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-        findings = [*summed(self._findings), *repeated, *unclear, *counted]
+        findings = [*summed(self._findings), *repeated, *unclear, *counted, *unusable]
         return RawTrace(tables, facts(self._head), tuple(findings))
 
 
@@ -225,6 +230,7 @@ def _operator_facts(parts: _Parts) -> pl.DataFrame:
         pl.when(pl.col("record_function_id") > 0).then(pl.col("record_function_id")),
         pl.col("input_dims").alias("input_shapes"),
         pl.col("input_types").alias("input_dtypes"),
+        pl.when(pl.col("name").cast(pl.String).str.contains(_CONVOLUTION)).then("concrete_inputs"),
     )
     return frame_of("operators", facts_of)
 
@@ -291,9 +297,7 @@ def _flows(ends: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 def _allocations(document: Document) -> pl.DataFrame:
     events = document.events.select("cat", "name", "ts_ns", "pid", "tid", pl.int_range(pl.len()).alias("event"))
-    moments = events.filter(
-        pl.col("cat").is_in(cat.MEMORY), pl.col("name") == "[memory]", pl.col("ts_ns").is_not_null()
-    )
+    moments = events.filter(is_memory(), pl.col("ts_ns").is_not_null())
     sized = document.details.filter(pl.col("bytes").is_not_null())
     memory = moments.join(sized, on="event", how="inner", maintain_order="left")
     on_device = pl.col("memory_device_type") > 0

@@ -13,7 +13,7 @@ from xsp_model import Finding, LedgerKind, Severity
 if TYPE_CHECKING:
     from xsp_ingest.formats.torch_profiler.events import Document
 
-__all__ = ["sound_events"]
+__all__ = ["is_memory", "sound_events"]
 
 _USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON)
 _MIXER, _MIXER_2 = 0x9E3779B97F4A7C1, 0x2545F4914F6CDD1
@@ -27,7 +27,7 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
     `row` is the row of `document.events`, to which details refer; `mark` is alike for events that are alike, and
     `process_id` null for device work (see `owners`). Second: what was left out, and why.
     """
-    findings = [*_left_out(document.events), *_not_events(document)]
+    findings = [*_left_out(document), *_not_events(document)]
     used, lost = _timed(_used(document.events))
     mark = pl.col("ts_ns") * _MIXER + pl.col("dur_ns") * 31 + pl.col("tid").fill_null(-1) * _MIXER_2 + pl.col("pid")
     used, mended = _plausible(used.with_columns(mark.fill_null(0).alias("mark")))
@@ -46,19 +46,44 @@ def _used(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _left_out(events: pl.DataFrame) -> list[Finding]:
-    others = events.filter(
-        pl.col("ph") == "X",
-        ~pl.col("cat").is_in((*_USED, *cat.PROFILER_RANGE)) | pl.col("cat").is_null(),
+_READ = (  # phase and categories of what this package reads
+    ("X", (*_USED, *cat.PROFILER_RANGE)),
+    ("C", cat.COUNTER),
+    ("s", cat.FLOW),
+    ("f", cat.FLOW),
+)
+_COUNTED_ELSEWHERE = ("B", "E")
+_NAMES = "M"  # of processes and threads
+_WINDOW = r"^(Iteration Start: |Record Window End)"  # where recording began and ended: moments without a category
+
+
+def is_memory() -> pl.Expr:
+    """Which events are changes of memory in use; up to torch 1.9 they had no category."""
+    return pl.col("cat").is_in(cat.MEMORY).fill_null(value=True) & (pl.col("name") == "[memory]")
+
+
+def _left_out(document: Document) -> list[Finding]:
+    """What is not read, by category: known to be of no use, or unknown."""
+    read = [(pl.col("ph") == phase) & pl.col("cat").is_in(kinds) for phase, kinds in _READ]
+    window = pl.col("cat").is_null() & pl.col("name").cast(pl.String).str.contains(_WINDOW)
+    others = document.events.filter(
+        ~pl.any_horizontal(*read, is_memory(), window, pl.col("ph").is_in([*_COUNTED_ELSEWHERE, _NAMES])).fill_null(
+            value=False
+        )
     )
-    counts = others.group_by(pl.col("cat").cast(pl.String)).len().sort("cat", nulls_last=True)
-    reasons = {name: f"`{name}` events were not read: {why}" for name, why in cat.LEFT_OUT.items()}
-    return [
-        Finding(LedgerKind.EVENTS_LEFT_OUT, reasons[name], count)
-        if name in reasons
-        else Finding(LedgerKind.UNKNOWN_CATEGORY, f"events of the unknown category {name!r} were not read", count)
-        for name, count in counts.iter_rows()
-    ]
+    counts = others.group_by(pl.col("cat", "ph").cast(pl.String)).len().sort("cat", "ph", nulls_last=True)
+    arrows = ((category, None, count) for category, count in document.unread_flows.items())
+    return [_not_read(*row) for row in (*counts.iter_rows(), *arrows)]
+
+
+def _not_read(category: str | None, phase: str | None, count: int) -> Finding:
+    if category is not None and category in cat.LEFT_OUT:
+        detail = f"`{category}` events were not read: {cat.LEFT_OUT[category]}"
+        return Finding(LedgerKind.EVENTS_LEFT_OUT, detail, count)
+    of_phase = "" if phase == "X" else f" (ph {phase})"
+    return Finding(
+        LedgerKind.UNKNOWN_CATEGORY, f"events{of_phase} of the unknown category {category!r} were not read", count
+    )
 
 
 def _not_events(document: Document) -> list[Finding]:

@@ -72,14 +72,18 @@ def _is_module(state: int) -> int:
 
 @machine
 def is_kept(state: int) -> int:
-    """1 where the row's event is of use, else 0 or UNSURE; counts frames that are left out."""
+    """1 where the row's event is of use, else 0 or UNSURE; counts frames and arrows that are left out."""
     category = _text(CATEGORY, state)
     if category == PYTHON:
         module = _is_module(state)
         if module == 0 and _text(PHASE, state) == COMPLETE:
             put(state + at.PYTHON_FRAMES, number(state + at.PYTHON_FRAMES) + 1)
         return module
-    return 1 if category < UNREAD or category >= number(state + at.KNOWN_TEXTS_COUNT) else 0
+    if category < UNREAD or category >= number(state + at.KNOWN_TEXTS_COUNT):
+        return 1
+    count = state + at.UNREAD_COUNTS + 8 * (category - UNREAD)
+    put(count, number(count) + 1)
+    return 0
 
 
 @machine

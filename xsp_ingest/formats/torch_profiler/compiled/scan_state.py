@@ -70,6 +70,7 @@ NAMES = (
     "detail_rows",
     "max_details",
     "python_frames",  # complete ones that were left out
+    *(f"unread_{flow}" for flow in UNREAD_FLOWS),  # how many of each, one behind the other
     "known_texts",  # how many
     "module_prefix",  # how the text of a module's name starts
     "module_prefix_bytes",
@@ -115,6 +116,8 @@ NAMES = (
     DETAIL_ROWS,
     MAX_DETAILS,
     PYTHON_FRAMES,
+    UNREAD_COUNTS,
+    _,
     KNOWN_TEXTS_COUNT,
     MODULE_PREFIX,
     MODULE_PREFIX_BYTES,

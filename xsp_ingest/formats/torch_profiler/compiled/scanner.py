@@ -9,7 +9,7 @@ import numpy as np
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import DONE, FULL, PAD, UNSURE
-from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS, Document
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.formats.torch_profiler.scan_source import Source, open_source
 from xsp_model import XspError
@@ -85,7 +85,8 @@ class _Scanner:
             raise CannotScan
         head = {} if bare else self._head()
         counts = self._tables["not_objects"], self._tables["python_frames"]
-        yield Document(*self._tables.frames(self._path), head, *counts)
+        flows = {flow: count for flow in UNREAD_FLOWS if (count := self._tables[f"unread_{flow}"])}
+        yield Document(*self._tables.frames(self._path), head, *counts, flows)
 
     def _head(self) -> dict[str, Any]:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,7 @@ class Columns:
     def __init__(self) -> None:
         self.rows = 0
         self.python_frames = 0
+        self.unread_flows: Counter[str] = Counter()
         self._passed = 0  # events, of use or not, since the last frames
         self._categories = {name: Categories(name) for name in _CATEGORICAL}
         self._sizes = Sizes()
@@ -98,7 +99,9 @@ class Columns:
         for category, some in by_category.items():
             if category == _PYTHON:
                 self._add(category, *self._modules(some, indices[category]))
-            elif category not in UNREAD_FLOWS:
+            elif category in UNREAD_FLOWS:
+                self.unread_flows[str(category)] += len(some)
+            else:
                 self._add(category, some, indices[category])
 
     def _add(self, category: str | None, events: Sequence[Event], indices: Sequence[int]) -> None:

@@ -61,7 +61,8 @@ def _documents(window: _Window, max_rows: int) -> Iterator[Document]:
             columns.add(events)
             del events
         if is_last:
-            yield Document(*columns.frames(), _head(before, window), 0, columns.python_frames)
+            head = _head(before, window)
+            yield Document(*columns.frames(), head, 0, columns.python_frames, columns.unread_flows)
             return
         if columns.rows >= max_rows:
             yield Document(*columns.frames())
