@@ -281,3 +281,9 @@ def launched_in_percent(path: Path, pattern: str) -> float:
         at = bisect_right(covers, call.start, key=lambda one: one[0]) - 1 if call else -1
         total += kernel.duration if call and at >= 0 and call.start < covers[at][1] else 0
     return 100 * total / sum(event.duration for event in trace.device)
+
+
+def median_kernel_us(path: Path) -> float:
+    """What a kernel takes, in the middle."""
+    times = sorted(event.duration for event in read(path).kernels)
+    return (times[(len(times) - 1) // 2] + times[len(times) // 2]) / 2000
