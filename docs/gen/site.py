@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docs.gen.analyses import analysis_pages
+from docs.gen.answers import answer_pages
 from docs.gen.api import api_pages
 from docs.gen.formats import format_pages
 from docs.gen.notebooks import notebook_pages
@@ -23,7 +24,9 @@ _LINK = re.compile(r"\]\(docs/([^)]*)\)")
 
 def generated() -> Mapping[str, str]:
     """Path below `docs` to Markdown of every page that no file holds."""
-    return {**analysis_pages(), **format_pages(), **api_pages(), **notebook_pages(), **project_pages()}
+    return {
+        **analysis_pages(), **answer_pages(), **format_pages(), **api_pages(), **notebook_pages(), **project_pages(),
+    }  # fmt: skip
 
 
 def project_pages() -> Mapping[str, str]:

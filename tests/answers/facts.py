@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tests.answers.asked import OF_PATH
+from tests.answers.questions import OF_PATH
 
 if TYPE_CHECKING:
     from xsp import OpenTrace
@@ -58,9 +58,9 @@ class Fact:
         """Whether XSP is asked of the path: the file is refused, or two files are compared."""
         return self.ask in OF_PATH
 
-    def asked(self, trace: OpenTrace | Path) -> object:
+    def answered(self, trace: OpenTrace | Path) -> object:
         """What XSP says."""
-        return getattr(import_module("tests.answers.asked"), self.ask)(trace, **self.of)
+        return getattr(import_module("tests.answers.questions"), self.ask)(trace, **self.of)
 
 
 @cache

@@ -75,7 +75,7 @@ def test_a_fact_is_what_the_script_by_hand_works_out(fact: Fact, path_of: Callab
 @pytest.mark.parametrize("fact", _params(asks=True))
 def test_xsp_says_the_fact(fact: Fact, path_of: Callable[[Fact], Path]) -> None:
     path = path_of(fact)
-    got = fact.asked(path if fact.asks_path else _open(path))
+    got = fact.answered(path if fact.asks_path else _open(path))
 
     tolerance = fact.tolerance if fact.tolerance_answer is None else fact.tolerance_answer
     assert same(got, fact.expected, tolerance), f"{fact.says} XSP: {got}, expected: {fact.expected}"

@@ -64,7 +64,7 @@ def _of_several(name: str) -> ParameterSet:
 
 
 @dataclass(frozen=True)
-class Stated:
+class Used:
     """What each place states, in percent of the window; one number a device where the place has one for each."""
 
     json: list[float]
@@ -83,7 +83,7 @@ def _run(*arguments: str) -> str:
 
 
 @cache
-def _stated(path: Path, folder: Path) -> Stated:
+def _used(path: Path, folder: Path) -> Used:
     folder.mkdir(exist_ok=True)
     trace = xsp.open(path, cache=False)
     trace.save(folder / "trace.xsp")
@@ -92,7 +92,7 @@ def _stated(path: Path, folder: Path) -> Stated:
     names = [column["name"] for column in table["columns"]]
     rows = [dict(zip(names, row, strict=True)) if isinstance(row, list) else row for row in table["rows"]]
     trace.report(folder / "page.html")
-    return Stated(
+    return Used(
         json=[100 * row["busy_ns"] / row["window_ns"] for row in rows],
         of_all=100 * sum(row["busy_ns"] for row in rows) / sum(row["window_ns"] for row in rows),
         terminal=_terminal(_run("analyze", "-a", "B03", bundle)),
@@ -110,8 +110,8 @@ def _terminal(text: str) -> list[float]:
 
 
 def _page(text: str) -> float | None:
-    found = re.search(r"works? for <?([\d.]+) % of", text)
-    return float(found[1]) if found else None
+    match = re.search(r"works? for <?([\d.]+) % of", text)
+    return float(match[1]) if match else None
 
 
 def _cohort(text: str) -> float | None:
@@ -134,29 +134,29 @@ def _folder(scratch: Path, name: str) -> Path:
     return scratch / re.sub(r"\W+", "_", name)
 
 
-@pytest.mark.parametrize("name", map(_of_several, _FILES))
+@pytest.mark.parametrize("name", [_of_several(name) for name in _FILES])
 def test_every_place_states_one_utilisation(name: str, real_dir: Path, scratch: Path) -> None:
-    stated = _stated(real_dir / name, _folder(scratch, name))
+    used = _used(real_dir / name, _folder(scratch, name))
 
-    assert stated.terminal == pytest.approx(stated.json, abs=_SHOWN)
-    assert stated.cohort == pytest.approx(stated.of_all, abs=1e-6)
-    assert stated.page == pytest.approx(stated.of_all, abs=_SHOWN)
-    assert max(stated.json) <= 100
+    assert used.terminal == pytest.approx(used.json, abs=_SHOWN)
+    assert used.cohort == pytest.approx(used.of_all, abs=1e-6)
+    assert used.page == pytest.approx(used.of_all, abs=_SHOWN)
+    assert max(used.json) <= 100
 
 
 @pytest.mark.parametrize("name", [name for name in _FILES if not name.startswith("xplane")])
 def test_busy_time_is_what_the_script_by_hand_unites(name: str, real_dir: Path, scratch: Path) -> None:
-    stated = _stated(real_dir / name, _folder(scratch, name))
+    used = _used(real_dir / name, _folder(scratch, name))
 
     if name in _STEPLESS:
-        assert stated.busy_ms == pytest.approx(_by_hand(_STEPLESS[name], real_dir / name), abs=1e-3)
+        assert used.busy_ms == pytest.approx(_by_hand(_STEPLESS[name], real_dir / name), abs=1e-3)
     elif name.endswith("v100"):
-        assert stated.json == pytest.approx(_by_hand("kineto_facts.rank_busy_percent", real_dir / name), abs=0.01)
-    elif stated.step_count:
+        assert used.json == pytest.approx(_by_hand("kineto_facts.rank_busy_percent", real_dir / name), abs=0.01)
+    elif used.step_count:
         by_hand = _by_hand("kineto_facts.step_busy_percent", real_dir / name)
-        assert stated.json == [pytest.approx(by_hand, abs=_TRIMMED)]
+        assert used.json == [pytest.approx(by_hand, abs=_TRIMMED)]
     else:
-        assert stated.busy_ms == [pytest.approx(_by_hand("kineto_facts.busy_ms", real_dir / name), abs=1e-3)]
+        assert used.busy_ms == [pytest.approx(_by_hand("kineto_facts.busy_ms", real_dir / name), abs=1e-3)]
 
 
 def _by_hand(name: str, path: Path) -> float | list[float]:

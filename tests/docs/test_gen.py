@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from docs.gen.analyses import definitions
+from docs.gen.answers import answer_pages
 from docs.gen.api import PUBLIC, api_pages
 from docs.gen.formulas import formulas_of
 from docs.gen.site import filled, project_pages
+from tests.answers.facts import facts
 from tests.docs.commands import ROOT, Command, commands
 from xsp_analyze.catalog import ANALYSES, find
 
@@ -64,3 +66,11 @@ def test_a_synopsis_is_told_from_a_command() -> None:
     assert Command("xsp merge --model FILE -o NAME.xsp").is_synopsis
     assert not Command("xsp analyze t.json -a A10 --fail-on 'x > +3%'").is_synopsis
     assert Command("xsp compare a [--fail-on RULE]... -f json").options == ["--fail-on", "-f"]
+
+
+def test_every_fact_worked_out_by_hand_is_a_row_of_its_page() -> None:
+    rows = [line for line in answer_pages()["answers.md"].splitlines() if line.startswith("| `")]
+
+    assert len(rows) == len(facts())
+    sentences = {fact.says.replace("|", r"\|").replace("<", "&lt;") for fact in facts()}
+    assert sentences == {row.split(" | ")[1] for row in rows}

@@ -107,9 +107,10 @@ class Context:
         return float(rows.filter(is_replayed)["duration_ns"].sum()) / total if total else 0.0
 
     @cached_property
-    def has_backward(self) -> bool:
-        """Whether any device work is of a backward pass: then this is training, and gradients are reduced."""
-        return bool((self.work["phase"].cast(pl.String) == str(Phase.BACKWARD)).any())
+    def is_inference(self) -> bool:
+        """Whether phases are known, and no device work is of a backward pass: then no gradients are reduced."""
+        phases = {str(phase) for phase in self.work["phase"].drop_nulls().unique()}
+        return bool(phases) and str(Phase.BACKWARD) not in phases
 
     @cached_property
     def modules_recorded(self) -> bool:

@@ -214,5 +214,5 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
         (Evidence("communication", every), Evidence("of it exposed", time), *waiting),
         time,
         "B03",
-        do="" if facts.context.has_backward else _NO_GRADIENTS,
+        do=_NO_GRADIENTS if facts.context.is_inference else "",
     )

@@ -11,7 +11,6 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from tests.answers.by_hand import nsight
-from tests.answers.by_hand.intervals import length
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,24 +235,11 @@ def ncu_duration_us(path: Path) -> float:
     return sum(float(one.replace(",", "")) for one in mine) / 1000
 
 
-def mean_power_w(path: Path, device: int) -> float:
-    """Average of the samples of one device."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    mine = [one["power_w"] for one in lines if one.get("device") == device and "power_w" in one]
-    return float(sum(mine) / len(mine))
-
-
 def used_bytes(path: Path) -> int:
     """The most memory in use in any sample."""
     file = path if path.is_file() else path / "nvml.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     return int(max(one.get("memory_used_bytes", 0) for one in lines))
-
-
-def stream_union_ms(path: Path, category: str) -> float:
-    """Union of events of a category."""
-    mine = [(one["ts"], one["ts"] + one["dur"]) for one in _events(path) if one.get("cat") == category]
-    return length(mine) / 1000
 
 
 def numbered_names(path: Path, name: str) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from tests.answers.by_hand.intervals import common, gaps, length
+from tests.answers.by_hand.intervals import common, gaps, length, union
 from tests.answers.by_hand.kineto import Event, Trace, device_steps, read
 
 if TYPE_CHECKING:
@@ -82,13 +83,6 @@ def graph_replay_percent(path: Path) -> float:
     return 100 * sum(e.duration for e in _replayed(trace)) / sum(e.duration for e in trace.device)
 
 
-def replayed_part_percent(path: Path, pattern: str) -> float:
-    """Of the device time of kernels with such a name, how much ran inside graph replays."""
-    trace = read(path)
-    mine = sum(e.duration for e in trace.device if re.search(pattern, e.name))
-    return 100 * sum(e.duration for e in _replayed(trace) if re.search(pattern, e.name)) / mine
-
-
 def without_launch_percent(path: Path) -> float:
     """Device time whose correlation id no runtime call of the file has."""
     trace = read(path)
@@ -99,10 +93,6 @@ def without_launch_percent(path: Path) -> float:
 
 def modules_recorded(path: Path) -> bool:
     return any(event.name.startswith("nn.Module: ") for event in read(path).python)
-
-
-def has_backward(path: Path) -> bool:
-    return any("Backward" in event.name for event in read(path).operators)
 
 
 def device_name(path: Path) -> str:
@@ -172,36 +162,10 @@ def waits_inside_step(path: Path, names: list[str]) -> int:
     return count
 
 
-def longest_call_in_gap(path: Path) -> str:
-    """The runtime call that covers most of the longest time without device work."""
-    trace = read(path)
-    gap = max(_idle(trace), key=lambda one: one[1] - one[0])
-    covered: defaultdict[str, int] = defaultdict(int)
-    for call in trace.calls:
-        covered[call.name] += length(common([call.interval], [gap]))
-    return max(covered, key=lambda name: covered[name])
-
-
-def pageable_copies(path: Path) -> list[float]:
-    """Copies with pageable memory: how many, and their device time in ms."""
-    mine = [e for e in read(path).copies if "Pageable" in e.name]
-    return [len(mine), sum(e.duration for e in mine) / _MS]
-
-
 def peak_bytes(path: Path) -> int:
     """The most `Total Allocated` that a `[memory]` event of a device (not of the host, type 0) states."""
-    stated = [one["args"] for one in read(path).instants if one["name"] == "[memory]"]
-    return int(max(one["Total Allocated"] for one in stated if one["Device Type"] != 0))
-
-
-def operator_calls(path: Path, name: str) -> int:
-    return sum(event.name == name for event in read(path).operators)
-
-
-def streams_at_once_percent(path: Path) -> float:
-    """Sum of device time over its union: above 100 where several streams work at once."""
-    trace = read(path)
-    return 100 * sum(e.duration for e in trace.device) / trace.busy()
+    sizes = [one["args"] for one in read(path).instants if one["name"] == "[memory]"]
+    return int(max(one["Total Allocated"] for one in sizes if one["Device Type"] != 0))
 
 
 def _ranks(folder: Path, pattern: str) -> list[list[Event]]:
@@ -248,12 +212,6 @@ def median_launch_us(path: Path) -> float:
     return times[len(times) // 2] / 1000
 
 
-def runtime_ranges(path: Path) -> int:
-    """Complete events that are neither device work nor calls of the runtime."""
-    trace = read(path)
-    return len(trace.operators) + len(trace.annotations)
-
-
 def exposed_percent_of_communication(path: Path) -> float:
     inside, alone = communication_ms(path)
     return 100 * alone / inside
@@ -275,12 +233,6 @@ def waiting_copies_percent(path: Path) -> float:
 def device_sum_ms(path: Path) -> float:
     """Durations of all device activities, added up."""
     return sum(event.duration for event in read(path).device) / _MS
-
-
-def rank_steps_ms(path: Path) -> list[float]:
-    """The steps of each rank, rank by rank."""
-    ranks = sorted(path.glob("*.json.gz"))
-    return [step.latency / _MS for one in ranks for step in device_steps(read(one))]
 
 
 def pair_ratio(path: Path, before: str, after: str) -> float:
@@ -311,3 +263,21 @@ def pair_devices(path: Path, before: str, after: str) -> list[str]:
 def busy_ms(path: Path) -> float:
     """Union of all device activities."""
     return read(path).busy() / _MS
+
+
+def launched_in_percent(path: Path, pattern: str) -> float:
+    """Device time of kernels that were launched, on the same thread, within an operator of such a name; of all."""
+    trace = read(path)
+    by_thread: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
+    for operator in trace.operators:
+        if re.search(pattern, operator.name):
+            by_thread[operator.process, str(operator.thread)].append(operator.interval)
+    inside = {thread: union(intervals) for thread, intervals in by_thread.items()}
+    launches = trace.launches()
+    total = 0
+    for kernel in trace.kernels:
+        call = launches.get(kernel.args.get("correlation"))
+        covers = inside.get((call.process, str(call.thread)), []) if call else []
+        at = bisect_right(covers, call.start, key=lambda one: one[0]) - 1 if call else -1
+        total += kernel.duration if call and at >= 0 and call.start < covers[at][1] else 0
+    return 100 * total / sum(event.duration for event in trace.device)

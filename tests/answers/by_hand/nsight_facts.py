@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.answers.by_hand.intervals import common, gaps, length
+from tests.answers.by_hand.intervals import common, length
 from tests.answers.by_hand.nsight import read
 
 if TYPE_CHECKING:
@@ -85,21 +84,6 @@ def runtime_calls(path: Path) -> int:
 
 def device_activities(path: Path) -> int:
     return len(read(path).device)
-
-
-def leading_kernel(path: Path) -> str:
-    times: Counter[str] = Counter()
-    for one in read(path).device:
-        times[one.name] += one.duration
-    return times.most_common(1)[0][0]
-
-
-def idle_in_ranges_percent(path: Path, pattern: str) -> float:
-    """Part of the device's idle time in which some thread was in a range of such a name."""
-    export = read(path)
-    idle = gaps([one.interval for one in export.device], export.first_to_last())
-    inside = [(start, end) for text, start, end, _ in export.ranges if re.search(pattern, text or "")]
-    return 100 * length(common(inside, idle)) / length(idle)
 
 
 def copies_percent_of_busy(path: Path) -> float:

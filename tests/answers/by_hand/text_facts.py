@@ -60,12 +60,6 @@ def nvprof_busy_percent(path: Path) -> float:
     return float(100 * length(rows) / (max(end for _, end in rows) - min(start for start, _ in rows)))
 
 
-def nvprof_overlap_percent(path: Path) -> float:
-    """Sum of device time over its union."""
-    rows = [(round(row["start"]), round(row["end"])) for row in _nvprof(path)]
-    return float(100 * sum(end - start for start, end in rows) / length(rows))
-
-
 def nvprof_share_percent(path: Path, pattern: str) -> float:
     rows = _nvprof(path)
     mine = sum(row["end"] - row["start"] for row in rows if re.search(pattern, row["name"]))
@@ -78,11 +72,6 @@ def nvprof_metric_kernels(path: Path) -> list[Any]:
     rows = list(csv.DictReader(lines))
     kernels = {row["Kernel"]: int(row["Invocations"]) for row in rows}
     return [len(kernels), sum(kernels.values()), any("Duration" in name for name in rows[0])]
-
-
-def nvprof_metric(path: Path, name: str) -> float:
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("==")]
-    return next(float(row["Avg"].rstrip("%")) for row in csv.DictReader(lines) if row["Metric Name"] == name)
 
 
 def loadgen_summary(path: Path, key: str) -> str:

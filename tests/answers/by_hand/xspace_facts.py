@@ -32,19 +32,6 @@ def working_devices(path: Path) -> list[int]:
     return sorted(_work(path))
 
 
-def busy_ms(path: Path) -> list[float]:
-    """Of each working device: the union of its streams."""
-    return [length((e.start, e.end) for e in events) / _MS for events in _work(path).values()]
-
-
-def busy_percent(path: Path) -> list[float]:
-    """Of each working device: the union of its streams over its own first start to last end."""
-    return [
-        100 * length((e.start, e.end) for e in events) / (max(e.end for e in events) - events[0].start)
-        for events in _work(path).values()
-    ]
-
-
 def share_percent(path: Path, pattern: str) -> float:
     """Part of the summed device time in events whose name holds the pattern."""
     events = [e for some in _work(path).values() for e in some]
@@ -84,12 +71,6 @@ def dot_programs(path: Path) -> list[int]:
     times = [count for name, count in module_executions(path).items() if name.startswith("jit_dot/")]
     assert len(set(times)) == 1
     return [len(times), times[0]]
-
-
-def device_steps_ms(path: Path) -> list[float]:
-    """Duration of the line `Steps` of each device that has one."""
-    lines = [line for plane in read(path) for line in plane.lines if line.name == "Steps"]
-    return [(event.end - event.start) / _MS for line in lines for event in line.events]
 
 
 def device_steps_busy_percent(path: Path) -> list[float]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -93,3 +94,39 @@ def test_communication_is_what_the_file_s_own_text_says(real_dir: Path, name: st
     )
     table = run(find("B17"), StepFrames.of(convert([path], Options()), "all")).table
     assert table.filter(kernel_class="communication")["duration_ns"].sum() == expected
+
+
+_BY_OPERATOR = (
+    ("convolution", r"convolution"),
+    ("normalisation", r"batch_norm|layer_norm"),
+    ("matrix product", r"^aten::(?:add|b)?mm$"),
+    ("pooling", r"max_pool"),
+    ("softmax", r"softmax"),
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50_train_torch19.v100", "resnet18_train_ddp.mi300x", "bert_small.h100", "nccl_training"]
+)
+def test_classes_are_those_of_the_operators_that_the_file_names(real_dir: Path, name: str) -> None:
+    """Against a reader that ties each kernel to the operator of the same `External id`, and looks at its name."""
+    path = real_dir / "kineto" / f"{name}.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+    complete = [event for event in events if event.get("ph") == "X"]
+    operators = {_external(e): e["name"] for e in complete if e["cat"].lower() in {"cpu_op", "operator"}}
+    expected = dict.fromkeys((label for label, _ in _BY_OPERATOR), 0)
+    for event in complete:
+        operator = operators.get(_external(event)) if event["cat"].lower() == "kernel" else None
+        if operator and "nccl" not in event["name"].lower():
+            label = next((label for label, pattern in _BY_OPERATOR if re.search(pattern, operator)), None)
+            if label:
+                expected[label] += int(Decimal(event["dur"]) * 1000)
+    table = run(find("B17"), StepFrames.of(convert([path], Options()), "all")).table
+    shown = dict(table.select("kernel_class", "duration_ns").iter_rows())
+    assert {label: shown.get(label, 0) for label in expected} == expected
+
+
+def _external(event: Mapping[str, Any]) -> int | None:
+    args = event.get("args", {})
+    number = args.get("External id", args.get("external id"))
+    return None if number is None else int(number)

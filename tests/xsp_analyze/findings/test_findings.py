@@ -466,6 +466,49 @@ def test_the_causes_of_idle_time_add_up_to_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(("phase", "expected"), [("backward", "In training, let"), ("forward", "No backward pass")])
+def test_communication_without_a_backward_pass_is_not_taken_for_gradients(phase: str, expected: str) -> None:
+    works = (("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 2_000), ("a", 2_020, 7_000))
+    one = _fired(_trace(_kernels(*works, phase=phase)))["exposed-communication"]
+    assert one.do.startswith(expected)
+
+
+def test_a_finding_that_another_explains_is_not_told() -> None:
+    # The loader keeps the device idle for 4,000 of 10,000 ns: that it is idle is told once, and with its cause.
+    fired = _fired(_trace(_loader(4_000)))
+    assert fired["data-wait"].gain_ns == pytest.approx(2_000)
+    assert "gpu-idle" not in fired
+    # Where the loader explains less than half of it both are told.
+    assert {"data-wait", "gpu-idle"} <= set(_fired(_trace(_loader(4_100))))
+
+
+def test_what_gains_less_than_a_hundredth_of_the_step_is_not_told() -> None:
+    # 100 kernels of the optimizer of 20 ns of a step of 10,000 gain 1,980; of a step of 1,000,000 that is nothing
+    assert "optimizer-kernels" in _fired(_trace(_phase("optimizer", 100, 20)))
+    assert "optimizer-kernels" not in _fired(_trace(_phase("optimizer", 100, 20), lengths=(1_000_000,) * 5))
+
+
+def test_a_launch_that_waits_in_a_queue_at_first_does_not_make_the_device_idle() -> None:
+    # Launched at 10, started at 3,000,000, in a trace that ends at 4,000,000: work of before ran until then.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 3_000_000, 1_000_000, launch=10)
+    assert "gpu-idle" not in _fired(hand.build())
+
+
+def test_replays_of_graphs_are_not_told_to_use_graphs() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"step": number, "parent_id": step}
+        call = hand.span("runtime", "call", "cudaGraphLaunch", start + 10, 50, **columns)
+        for i in range(60):
+            hand.span("kernel", "kernel", f"k{i % 7}", start + 100 + i * 150, 40, device_id=0, stream_id=7,
+                      attribution="graph_replay", step=number, parent_id=call)  # fmt: skip
+
+    fired = _fired(_trace(fill))
+    assert "launch-bound" not in fired
+    assert "replays of graphs already" in fired["gpu-idle"].do
+
+
 def test_no_gain_exceeds_the_step() -> None:
     for bad, good, _ in _CASES.values():
         for trace in (bad(), good()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,6 @@ from xsp_analyze.compare.several import Compared, Several
 from xsp_analyze.pages.compare.page import page, page_of_several
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.helpers.browser import Browser
     from xsp_analyze.compare.comparison import Comparison
 
@@ -100,3 +99,18 @@ def test_without_scripts_everything_is_there_but_the_button(
     assert tab.get_by_role("link", name="Layers", exact=True).is_visible()
     assert tab.locator("button.theme").count() == 0
     context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_issue(comparison: Comparison, browser: Browser, tmp_path: Path, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    file = tmp_path / "page.html"
+    file.write_text(page(comparison, [check(parse("model.latency > +3%"), comparison)]))
+    tab = browser.new_page(color_scheme=scheme, bypass_csp=True)
+    tab.goto(file.as_uri())
+    tab.evaluate(script)
+    violations = tab.evaluate("axe.run().then(r => r.violations)")
+    assert [v["id"] for v in violations if v["impact"] in {"serious", "critical"}] == []
+    tab.close()

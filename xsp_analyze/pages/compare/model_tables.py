@@ -12,6 +12,7 @@ from xsp_analyze.pages.compare.words import (
     percent,
     percent_change,
     signed_duration,
+    unit_of_time,
     verdict,
 )
 from xsp_analyze.render.table import Table, of_rows
@@ -28,7 +29,7 @@ _STEPS_FOR_NOISE = 3
 
 
 def model_table(c: Comparison) -> Table:
-    per = "an input" if c.per_input else "a step" if c.before.views[0].averaged else "the whole trace"
+    per = unit_of_time(c)
     rows = [
         [{"latency": f"latency of {per}", "device_time": f"device time of {per}"}[row.name],
          duration(row.before_ns), duration(row.after_ns), signed_duration(row.difference_ns), change(row),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.facts import DifferenceKind
-from xsp_analyze.pages.compare.words import percent, signed_duration
+from xsp_analyze.pages.compare.words import percent, signed_duration, unit_of_time
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration
 
@@ -40,7 +40,7 @@ def sentences(c: Comparison) -> list[str]:
     else:
         lines.append("Nothing else that the files tell is different.")
     lines.append(_match(c))
-    lines += [_moved(one) for one in c.moves[:_CLASSES_TOLD]]
+    lines += [_moved(one, unit_of_time(c)) for one in c.moves[:_CLASSES_TOLD]]
     return [clean(line) for line in lines]
 
 
@@ -64,10 +64,10 @@ def _match(c: Comparison) -> str:
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
 
 
-def _moved(one: ClassMoves) -> str:
-    per = f"{duration(one.before_ns)} before and {duration(one.after_ns)} after"
+def _moved(one: ClassMoves, per: str) -> str:
+    times = f"takes {duration(one.before_ns)} of {per} before and {duration(one.after_ns)} after"
     less, more = (", ".join(_lost(part) for part in parts[:_MOVED_TOLD]) for parts in (one.losses, one.gains))
-    return f"Time moved: of class {one.kernel_class}, {per} a step, there is less in {less}, and more in {more}."
+    return f"Time moved: {one.kernel_class} {times}; less in {less}, more in {more}."
 
 
 def _lost(part: tuple[str, float]) -> str:

@@ -8,10 +8,26 @@ from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.render.units import UNKNOWN, duration, number
 
 if TYPE_CHECKING:
+    from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.render.units import Scale
 
-__all__ = ["change", "changed", "interval", "percent", "percent_change", "signed", "signed_duration", "verdict"]
+__all__ = [
+    "change",
+    "changed",
+    "interval",
+    "percent",
+    "percent_change",
+    "signed",
+    "signed_duration",
+    "unit_of_time",
+    "verdict",
+]
+
+
+def unit_of_time(c: Comparison) -> str:
+    """What all times of the comparison are of."""
+    return "an input" if c.per_input else "a step" if c.before.views[0].averaged else "the whole trace"
 
 
 def change(row: Row) -> str:

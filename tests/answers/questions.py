@@ -108,16 +108,16 @@ def leading_kernel(trace: OpenTrace) -> str:
     return re.split(r"[<(]", name)[0].split("::")[-1].strip()
 
 
-def attributed(trace: OpenTrace, place: str) -> list[int]:
+def attributed(trace: OpenTrace, attribution: str) -> list[int]:
     """Device activities that are counted in this place of attribution, and all."""
     rows = trace.table("spans").filter(pl.col("level").cast(pl.String) == "kernel")
-    return [rows.filter(pl.col("attribution").cast(pl.String) == place).height, rows.height]
+    return [rows.filter(pl.col("attribution").cast(pl.String) == attribution).height, rows.height]
 
 
-def attributed_percent(trace: OpenTrace, place: str) -> float:
+def attributed_percent(trace: OpenTrace, attribution: str) -> float:
     """Device time in places of attribution whose name begins so, of all."""
     rows = trace.table("spans").filter(pl.col("level").cast(pl.String) == "kernel")
-    mine = rows.filter(pl.col("attribution").cast(pl.String).str.starts_with(place))
+    mine = rows.filter(pl.col("attribution").cast(pl.String).str.starts_with(attribution))
     return _percent_of_time(mine, rows)
 
 
@@ -145,11 +145,6 @@ def findings_say(trace: OpenTrace, pattern: str) -> bool:
     return bool(re.search(pattern, text))
 
 
-def ranks_step_ms(trace: OpenTrace) -> list[float]:
-    """A01's latencies of a job, one a rank and step."""
-    return step_latencies_ms(trace)
-
-
 def steps_count(trace: OpenTrace) -> int:
     """How many steps A01's latency stands for."""
     return len(first(trace, "A01", "durations"))
@@ -172,8 +167,8 @@ def exposed_percent(trace: OpenTrace) -> float:
 
 def collectives_with_bytes(trace: OpenTrace) -> list[int]:
     """B08's rows whose bytes are known, and all."""
-    known = column(trace, "B08", "bytes")
-    return [sum(one is not None for one in known), len(known)]
+    sizes = column(trace, "B08", "bytes")
+    return [sum(one is not None for one in sizes), len(sizes)]
 
 
 def collective_ms(trace: OpenTrace, operation: str) -> list[float]:
@@ -185,11 +180,6 @@ def straggler(trace: OpenTrace, operation: str) -> list[float]:
     """B08's rank that comes last, and in how many percent of the calls."""
     rank, share = (first(trace, "B08", name, operation=operation) for name in ("straggler", "straggler_share"))
     return [rank, 100 * share]
-
-
-def later_step_latencies_ms(trace: OpenTrace) -> list[float]:
-    """A01's latencies of all steps but the first."""
-    return step_latencies_ms(trace)[1:]
 
 
 def kernel_percent_of_trace(trace: OpenTrace, pattern: str) -> float:
@@ -268,7 +258,8 @@ def compared_ratio(path: Path, before: str, after: str) -> float:
 
 def surely_slower(path: Path, before: str, after: str) -> bool:
     """Whether the change of the model's latency is told to be more than noise."""
-    model = _compared(path, before, after).to_dict()["model"]
+    document: dict[str, Any] = _compared(path, before, after).to_dict()
+    model = document["model"]
     return bool(model["significant"]) and model["ratio"] > 1
 
 
@@ -281,5 +272,15 @@ def called_faster(path: Path, before: str, after: str, operator: str) -> bool:
 
 def devices_differ(path: Path, before: str, after: str) -> bool:
     """Whether the comparison says that the devices differ."""
-    differences = _compared(path, before, after).to_dict()["differences"]
-    return any(one["what"] == "device" for one in differences)
+    document: dict[str, Any] = _compared(path, before, after).to_dict()
+    return any(one["what"] == "device" for one in document["differences"])
+
+
+def class_percent(trace: OpenTrace, kernel_class: str) -> float:
+    """B17: device time of a class of kernels, of all."""
+    return 100 * float(first(trace, "B17", "device_share", kernel_class=kernel_class))
+
+
+def idle_call_percent(trace: OpenTrace, call: str) -> float:
+    """B16: idle time that is named after a call, of all idle time of B03."""
+    return 100 * total(trace, "B16", "idle_ns", call=call) / total(trace, "B03", "idle_ns")
