@@ -55,12 +55,25 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
-        f" {duration(facts.latency_ns)}).",
+        f" {duration(facts.latency_ns)}){_calls(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_ns,
         "B03",
         do=_BETWEEN_REPLAYS if not facts.context.holds(Circumstance.NOT_REPLAYED) else "",
     )
+
+
+def _calls(facts: Facts) -> str:
+    """The calls of the host that explain most of the idle time of that device, where any explains much."""
+    table, busiest = facts.table("B16"), facts.devices.sort("waiting_ns").row(0, named=True)
+    if table is None:
+        return ""
+    of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
+    rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device).drop_nulls("call")
+    by_call = rows.group_by("call").agg(pl.col("idle_ns").sum()).sort("idle_ns", "call", descending=[True, False])
+    much = by_call.filter(pl.col("idle_ns") >= least.CALL_SHARE * busiest["waiting_ns"]).head(_MAX_EVIDENCE)
+    parts = [f"{clean(call)} ({share(ns / busiest['waiting_ns'])})" for call, ns in much.iter_rows()]
+    return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
