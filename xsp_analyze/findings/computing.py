@@ -27,8 +27,8 @@ _MAX_EVIDENCE = 3
 _DO = {
     "tf32": "torch.set_float32_matmul_precision('high') for TF32, or autocast to BF16; check the model's accuracy.",
     "bf16_tensor": "autocast to BF16; the device is not known to have TF32. Check the model's accuracy.",
-    "fp16_tensor": "autocast to FP16 with a GradScaler: the device is not known to have TF32 or BF16. Check the model's"
-    " accuracy.",
+    "fp16_tensor": "autocast to FP16 with a GradScaler: no other type of the device's tensor cores is known. Check the"
+    " model's accuracy.",
 }
 _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 

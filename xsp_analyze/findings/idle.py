@@ -55,12 +55,25 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
-        f" {duration(facts.latency_ns)}).",
+        f" {duration(facts.latency_ns)}){_calls(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_ns,
         "B03",
         do=_BETWEEN_REPLAYS if not facts.context.holds(Circumstance.NOT_REPLAYED) else "",
     )
+
+
+def _calls(facts: Facts) -> str:
+    """The calls of the host that explain most of the idle time of that device, where any explains much."""
+    table, busiest = facts.table("B16"), facts.devices.sort("waiting_ns").row(0, named=True)
+    if table is None:
+        return ""
+    of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
+    rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device).drop_nulls("call")
+    by_call = rows.group_by("call").agg(pl.col("idle_ns").sum()).sort("idle_ns", "call", descending=[True, False])
+    much = by_call.filter(pl.col("idle_ns") >= least.CALL_SHARE * busiest["waiting_ns"]).head(_MAX_EVIDENCE)
+    parts = [f"{clean(call)} ({share(ns / busiest['waiting_ns'])})" for call, ns in much.iter_rows()]
+    return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
@@ -73,7 +86,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
 
 @rule(
     "launch-bound",
-    "The host launches more slowly than the device works",
+    "The device idles between short kernels",
     fires=f"A step has at least {least.MANY_KERNELS} kernels, and gaps of at most {least.LAUNCH_GAP_NS // 1000} us"
     " between device work, in which the host was held up by no wait, no input and no compilation, take at least"
     f" {least.LAUNCH_SHARE:.0%} of it.",
@@ -99,8 +112,9 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
         evidence.append(Evidence("time in launch calls", facts.per_step(launches)))
     median = float(kernels["duration_ns"].median() or 0)  # type: ignore[arg-type]
     yield Observation(
-        f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device waits for the"
-        f" next launch for {duration(lost)}, {share(facts.share(lost))} of the time.",
+        f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device is idle for"
+        f" {duration(lost)}, {share(facts.share(lost))} of the time, in gaps of at most"
+        f" {duration(least.LAUNCH_GAP_NS)}.",
         evidence,
         lost,
         "A10",

@@ -15,6 +15,7 @@ __all__ = [
     "BELOW_ROOF",
     "BUCKET_BYTES",
     "BUSY_SHARE",
+    "CALL_SHARE",
     "CHAIN_SHARE",
     "COMPILE_SHARE",
     "COPY_SHARE",
@@ -162,6 +163,9 @@ AT_BANDWIDTH = 0.5
 
 QUEUED_NS = 1_000_000
 """Our choice: a launch takes microseconds to reach a device with nothing to do, never a millisecond."""
+
+CALL_SHARE = 0.1
+"""Of idle time: a call of the host that explains as much is named. Our choice."""
 
 ORPHAN_SHARE = 0.01
 """Of device time without a launch in the trace. Our choice: more than rounding and the trace's edges."""
