@@ -45,6 +45,7 @@ __all__ = [
     "SMALL_CALLS",
     "SMALL_NS",
     "STAGE_IMBALANCE",
+    "STEP_GAIN",
     "STEP_SPREAD",
     "STRAGGLER_LAST",
     "SYNC_SHARE",
@@ -105,6 +106,9 @@ OPTIMIZER_KERNELS = 100
 
 DATA_SHARE = 0.05
 """Of a step, idle while the next batch is awaited. Our choice."""
+
+STEP_GAIN = 0.03
+"""Of a step, that the mean is above the fastest. Our choice: one step off among others that agree is no pattern."""
 
 STEP_SPREAD = 0.1
 """Slowest less fastest step over the median of at least FEW_STEPS. Our choice."""

@@ -24,7 +24,7 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
     "uneven-steps",
     "Steps differ in length",
     fires=f"Of at least {least.FEW_STEPS} steps of a run, slowest and fastest differ by at least"
-    f" {least.STEP_SPREAD:.0%} of the median.",
+    f" {least.STEP_SPREAD:.0%} of the median, and the mean step is at least {least.STEP_GAIN:.0%} above the fastest.",
     why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
     " another process, inputs of another shape.",
     gain="Mean step less the fastest step.",
@@ -47,10 +47,13 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     if widest is None:
         return
     spread, low, middle, high = widest
+    gain = max(facts.latency_ns - low, 0.0)
+    if facts.share(gain) < least.STEP_GAIN:
+        return
     yield Observation(
         f"Steps take between {duration(low)} and {duration(high)}: {share(spread)} of the median.",
         (Evidence("fastest step", low), Evidence("median step", middle), Evidence("slowest step", high)),
-        max(facts.latency_ns - low, 0.0),
+        gain,
         "A01",
     )
 
