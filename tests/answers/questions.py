@@ -268,10 +268,11 @@ def surely_slower(path: Path, before: str, after: str) -> bool:
 
 
 def called_faster(path: Path, before: str, after: str, operator: str) -> bool:
-    """Whether a row says of an operator, as of one and the same, that it surely became faster."""
+    """Whether a row says of an operator that it surely became faster, and not that its time moved elsewhere."""
     rows = _compared(path, before, after).to_polars()
     mine = rows.filter((pl.col("name") == operator) & (pl.col("level") == "operator") & (pl.col("change") == "same"))
-    return bool(mine.filter(pl.col("significant") & (pl.col("ratio") < 1)).height)
+    faster = pl.col("significant") & (pl.col("ratio") < 1) & (pl.col("moved_to").list.len() == 0)
+    return bool(mine.filter(faster).height)
 
 
 def devices_differ(path: Path, before: str, after: str) -> bool:
