@@ -18,7 +18,6 @@ from xsp.cli.app import app
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from _pytest.mark.structures import ParameterSet
 
 pytestmark = pytest.mark.real
 
@@ -49,18 +48,6 @@ _UNKNOWN = (
     "kineto/cpu_only.json.gz", "kineto/simple_cupti_counters.json.gz", "nsys/no_cuda_tables.rtx4090.nsys2023_4.sqlite",
     "nsys/no_kernels.rtx5060ti.nsys2025_1.sqlite", "tf_timeline/anna_cpu.tf1.json", "loadgen/server_with_trace",
 )  # fmt: skip
-
-
-_SEVERAL_DEVICES = {
-    "kineto/dlrm_8rank.v100", "nsys/h100_mfu_before_2gpu.nsys2026_2.sqlite", "xplane/conv3d_8gpu.mi300x.jax.xplane.pb",
-    "xplane/transformer_train_multiworker.v100.tf.xplane.pb",
-}  # fmt: skip
-
-
-def _of_several(name: str) -> ParameterSet:
-    reason = "of several devices the page states the busiest, the cohort all"
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if name in _SEVERAL_DEVICES else []
-    return pytest.param(name, marks=marks)
 
 
 @dataclass(frozen=True)
@@ -134,7 +121,7 @@ def _folder(scratch: Path, name: str) -> Path:
     return scratch / re.sub(r"\W+", "_", name)
 
 
-@pytest.mark.parametrize("name", [_of_several(name) for name in _FILES])
+@pytest.mark.parametrize("name", _FILES)
 def test_every_place_states_one_utilisation(name: str, real_dir: Path, scratch: Path) -> None:
     used = _used(real_dir / name, _folder(scratch, name))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xsp.cache.cache import Cache
 from xsp.cli.compare_batches import is_batch, pairing
 from xsp.opening import load
-from xsp.reading import Reading
+from xsp.reading import LayerSource, Reading
 
 if TYPE_CHECKING:
     from xsp.cli.progress import Progress
@@ -81,7 +81,7 @@ def _one(
 ) -> Compared:
     from xsp_analyze.compare.several import Compared  # noqa: PLC0415
 
-    views = [[_view(one, request, progress) for one in side] for side in (before, after)]
+    views = _of_one_source([[_view(one, request, progress) for one in side] for side in (before, after)], request)
     progress.note("comparing")
     comparison = _compared(views, (before[0], after[0]), baseline, request)
     return Compared(name, comparison, _outcomes(comparison, request, name))
@@ -94,6 +94,34 @@ def _view(text: str, request: Request, progress: Progress) -> StepFrames:
     if request.steps not in {None, "mean", "all"}:
         raise XspError(f"{request.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
     return StepFrames.of(load([text], request.reading, progress.note, cache=request.cache), steps=request.steps)
+
+
+def _of_one_source(views: Sequence[Sequence[StepFrames]], request: Request) -> Sequence[Sequence[StepFrames]]:
+    """The traces with layers of one source: operators, where these differ and the user did not choose.
+
+    Else a layer of one side, a range say, would stand against nothing on the other.
+    """
+    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+    from xsp_ingest.convert import relayer  # noqa: PLC0415
+
+    sources = {source for side in views for frames in side for source in _layer_sources(frames)}
+    is_leveled = any(frames.of_trace.roles.leveled for side in views for frames in side)
+    operators = all(frames.trace.height("operators") for side in views for frames in side)
+    if len(sources) < _TWO or request.reading.layer_source != LayerSource.AUTO or is_leveled or not operators:
+        return views
+    return [
+        [
+            frames
+            if _layer_sources(frames) == [LayerSource.OPERATOR]
+            else StepFrames.of(relayer(frames.trace, LayerSource.OPERATOR), steps=request.steps)
+            for frames in side
+        ]
+        for side in views
+    ]
+
+
+def _layer_sources(frames: StepFrames) -> Sequence[str]:
+    return [s for s in frames.trace.frame("runs")["layer_source"].drop_nulls().unique() if s != "none"]
 
 
 def _compared(

@@ -47,8 +47,8 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     `work` is all its work in order of start, with call_start_ns and call_thread_id (of the launch; null: unknown);
     `blocks` the calls of its processes that explain idle time, see `host_blocks.blocks_of`. Until the next launch, what
     the launching thread was in explains a gap, else what another thread was in (but not input, which is fetched ahead);
-    else the host did other work. From the launch on it is the launch, or what that loads. A gap after which nothing
-    was launched is the host's.
+    else the host did other work. From the launch on it is the launch, what that loads, or the call that it was made
+    in, if that blocks. A gap after which nothing was launched is the host's.
     """
     start = work["start_ns"].to_numpy()
     end = start + work["duration_ns"].to_numpy()
@@ -65,7 +65,8 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
         own, others = _split(blocks, number)
         parts.append(_explained(_pieces(left[rows], launched[rows], _HOST), (own, others)))
         loading = Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
-        parts.append(_explained(_pieces(launched[rows], right[rows], _LAUNCH), (loading,)))
+        inside, after = _within_launch(launched[rows], right[rows], own)
+        parts.extend((inside, _explained(after, (loading,))))
     return _in_order(parts)
 
 
@@ -107,6 +108,17 @@ def _pieces(start: Ints, end: Ints, cause: int) -> _Pieces:
     keep = start < end
     count = int(keep.sum())
     return start[keep], end[keep], np.full(count, cause), np.full(count, -1)
+
+
+def _within_launch(launched: Ints, right: Ints, own: Blocks) -> tuple[_Pieces, _Pieces]:
+    """Idle time from launches on: in a call that blocks and launched itself (a pageable copy), and the rest."""
+    at = own.at(launched)
+    blocks = np.flatnonzero(at >= 0)
+    until = launched.copy()
+    until[blocks] = np.minimum(right[blocks], own.end[at[blocks]])
+    start, end, _, _ = _pieces(launched, until, _LAUNCH)
+    row = at[launched < until]
+    return (start, end, own.cause[row], own.call[row]), _pieces(until, right, _LAUNCH)
 
 
 def _explained(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:

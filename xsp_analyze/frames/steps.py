@@ -40,7 +40,9 @@ latency by its `basis` (see `StepBasis`), from `begin_ns` to `end_ns`."""
 _MAX_NAMED = 8
 _MIN_SETTLED = 2  # steps in the later half
 _SETTLED_SPREAD = 0.1  # of the median: what steps may differ by and still agree
-_SPREADS = 3  # times the spread of settled steps: further off is no chance
+_SPREADS = 3  # times the spread of later steps: further off is no chance
+_MIN_LATER = 3  # steps that one is held against: two may agree by chance
+_NEAR = 0.5  # of where steps settled: on a slow way there they are ramp-up, nearer they may be uneven
 
 
 class StepMode(StrEnum):
@@ -173,8 +175,9 @@ def without_stubs(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame
 def settled(steps: pl.DataFrame) -> pl.DataFrame:
     """The steps of each run but for its ramp-up: those before its latency settled (caches, lazy loading, a queue).
 
-    It has settled at the median of the later half of its steps, if these lie close together; the steps before the first
-    that comes near it are ramp-up, but never more than half of the run.
+    A first step is ramp-up if it is further from the median of those after it than they lie apart, thrice, and 10 % of
+    it; likewise the next. So are the steps before the first that comes within half of where the later half of the steps
+    has settled, if these agree. Never more than half of the run.
     """
     kept = [rows[_ramp_up_count(rows["duration_ns"]) :] for _, rows in steps.group_by("run_id", maintain_order=True)]
     return pl.concat(kept) if kept else steps
@@ -184,13 +187,28 @@ def _ramp_up_count(latencies: pl.Series) -> int:
     half = len(latencies) // 2
     if half < _MIN_SETTLED:
         return 0
+    return min(max(_apart(latencies), _before_settled(latencies, half)), half)
+
+
+def _apart(latencies: pl.Series) -> int:
+    """How many first steps lie apart from all that follow them."""
+    for count in range(len(latencies) - _MIN_LATER):
+        later = latencies[count + 1 :]
+        middle = float(later.median() or 0)  # type: ignore[arg-type]
+        spread = float(later.max() or 0) - float(later.min() or 0)  # type: ignore[arg-type]
+        if abs(float(latencies[count]) - middle) <= max(_SETTLED_SPREAD * middle, _SPREADS * spread):
+            return count
+    return 0
+
+
+def _before_settled(latencies: pl.Series, half: int) -> int:
+    """How many steps come before the first that is near to where the later half of them agrees."""
     later = latencies[-half:]
     middle = float(later.median() or 0)  # type: ignore[arg-type]
     spread = float(later.quantile(0.9) or 0) - float(later.quantile(0.1) or 0)
     if not middle or spread > _SETTLED_SPREAD * middle:
         return 0
-    near = (latencies - middle).abs() <= max(_SETTLED_SPREAD * middle, _SPREADS * spread)
-    return min(int(near.arg_max() or 0), half)
+    return int(((latencies - middle).abs() <= _NEAR * middle).arg_max() or 0)
 
 
 def kept_steps(steps: pl.DataFrame) -> pl.DataFrame:

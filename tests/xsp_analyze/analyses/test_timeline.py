@@ -149,3 +149,25 @@ def test_busy_time_is_all_work_in_the_window_whoever_launched_it() -> None:
     hand.work("c", 140, 50, launch=105, step=2)
     each = run(find("B03"), StepFrames.of(hand.build(), "each")).table
     assert each.select("step", "window_ns", "busy_ns", "earlier_ns").rows() == [(1, 130, 120, 0), (2, 60, 60, 10)]
+
+
+def test_a_device_that_stood_behind_work_of_before_the_trace_is_seen_from_its_first_recorded_work_on() -> None:
+    # Launched at 0, begun at 5 ms: something that the trace does not hold ran until then. Its window is [5, 10) ms.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 5_000_000, 5_000_000, launch=0)
+    row = run(find("B03"), StepFrames.of(hand.build())).table.row(0, named=True)
+    assert (row["window_ns"], row["busy_ns"], row["idle_share"]) == (5_000_000, 5_000_000, 0.0)
+
+
+def test_a_copy_that_holds_its_caller_is_waiting_and_no_launch() -> None:
+    # cudaMemcpy begins at 20, its copy at 50: the device is idle in [10, 50), 10 before the call and 30 in it.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 0, 10, launch=0, thread_id=1)
+    call = hand.span("runtime", "call", "cudaMemcpy", 20, 40, thread_id=1)
+    hand.span(
+        "kernel", "memcpy", "Memcpy HtoD", 50, 10, device_id=0, stream_id=7, attribution="model_only", parent_id=call
+    )
+    causes = run(find("B16"), StepFrames.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert causes == [("sync", "cudaMemcpy", 30), ("host", None, 10)]

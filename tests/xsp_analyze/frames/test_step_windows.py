@@ -93,6 +93,8 @@ def test_periods_neither_overlap_nor_leave_time_out_and_a_shift_changes_nothing(
         ([100, 300, 100, 300, 100, 300], [100, 300, 100, 300, 100, 300]),  # uneven, not settled
         ([100, 100, 100, 500, 100, 100], [100, 100, 100, 500, 100, 100]),  # one slow step in between is no ramp-up
         ([60, 100, 101, 99, 100], [100, 101, 99, 100]),  # a first step cut short
+        ([490, 33, 36, 25, 25], [33, 36, 25, 25]),  # compiled in the first: those after it are uneven
+        ([300, 250, 200, 150, 100, 100, 100, 100, 100], [150, 100, 100, 100, 100, 100]),  # slowly
     ],
 )
 def test_ramp_up_is_what_comes_before_steps_agree(latencies: list[int], kept: list[int]) -> None:

@@ -113,8 +113,8 @@ def test_a_node_of_no_microsecond_is_not_taken_for_a_part_of_the_next(tmp_path: 
     assert sorted(trace.frame("layers")["layer_index"].to_list()) == [0, 1]
 
 
-def test_a_stretch_of_the_session_that_starts_with_a_run_holds_it(tmp_path: Path) -> None:
-    session = _event("Session", "session_initialization", 0, 1)
+def test_a_stretch_of_the_session_around_a_run_holds_it_though_they_start_together(tmp_path: Path) -> None:
+    session = _event("Session", "session_initialization", 0, 200)
     spans = named(_read(tmp_path, session, _first(), _event("Node", "a_kernel_time", 10, 5)))
     assert (spans["session_initialization"]["parent"], spans["model_run"]["parent"]) == (None, "session_initialization")
 

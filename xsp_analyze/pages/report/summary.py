@@ -113,7 +113,7 @@ def _ramp_up(answers: Answers) -> str:
 
 
 def _bound(answers: Answers) -> str | None:
-    """Who waits for whom: by the time of B03's busiest device."""
+    """Who waits for whom: how much of their time all devices work, judged by B03's busiest one."""
     timeline = answers.of("B03")
     if isinstance(timeline, str) or timeline.table.is_empty():
         return None
@@ -123,9 +123,12 @@ def _bound(answers: Answers) -> str | None:
         return None
     busy, alone = busiest["busy_ns"] / total, busiest["exposed_communication_ns"] / total
     copying = busiest["exposed_memory_ns"] / total
-    who = f"The busiest of {timeline.table.height} devices" if timeline.table.height > 1 else "The device"
-    span = "it" if answers.step_count else "that time"
-    return f"{who} works for {share(busy)} of {span}: {_verdict(busy, alone, copying)}."
+    span, verdict = "it" if answers.step_count else "that time", _verdict(busy, alone, copying)
+    every = answers.first("A15").get("gpu_share")
+    if timeline.table.height == 1 or answers.leveled or every is None:
+        return f"The device works for {share(busy)} of {span}: {verdict}."
+    devices = f"The {timeline.table.height} devices work for {share(every)} of {span}"
+    return f"{devices}, the busiest for {share(busy)}: {verdict}."
 
 
 def _verdict(busy: float, alone: float, copying: float) -> str:
