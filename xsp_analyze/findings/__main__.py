@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from xsp_analyze.findings.pages import pages
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m xsp_analyze.findings", description="Writes a page a rule.")
+    parser.add_argument("folder", type=Path, help="made where it is missing")
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
