@@ -79,7 +79,7 @@ class Hand:
         **columns: Any,  # noqa: ANN401
     ) -> int:
         """Device work, with its launch (at time `launch`, inside `parent`) where one is given."""
-        shared = {key: columns[key] for key in ("run_id", "step", "phase") if key in columns}
+        shared: dict[str, Any] = {key: columns[key] for key in ("run_id", "step", "phase") if key in columns}
         shared |= {"thread_id": columns.pop("thread_id")} if "thread_id" in columns else {}  # of the launch
         call = None
         if launch is not None:

@@ -87,8 +87,8 @@ def test_groups_of_one_job_wait_among_themselves(tmp_path: Path) -> None:
         ("tp [0, 1]", 2, 2, 2.0, 2.0),
         ("tp [2, 3]", 2, 2, 2.0, 2.0),
     ]
-    columns = ("duration_ns", "transfer_ns", "wait_ns", "skew_ns", "straggler", "straggler_share", "bytes")
-    assert table.select(columns).rows() == [
+    times = ("duration_ns", "transfer_ns", "wait_ns", "skew_ns", "straggler", "straggler_share", "bytes")
+    assert table.select(times).rows() == [
         (205.0, 110.0, 95.0, 190.0, 1, 1.0, 1600.0),
         (175.0, 150.0, 25.0, 50.0, 2, 1.0, 1600.0),
         (125.0, 70.0, 55.0, 110.0, 0, 0.5, 8000.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from xsp_analyze.frames.step_windows import step_windows
 from xsp_analyze.frames.steps import settled
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Work = tuple[int | None, int | None, int, int]  # launch, step, start, end
 
 
-def _windows(ranges: list[tuple[int, int]], work: list[Work]) -> list[tuple[int, int, str]]:
+def _windows(ranges: Sequence[tuple[int, int]], work: Sequence[Work]) -> list[tuple[int, int, str]]:
     steps = pl.DataFrame(
         [(0, 1, number, start, end - start) for number, (start, end) in enumerate(ranges)],
         schema={name: pl.Int64() for name in ("run_id", "process_id", "step", "start_ns", "host_ns")},
@@ -69,7 +73,9 @@ def test_periods_neither_overlap_nor_leave_time_out_and_a_shift_changes_nothing(
     lengths: list[tuple[int, int]], shift: int
 ) -> None:
     """A host that takes h and enqueues d of work a step, with no pause: from the first end on, time is conserved."""
-    ranges, work, now, free = [], [], shift, shift
+    ranges: list[tuple[int, int]] = []
+    work: list[tuple[int, int, int, int]] = []
+    now, free = shift, shift
     for number, (host, device) in enumerate(lengths):
         ranges.append((now, now + host))
         free = max(free, now) + device

@@ -20,7 +20,8 @@ _WORK = {
 
 def _starts(programs: list[tuple[int, int]]) -> list[int]:
     """Starts of the steps found, where a function is called every 100 ns; a call: program, device time."""
-    host, work = [], []
+    host: list[tuple[object, ...]] = []
+    work: list[tuple[object, ...]] = []
     for number, (program, time) in enumerate(programs):
         start = 100 * number
         host.append((1, 1, start, 50, "PjitFunction(dot)", str(Role.RANGE), None, None, None))
