@@ -49,6 +49,11 @@ def definitions(text: str) -> Mapping[str, str]:
     return paragraphs
 
 
+def _one_folder_up(text: str) -> str:
+    """The text with links to its neighbours as a page in a folder beside them has them."""
+    return re.sub(r"\]\((?=[\w-]+\.md)", "](../", text)
+
+
 def _index() -> str:
     rows = [f"| [{a.id}]({a.id}.md) | {_cell(a.title)} | {_cell(' '.join(a.doc.split()))} |" for a in ANALYSES]
     return "\n".join([_INDEX, "| id | title | what a row is |", "|---|---|---|", *rows]) + "\n"
@@ -62,7 +67,7 @@ def _page(analysis: Analysis, defined: str) -> str:
         f"Needs: {', '.join(map(str, analysis.needs)) or 'nothing'}."
         + ("" if analysis.by_step else " `--steps` does not apply."),
         _example(analysis),
-        f"## Definition\n\n{defined}" if defined else "",
+        f"## Definition\n\n{_one_folder_up(defined)}" if defined else "",
         _formulas(analysis),
         _columns(analysis),
         "## Source\n\n" + ", ".join(f"`{module}`" for module in modules_of(analysis)) + ".",

@@ -61,7 +61,8 @@ _OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "de
         Column(
             "gpu_share",
             pl.Float64(),
-            "Busy time over latency, of all devices; of a profile of levels kernel duration over its model latency.",
+            "Busy time over latency, of all devices; of a profile of levels kernel duration over its model latency; "
+            "null where kernels ran alone, for counters.",
         ),
         Column("device_count", pl.Int64(), "Devices that the share is of."),
         LATENCY_BASIS,
@@ -138,6 +139,8 @@ def _bases(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
 
 def _share(frames: StepFrames) -> list[pl.Expr]:
     """Of a profile of levels the busy time is of another run than the latency, and kernels are what it is told by."""
+    if frames.of_trace.is_one_by_one:
+        return [pl.lit(None, pl.Float64).alias("gpu_share")]
     if frames.of_trace.roles.leveled:
         share = pl.col("kernel_duration_ns") / pl.col("model_ns")
         return [pl.when(False).then("busy_ns").alias("busy_ns"), share.alias("gpu_share")]  # noqa: FBT003 (never)

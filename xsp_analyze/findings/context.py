@@ -79,8 +79,10 @@ class Context:
     @cached_property
     def framework(self) -> str:
         """`pytorch`, `jax`, `tensorflow`, ...; empty where it is not known or not the same for all."""
-        names = self.runs["framework"].drop_nulls().unique()
-        return str(names[0]) if len(names) == 1 else ""
+        names = {str(name).split()[0] for name in self.runs["framework"].drop_nulls() if str(name).split()}
+        if not names and self.work["name"].unique().cast(pl.String).str.contains("at::native", literal=True).any():
+            return "pytorch"  # its kernels say so where the file does not
+        return names.pop() if len(names) == 1 else ""
 
     @cached_property
     def has_launches(self) -> bool:
@@ -90,8 +92,7 @@ class Context:
     @cached_property
     def one_by_one(self) -> bool:
         """Whether kernels were run alone for their counters (ncu, nvprof --metrics): then no gap tells anything."""
-        recorders = {str(name) for name in self.runs["format"].drop_nulls().unique()}
-        return bool(recorders) and all(name.startswith("ncu") or name.endswith("_metrics") for name in recorders)
+        return self.frames.of_trace.is_one_by_one
 
     @cached_property
     def replayed_share(self) -> float:

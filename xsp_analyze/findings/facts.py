@@ -9,7 +9,6 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.host_time import HostTime
 from xsp_analyze.frames.group_ids import positions_in
@@ -110,9 +109,14 @@ class Facts:
         return float(column.sum() or 0) / self.step_count
 
     def longest(self, rows: pl.DataFrame, column: str = "ns") -> float:
-        """The column's sum on the device where it is largest: devices work side by side, so a step saves no more."""
+        """The column's sum on the device where it is largest: devices work side by side, so a step saves no more.
+
+        Nor than the time in which a device was busy, as streams work side by side too.
+        """
         sums = rows.group_by("run_id", "device_id").agg(pl.col(column).sum())[column]
-        return float(sums.max() or 0) if len(sums) else 0.0  # type: ignore[arg-type]
+        longest = float(sums.max() or 0) if len(sums) else 0.0  # type: ignore[arg-type]
+        busy = self.devices["busy_ns"].max() if self.devices.height else None
+        return longest if busy is None else min(longest, float(busy))  # type: ignore[arg-type]
 
     @cached_property
     def devices(self) -> pl.DataFrame:
@@ -120,27 +124,7 @@ class Facts:
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        waiting = pl.col("idle_ns").cast(pl.Float64) - pl.col("queued_ns").fill_null(0)
-        return (
-            table.join(self._queued_at_first, on=["run_id", "device_id"], how="left", nulls_equal=True)
-            .with_columns(waiting.clip(lower_bound=0).alias("waiting_ns"))
-            .drop("queued_ns")
-        )
-
-    @cached_property
-    def _queued_at_first(self) -> pl.DataFrame:
-        """run_id, device_id, queued_ns: in a trace without steps, how long the first work of a device stood in a queue.
-
-        Nothing takes milliseconds to start on a device with nothing to do: work from before the trace, which it does
-        not hold, was running.
-        """
-        device = ["run_id", "device_id"]
-        work = self.frames.activities.select(*device, "start_ns", "call_end_ns").drop_nulls()
-        first = work.sort("start_ns").unique(device, keep="first", maintain_order=True)
-        begin = self.host.windows.select("run_id", pl.col("start_ns").alias("begin_ns"))
-        queued = pl.col("start_ns") - pl.max_horizontal("call_end_ns", "begin_ns")
-        rows = first.join(begin.unique("run_id"), on="run_id").select(*device, queued.alias("queued_ns"))
-        return rows.filter(pl.col("queued_ns") >= least.QUEUED_NS) if not self.frames.averaged else rows.clear()
+        return table.with_columns(pl.col("idle_ns").cast(pl.Float64).alias("waiting_ns"))
 
     @cached_property
     def idle_ns(self) -> float:

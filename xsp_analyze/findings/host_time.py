@@ -60,7 +60,7 @@ class HostTime:
             steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
         worked = self.frames.activities.select("run_id").unique()
-        extents = Roles.of(self.frames.of_trace.extents, runs).join(worked, on="run_id", how="semi")
+        extents = Roles.of(self.frames.of_trace.seen, runs).join(worked, on="run_id", how="semi")
         none = pl.lit(None, pl.Int64).alias("step")
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 

@@ -51,7 +51,8 @@ _CAUSES = {
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device."""
     part = facts.share(facts.idle_ns)
-    if facts.devices.is_empty() or part < least.IDLE_SHARE:
+    replays = not facts.context.holds(Circumstance.NOT_REPLAYED)
+    if facts.devices.is_empty() or part < least.IDLE_SHARE or not (replays or _is_of_host(facts)):
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
@@ -59,8 +60,15 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_ns,
         "B03",
-        do=_BETWEEN_REPLAYS if not facts.context.holds(Circumstance.NOT_REPLAYED) else "",
+        do=_BETWEEN_REPLAYS if replays else "",
     )
+
+
+def _is_of_host(facts: Facts) -> bool:
+    """Whether the host explains most of the idle time, not launched work that waits or what the trace does not tell."""
+    row = facts.devices.sort("waiting_ns").row(0, named=True)
+    other = (row.get("idle_launch_ns") or 0) + (row.get("idle_unknown_ns") or 0)
+    return bool(other <= row["idle_ns"] / 2)
 
 
 def _calls(facts: Facts) -> str:

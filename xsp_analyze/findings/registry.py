@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.findings import (
@@ -18,6 +19,7 @@ from xsp_analyze.findings import (
 )
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Advice
+from xsp_analyze.findings.elsewhere import advice_for
 from xsp_analyze.findings.facts import Facts
 
 if TYPE_CHECKING:
@@ -72,9 +74,15 @@ def advise(frames: StepFrames, of: Callable[[str], Result | str] | None = None) 
     Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames.
     """
     facts = Facts(frames, of)
-    advice = _unexplained([_advice(rule, one, facts) for rule, one in _fired(facts)])
+    advice = _unexplained([_advice(rule, _fitted(rule, one, facts), facts) for rule, one in _fired(facts)])
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= least.FLOOR]
     return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
+
+
+def _fitted(rule: Rule, observation: Observation, facts: Facts) -> Observation:
+    """The observation with what to do under the framework of the trace; rules speak of PyTorch."""
+    elsewhere = advice_for(rule.id, facts.context.framework)
+    return replace(observation, do=elsewhere) if elsewhere else observation
 
 
 def _fired(facts: Facts) -> Iterator[tuple[Rule, Observation]]:

@@ -20,9 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_time", "device_windows", "utilisation"]
 
 DEVICE = ("run_id", "device_id")
-_QUEUED_NS = 1_000_000  # from launch to start: to a device with nothing to do it takes microseconds
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
-_WORK = ("process_id", "step", "kind", "kernel_class", "start_ns", "duration_ns", "call_start_ns", "call_thread_id")
+_WORK = (
+    "process_id",
+    "step",
+    "kind",
+    "kernel_class",
+    "start_ns",
+    "duration_ns",
+    "call_start_ns",
+    "call_end_ns",
+    "call_thread_id",
+    "parent_id",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,8 @@ class Utilisation:
 def utilisation(frames: StepFrames) -> Utilisation:
     """How much of the time of the devices that worked at all they were busy, over the steps chosen."""
     parts = frames.once(device_time).parts
+    if frames.of_trace.is_one_by_one:
+        return Utilisation(float(parts["busy_ns"].sum()), 0.0, 0)
     devices = parts.select(DEVICE).n_unique() if parts.height else 0
     return Utilisation(float(parts["busy_ns"].sum()), float(parts["window_ns"].sum()), devices)
 
@@ -93,26 +105,16 @@ def device_windows(frames: StepFrames) -> pl.DataFrame:
     """run_id, device_id, step, begin_ns, end_ns of the time chosen, for every device that worked.
 
     In steps those of the process that used the device (of the slowest, where several did), in a mean those that the
-    trimmed mean of latency keeps; of whole traces the extent of the run, its step null. There it begins with the first
-    work that the trace holds of the device, where that was launched long before: it stood behind work of before the
-    trace, and whether the device was busy until then is not known.
+    trimmed mean of latency keeps; of whole traces what is `seen` of the run, its step null.
     """
     devices = (
         frames.of_trace.all_activities.group_by(DEVICE)
-        .agg(
-            pl.col("process_id").first(),
-            pl.col("process_id").n_unique().alias("processes"),
-            pl.col("start_ns").first().alias("first_ns"),
-            (pl.col("start_ns") - pl.col("call_start_ns")).first().alias("queued_ns"),
-        )
+        .agg(pl.col("process_id").first(), pl.col("process_id").n_unique().alias("processes"))
         .sort(DEVICE, nulls_last=True)
     )
     if frames.choice.mode is StepMode.ALL:
-        return devices.join(frames.of_trace.extents, on="run_id").select(
-            *DEVICE,
-            pl.lit(None, pl.Int64).alias("step"),
-            pl.when(pl.col("queued_ns") > _QUEUED_NS).then("first_ns").otherwise("begin_ns").alias("begin_ns"),
-            "end_ns",
+        return devices.join(frames.of_trace.seen, on="run_id").select(
+            *DEVICE, pl.lit(None, pl.Int64).alias("step"), "begin_ns", "end_ns"
         )
     steps = frames.steps.filter(pl.col("basis") != str(StepBasis.TIMED))
     chosen = kept_steps(steps) if frames.averaged else steps

@@ -23,6 +23,7 @@ CAUSES = (*_BLOCKED, "idle_launch_ns", "idle_unknown_ns")
 
 _SYNC, _INITIALISATION, _INPUT, _HOST, _LAUNCH, _UNKNOWN = range(len(CAUSES))
 _NEVER = np.iinfo(np.int64).max
+_LOADING_NS = 1_000_000  # a launch takes microseconds; beside an idle device one of milliseconds loads code
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,15 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     `work` is all its work in order of start, with call_start_ns and call_thread_id (of the launch; null: unknown);
     `blocks` the calls of its processes that explain idle time, see `host_blocks.blocks_of`. Until the next launch, what
     the launching thread was in explains a gap, else what another thread was in (but not input, which is fetched ahead);
-    else the host did other work. From the launch on it is the launch, what that loads, or the call that it was made
-    in, if that blocks. A gap after which nothing was launched is the host's.
+    else the host did other work. From the launch on it is the launch, what that loads (of over a millisecond), or the
+    call that it was made in, if that blocks. A gap after which nothing was launched is the host's.
     """
     start = work["start_ns"].to_numpy()
     end = start + work["duration_ns"].to_numpy()
     left, right = gaps(
         np.concatenate(([extent[0]], start, [extent[1]])), np.concatenate(([extent[0]], end, [extent[1]]))
     )
-    launch, thread = _next_launches(work, start, right, extent[1])
+    launch, thread, row = _next_launches(work, start, right, extent[1])
     has_launch = launch != _NEVER
     launched = np.clip(launch, left, right)
     unknown = _pieces(left[~has_launch], right[~has_launch], _UNKNOWN)
@@ -66,19 +67,19 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
         parts.append(_explained(_pieces(left[rows], launched[rows], _HOST), (own, others)))
         loading = Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
         inside, after = _within_launch(launched[rows], right[rows], own)
-        parts.extend((inside, _explained(after, (loading,))))
+        parts.extend((inside, *_long_calls(_explained(after, (loading,)), work, row[rows], right[rows])))
     return _in_order(parts)
 
 
-def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> tuple[Ints, Ints]:
-    """When what ends each gap was launched (of several the first), and on which thread; `_NEVER` where unknown.
+def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> tuple[Ints, Ints, Ints]:
+    """When what ends each gap was launched (of several the first), on which thread, its row; `_NEVER` where unknown.
 
     The gap at the end of a run has no launch to wait for: the host had until its end, if launches are known at all.
     """
     call = work["call_start_ns"].fill_null(_NEVER).to_numpy()
     thread = work["call_thread_id"].fill_null(NO_THREAD).to_numpy()
     if not len(start):
-        return np.full(len(right), _NEVER), np.full(len(right), NO_THREAD)
+        return np.full(len(right), _NEVER), np.full(len(right), NO_THREAD), np.full(len(right), -1)
     together = run_starts(start)  # work stands in order of start
     lengths = np.diff(np.append(together, len(start)))
     first = np.lexsort((call, np.repeat(np.arange(len(together)), lengths)))[together]
@@ -86,7 +87,7 @@ def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> t
     final = at >= len(together)
     row = first[np.minimum(at, len(together) - 1)]
     launched = np.where(final, last if (call != _NEVER).any() else _NEVER, call[row])
-    return launched, np.where(final, _mode(thread[call != _NEVER]), thread[row])
+    return launched, np.where(final, _mode(thread[call != _NEVER]), thread[row]), np.where(final, -1, row)
 
 
 def _mode(threads: Ints) -> int:
@@ -119,6 +120,23 @@ def _within_launch(launched: Ints, right: Ints, own: Blocks) -> tuple[_Pieces, _
     start, end, _, _ = _pieces(launched, until, _LAUNCH)
     row = at[launched < until]
     return (start, end, own.cause[row], own.call[row]), _pieces(until, right, _LAUNCH)
+
+
+def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints, right: Ints) -> tuple[_Pieces, _Pieces]:
+    """The pieces parted: those within launch calls of over a millisecond, which load what they launch, and the rest.
+
+    `row` is the work (of `work`) that ends the gap which ends at `right`; -1: none does.
+    """
+    start, end, cause, call = pieces
+    at = row[np.argsort(right)][np.minimum(np.searchsorted(np.sort(right), end), max(len(right) - 1, 0))]
+    lasts = (work["call_end_ns"] - work["call_start_ns"]).fill_null(0).to_numpy()[at]
+    until = np.minimum(work["call_end_ns"].fill_null(0).to_numpy()[at], end)
+    loads = (cause == _LAUNCH) & (at >= 0) & (lasts > _LOADING_NS) & (until > start)
+    span = work["parent_id"].fill_null(-1).to_numpy()[at]
+    loading = (start[loads], until[loads], np.full(int(loads.sum()), _INITIALISATION), span[loads])
+    start = np.where(loads, until, start)
+    rest = start < end
+    return loading, (start[rest], end[rest], cause[rest], call[rest])
 
 
 def _explained(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:

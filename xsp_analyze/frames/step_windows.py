@@ -2,7 +2,9 @@
 
 A host annotation is no step of asynchronous work: the host runs ahead, and the device is behind by as much as the
 queue holds. A step ends when the last device work launched in it ends, and begins when the work launched before it
-had ended. Time between two steps in which neither the earlier one's range was open nor its work ran is of neither.
+had ended. Where work on the side (an asynchronous checkpoint, a prefetched copy) outlasts whole steps, the stream that
+most steps launch on tells for all. Time between two steps in which neither the earlier one's range was open nor its
+work ran is of neither.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StepBasis", "step_windows"]
 
-_MAX_GAP_SHARE = 0.05  # of the shorter neighbour: marks of profilers leave microseconds between steps that follow on
+_MAX_GAP_SHARE = 0.01  # of the shorter neighbour: marks of profilers leave microseconds between steps that follow on
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -63,12 +65,28 @@ def _of_process(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     run, process = steps.select("run_id", "process_id").row(0)
     of_process = pl.col("process_id").eq_missing(pl.lit(process, pl.Int64))
     work = activities.filter(pl.col("run_id") == run, of_process)
-    start, host_end = steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["host_ns"]).to_numpy()
-    window = _windows(start, host_end, _own_end(steps, work), _end_before(steps, work))
+    own, before = _own_end(steps, work), _end_before(steps, work)
+    if ((own != _NEVER) & (own <= before)).any():  # a copy or collective on the side outlasted whole steps
+        main = work.filter(_on_main_stream(work))
+        own, before = _own_end(steps, main), _end_before(steps, main)
+    begin, end, bases = _windows(
+        steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["host_ns"]).to_numpy(), own, before
+    )
     return steps.with_columns(
-        pl.Series("begin_ns", window[0]),
-        pl.Series("end_ns", window[1]),
-        pl.Series("basis", [str(b) for b in window[2]], dtype=pl.String),
+        pl.Series("begin_ns", begin),
+        pl.Series("end_ns", end),
+        pl.Series("basis", [str(basis) for basis in bases], dtype=pl.String),
+    )
+
+
+def _on_main_stream(work: pl.DataFrame) -> pl.Expr:
+    """Whether work is on the stream that most steps launch on; of several, the one that works longest."""
+    stream = ("device_id", "stream_id")
+    launched = work.filter(pl.col("step").is_not_null())
+    streams = launched.group_by(stream).agg(pl.col("step").n_unique().alias("steps"), pl.col("duration_ns").sum())
+    device, main = streams.sort("steps", "duration_ns", *stream, nulls_last=True).select(stream).row(-1)
+    return pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)) & pl.col("stream_id").eq_missing(
+        pl.lit(main, pl.Int64)
     )
 
 
@@ -98,9 +116,9 @@ def _launched(work: pl.DataFrame) -> pl.Series:
 
 
 def _windows(start: Ints, host_end: Ints, own_end: Ints, before: Ints) -> tuple[Ints, Ints, list[StepBasis]]:
-    launched = own_end != _NEVER
+    launched = (own_end != _NEVER) & (own_end > before)  # else its range is all that tells of it
+    own_end = np.where(launched, own_end, _NEVER)
     period = _follows_on(start, host_end, before) & launched & np.concatenate(([False], launched[:-1]))
-    period &= own_end > before
     begin = np.where(period, before, np.where(launched, np.maximum(start, before), start))
     end = np.where(period, own_end, np.maximum(own_end, host_end))
     begin = np.minimum(begin, end)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceFrames"]
 
+_QUEUED_NS = 1_000_000
+
 
 class TraceFrames:
     """What analyses share of a trace, independent of steps."""
@@ -105,6 +107,28 @@ class TraceFrames:
     def is_timed(self) -> bool:
         """Whether it says of anything how long it took; counters alone may come without any time."""
         return bool(self.trace.scan("spans").select(pl.col("duration_ns").count() > 0).collect().item())
+
+    @cached_property
+    def seen(self) -> pl.DataFrame:
+        """The extents, without what was before the first device work where that stood behind work of before the trace.
+
+        On a device with nothing to do work starts microseconds after the call that launched it; if it took over a
+        millisecond, the device did until then what the trace does not hold.
+        """
+        work = self.all_activities.select("run_id", "start_ns", "call_end_ns")
+        first = work.group_by("run_id", maintain_order=True).first()  # they stand in order of start
+        waited = (pl.col("start_ns") - pl.max_horizontal("call_end_ns", "begin_ns")) > _QUEUED_NS
+        queued = pl.col("call_end_ns").is_not_null() & waited
+        return self.extents.join(first, on="run_id", how="left", maintain_order="left").select(
+            "run_id", pl.when(queued).then("start_ns").otherwise("begin_ns").alias("begin_ns"), "end_ns"
+        )
+
+    @cached_property
+    def is_one_by_one(self) -> bool:
+        """Whether kernels ran alone for their counters (ncu, nvprof --metrics): then no gap or share of time tells."""
+        runs = self.trace.frame("runs")
+        formats = runs.filter(pl.col("run_id").is_in(list(self.roles.kernels)))["format"].drop_nulls().unique()
+        return bool(len(formats)) and all(name.startswith("ncu") or name.endswith("_metrics") for name in formats)
 
     @cached_property
     def span_names(self) -> pl.Series:

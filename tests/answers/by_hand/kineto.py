@@ -167,9 +167,9 @@ def device_steps(trace: Trace) -> list[Step]:
 
 
 def _is_pause(previous: Event, mark: Event, end_before: int | None) -> bool:
-    """Neither the step before nor its work was under way for more than 5 % of the shorter step."""
+    """Neither the step before nor its work was under way for more than 1 % of the shorter step."""
     over = max(previous.end, end_before or previous.end)
-    return mark.start - over > 0.05 * min(previous.duration, mark.duration)
+    return mark.start - over > 0.01 * min(previous.duration, mark.duration)
 
 
 def _window(mark: Event, mine: list[int], earlier: list[int], end_before: int | None) -> tuple[tuple[int, int], str]:

@@ -171,3 +171,19 @@ def test_a_copy_that_holds_its_caller_is_waiting_and_no_launch() -> None:
     )
     causes = run(find("B16"), StepFrames.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
     assert causes == [("sync", "cudaMemcpy", 30), ("host", None, 10)]
+
+
+def test_a_launch_call_of_milliseconds_beside_an_idle_device_loads_code() -> None:
+    # cudaLaunchKernel from 1 to 6 ms (of which the device is idle throughout), its kernel at 6.01 ms; another stands
+    # before it, so that the process had launched.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 10_000, 10_000, launch=0, thread_id=1)
+    call = hand.span("runtime", "call", "cudaLaunchKernel", 1_000_000, 5_000_000, thread_id=1)
+    hand.span("kernel", "kernel", "b", 6_010_000, 10_000, device_id=0, stream_id=7, attribution="model_only", parent_id=call)  # fmt: skip # noqa: E501
+    rows = run(find("B16"), StepFrames.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert rows == [
+        ("initialisation", "cudaLaunchKernel", 5_000_000),
+        ("host", None, 980_000),
+        ("launch", None, 20_000),
+    ]

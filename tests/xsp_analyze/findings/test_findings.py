@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.findings import RULES, Advice, advise
 from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings.elsewhere import ANYWHERE, OF
 from xsp_analyze.findings.pages import pages
 from xsp_analyze.findings.text import as_json, as_markdown, as_text
 from xsp_analyze.frames.step_frames import StepFrames
@@ -478,8 +479,18 @@ def test_a_finding_that_another_explains_is_not_told() -> None:
     fired = _fired(_trace(_loader(4_000)))
     assert fired["data-wait"].gain_ns == pytest.approx(2_000)
     assert "gpu-idle" not in fired
-    # Where the loader explains less than half of it both are told.
-    assert {"data-wait", "gpu-idle"} <= set(_fired(_trace(_loader(4_100))))
+    # Where more than half of it lies after the launch, it is not the host that the device waits for.
+    assert "gpu-idle" not in _fired(_trace(_loader(4_100)))
+
+
+def test_what_to_do_is_said_for_the_framework_of_the_trace() -> None:
+    fill = _kernels(*((f"k{i}", 20 + 100 * i, 20) for i in range(90)))
+    texts = {name: _fired(_trace(fill, framework=name))["launch-bound"].do for name in ("pytorch 2.11", "jax", None)}
+    assert "torch.compile" in texts["pytorch 2.11"]
+    assert "jax.jit" in texts["jax"]
+    assert "torch" not in texts[None]
+    rules = {rule.id for rule in RULES}
+    assert {*ANYWHERE, *(name for own in OF.values() for name in own)} <= rules
 
 
 def test_what_gains_less_than_a_hundredth_of_the_step_is_not_told() -> None:

@@ -59,8 +59,8 @@ def test_a_pause_in_which_the_device_still_works_is_none() -> None:
 
 
 def test_microseconds_between_marks_are_no_pause() -> None:
-    windows = _windows([(0, 100), (103, 200)], [(5, 0, 10, 95), (105, 1, 110, 190)])
-    assert windows[1] == (95, 190, "device_period")
+    windows = _windows([(0, 1000), (1003, 2000)], [(5, 0, 10, 950), (1005, 1, 1010, 1900)])
+    assert windows[1] == (950, 1900, "device_period")
 
 
 def test_a_step_that_launched_nothing_is_its_range() -> None:
@@ -106,3 +106,19 @@ def test_periods_neither_overlap_nor_leave_time_out_and_a_shift_changes_nothing(
 def test_ramp_up_is_what_comes_before_steps_agree(latencies: list[int], kept: list[int]) -> None:
     steps = pl.DataFrame({"run_id": 0, "step": range(len(latencies)), "duration_ns": latencies})
     assert settled(steps)["duration_ns"].to_list() == kept
+
+
+def test_a_copy_on_the_side_that_outlasts_steps_does_not_stretch_one_and_empty_the_next() -> None:
+    # Even steps of 100 on stream 7; step 1 also starts a copy on stream 8 that runs to 390, to the end of step 3.
+    ranges = [(100 * n, 100 * n + 100) for n in range(5)]
+    steps = pl.DataFrame(
+        {"run_id": 0, "process_id": 1, "step": range(5), "start_ns": [start for start, _ in ranges], "host_ns": 100}
+    )
+    work = [(n, 7, 100 * n + 10, 80, 100 * n + 5) for n in range(5)] + [(1, 8, 150, 240, 140)]
+    columns = ("step", "stream_id", "start_ns", "duration_ns", "call_start_ns")
+    activities = pl.DataFrame(work, schema=dict.fromkeys(columns, pl.Int64), orient="row").with_columns(
+        run_id=pl.lit(0, pl.Int64), process_id=pl.lit(1, pl.Int64), device_id=pl.lit(0, pl.Int64)
+    )
+    windows = step_windows(steps.cast(pl.Int64), activities.sort("start_ns"))
+    assert windows["end_ns"].to_list() == [100, 190, 290, 390, 490]
+    assert windows["begin_ns"].to_list() == [0, 90, 190, 290, 390]

@@ -144,12 +144,12 @@ def test_the_address_follows_search_and_sort(page: Page) -> None:
 
 def test_findings_lead_to_their_rows(page: Page) -> None:
     first = page.locator("#next li").first
-    assert "The device waits for the host" in first.inner_text()
-    assert "at most 840.688 \u00b5s, 28.3 %" in first.inner_text()
+    assert "The device idles between short kernels" in first.inner_text()
+    assert "at most 780.457 \u00b5s, 26.3 %" in first.inner_text()
     first.get_by_role("link", name="See where").click()
-    page.wait_for_function("document.getElementById('devices').getBoundingClientRect().top < innerHeight")
+    page.wait_for_function("document.getElementById('kernels').getBoundingClientRect().top < innerHeight")
     first.locator("summary").click()
-    assert "docs/findings/gpu-idle.md" in first.inner_text()
+    assert "docs/findings/launch-bound.md" in first.inner_text()
 
 
 def test_every_link_of_the_page_leads_somewhere(browser: Browser, files: dict[str, Path]) -> None:
@@ -212,7 +212,7 @@ def test_a_figure_is_saved_as_svg_and_png(page: Page) -> None:
 
 def test_the_step_is_saved_for_perfetto(page: Page) -> None:
     name, content = _saved(page, page.get_by_role("button", name="Save for Perfetto"))
-    assert name == "trace-json-gz-step-3.json"
+    assert name == "trace-json-gz-step-4.json"
     events = json.loads(content)["traceEvents"]
     work = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
     assert len(work) == 112

@@ -115,7 +115,7 @@ def _ramp_up(answers: Answers) -> str:
 def _bound(answers: Answers) -> str | None:
     """Who waits for whom: how much of their time all devices work, judged by B03's busiest one."""
     timeline = answers.of("B03")
-    if isinstance(timeline, str) or timeline.table.is_empty():
+    if isinstance(timeline, str) or timeline.table.is_empty() or answers.per_step.of_trace.is_one_by_one:
         return None
     busiest = timeline.table.sort("busy_ns", descending=True).row(0, named=True)
     total = answers.first("A15").get("model_latency_ns") if answers.leveled else busiest["window_ns"]
@@ -123,7 +123,7 @@ def _bound(answers: Answers) -> str | None:
         return None
     busy, alone = busiest["busy_ns"] / total, busiest["exposed_communication_ns"] / total
     copying = busiest["exposed_memory_ns"] / total
-    span, verdict = "it" if answers.step_count else "that time", _verdict(busy, alone, copying)
+    span, verdict = "it" if answers.step_count else "that time", _verdict(busy, alone, copying, _waits_for(busiest))
     every = answers.first("A15").get("gpu_share")
     if timeline.table.height == 1 or answers.leveled or every is None:
         return f"The device works for {share(busy)} of {span}: {verdict}."
@@ -131,14 +131,24 @@ def _bound(answers: Answers) -> str | None:
     return f"{devices}, the busiest for {share(busy)}: {verdict}."
 
 
-def _verdict(busy: float, alone: float, copying: float) -> str:
+def _waits_for(busiest: Mapping[str, Any]) -> str:
+    """What an idle device waits for most: the host, launched work to begin, or what the trace does not tell."""
+    idle = busiest["idle_ns"] or 1
+    if busiest["idle_unknown_ns"] > idle / 2:
+        return "for what, the trace does not tell"
+    return "launched work waits to begin" if busiest["idle_launch_ns"] > idle / 2 else ""
+
+
+def _verdict(busy: float, alone: float, copying: float, waits_for: str) -> str:
     if 1 - busy >= _MAX_WAITING:
-        return "the host bounds this run"
+        return f"it waits, {waits_for}" if waits_for else "the host bounds this run"
     if alone >= _MUCH_EXPOSED:
         return "communication that nothing hides bounds this run"
     if copying >= _MUCH_EXPOSED:
         return "copies that nothing hides bound this run"
-    return "the device bounds this run" + (", but waits for the host as well" if 1 - busy >= IDLE_SHARE else "")
+    return "the device bounds this run" + (
+        ", but waits for the host as well" if 1 - busy >= IDLE_SHARE and not waits_for else ""
+    )
 
 
 def _where(answers: Answers) -> Iterator[str]:
