@@ -96,8 +96,8 @@ def _device_work(frames: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.Data
         .join(operators, on="operator_id", how="inner", maintain_order="left")
         .group_by(*frames.by, "operator", maintain_order=True)
         .agg(
-            pl.col("work_ns").sum().alias("device_sum_ns"),
-            pl.col("work_ns").filter(pl.col("modelled_flop").is_not_null()).sum().alias("modelled_device_ns"),
+            pl.col("work_ns").sort().sum().alias("device_sum_ns"),  # sorted, else threads show in the last digit
+            pl.col("work_ns").filter(pl.col("modelled_flop").is_not_null()).sort().sum().alias("modelled_device_ns"),
             known_sum(pl.col("flop_count") * pl.col("work_count")).alias("measured_flop"),
             known_sum(moved).alias("dram_bytes"),
         )
