@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["alone", "record"]
+__all__ = ["alone", "lost", "record"]
 
 _ATTEMPTS = 5
-_LOST = "Local Endpoint is not available"
+_LOST = ("Local Endpoint is not available", "Connection to Agent lost")
 _LOCK = Path(tempfile.gettempdir()) / "xsp-tests-nsys.lock"
 
 
@@ -32,6 +32,11 @@ def alone() -> Iterator[None]:
         yield
 
 
+def lost(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the parts of nsys lost each other."""
+    return any(complaint in done.stdout + done.stderr for complaint in _LOST)
+
+
 def record(
     command: Sequence[str], *, made: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -39,7 +44,7 @@ def record(
     with alone():
         for _ in range(_ATTEMPTS):
             done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-            if made.exists() and _LOST not in done.stdout + done.stderr:
+            if made.exists() and not lost(done):
                 break
             if made.is_dir():
                 shutil.rmtree(made)
