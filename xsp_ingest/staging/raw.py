@@ -95,6 +95,11 @@ _ATTRIBUTIONS: Mapping[str, pl.DataType] = {  # layers of work that was not simp
     "weight": pl.Float64(),  # of one row they add up to 1
     "basis": _W,
 }
+_LAUNCHES: Mapping[str, pl.DataType] = {  # of calls whose work was captured into a graph: what they would launch
+    "row": _I,
+    "kernel_name": _W,
+    **{f"{what}_{axis}": _I for what in ("grid", "block") for axis in "xyz"},
+}
 _FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
     "forward_process_id": _I,
     "forward_thread_id": _I,
@@ -163,6 +168,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "copies": _COPIES,
     "collectives": _COLLECTIVES,
     "attributions": _ATTRIBUTIONS,
+    "launches": _LAUNCHES,
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,
