@@ -15,13 +15,25 @@ from xsp_model import Kind, Level
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.staging.raw import RawTrace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.arrays import Ints, Positions
 
-__all__ = ["COPY", "FILL", "UNKNOWN", "CapturedGraph", "KernelNumbers", "captured_graphs", "replay_tokens"]
+__all__ = [
+    "COPY",
+    "FILL",
+    "UNKNOWN",
+    "CapturedGraph",
+    "KernelNumbers",
+    "capture_windows",
+    "captured_graphs",
+    "holds_capture",
+    "replay_tokens",
+]
 
 UNKNOWN, COPY, FILL = -1, -2, -3
 """Tokens of work that is no kernel of a known name: a kernel of an unknown one, a copy, a memset."""
@@ -70,6 +82,11 @@ class CapturedGraph:
         return bool((self.tokens != UNKNOWN).all())
 
 
+def holds_capture(raw: RawTrace) -> bool:
+    """Whether a graph was captured while the run was recorded."""
+    return bool(matches(raw.tables["spans"]["name"], _BEGIN).any())
+
+
 def captured_graphs(run: int, raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> list[CapturedGraph]:
     """The graphs captured in a run; those in which nothing was launched are none."""
     begins = matches(forest.spans["name"], _BEGIN)
@@ -77,22 +94,34 @@ def captured_graphs(run: int, raw: RawTrace, forest: Forest, numbers: KernelNumb
         return []
     at, tokens, grids = _launches(raw, forest, numbers)
     start = forest.spans["start_ns"].to_numpy()
+    thread = _threads(forest)
+    of_thread = {each: np.flatnonzero(thread[at] == each) for each in np.unique(thread[begins])}
     graphs = []
-    for marks, rows in _by_thread(forest, np.flatnonzero(begins | matches(forest.spans["name"], _END)), at):
-        for begin, end in pairwise(marks):
-            if begins[begin] and not begins[end]:  # one that never ended is none
-                first, last = np.searchsorted(start[at[rows]], (start[begin], start[end]))
-                if last > first:
-                    inside = rows[first:last]
-                    graphs.append(CapturedGraph(run, int(begin), at[inside], tokens[inside], grids[inside]))
-    return sorted(graphs, key=lambda graph: graph.begin)
+    for begin, end in capture_windows(forest):
+        rows = of_thread[thread[begin]]
+        first, last = np.searchsorted(start[at[rows]], (start[begin], start[end]))
+        if last > first:
+            inside = rows[first:last]
+            graphs.append(CapturedGraph(run, begin, at[inside], tokens[inside], grids[inside]))
+    return graphs
 
 
-def _by_thread(forest: Forest, marks: Positions, at: Positions) -> Iterator[tuple[Positions, Positions]]:
-    """Of each thread that captured its marks, and which of the launches `at` are its own; both in order."""
-    thread = forest.spans.select("process_id", "thread_id").hash().to_numpy()
-    for each in np.unique(thread[marks]):
-        yield marks[thread[marks] == each], np.flatnonzero(thread[at] == each)
+def capture_windows(forest: Forest) -> list[tuple[int, int]]:
+    """The calls that begin and end each capture, in order; one that never ended on its thread is none."""
+    begins = matches(forest.spans["name"], _BEGIN)
+    marks = np.flatnonzero(begins | matches(forest.spans["name"], _END))
+    thread = _threads(forest)[marks]
+    return sorted(
+        (int(begin), int(end))
+        for each in np.unique(thread)
+        for begin, end in pairwise(marks[thread == each])
+        if begins[begin] and not begins[end]
+    )
+
+
+def _threads(forest: Forest) -> NDArray[np.uint64]:
+    """A number for each span's process and thread."""
+    return forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()
 
 
 def _launches(raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> tuple[Positions, Ints, Ints]:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_ingest.link.captured_graphs import UNKNOWN
+from xsp_ingest.link.graph_batches import allowed
 from xsp_ingest.link.graph_rounds import rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from xsp_ingest.link.captured_graphs import CapturedGraph
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_ingest.link.graph_batches import Batch
+    from xsp_model.arrays import Ints, Positions
 
-__all__ = ["Outcome", "Replays", "pair", "replays_of"]
+__all__ = ["Outcome", "Replays", "launches_of", "pair", "replays_of"]
 
 _ENOUGH = 0.5  # of launches that do not say their kernel so many must be known otherwise
 
@@ -84,7 +86,9 @@ class _Candidates:
         if found := self.by_key.get(tokens.tobytes()):
             return found, False
         if (stream != stream[0]).any():
-            interleaved = [n for n, g in enumerate(self.graphs) if g.is_named and _interleaves(g.tokens, tokens, stream)]
+            interleaved = [
+                n for n, g in enumerate(self.graphs) if g.is_named and _interleaves(g.tokens, tokens, stream)
+            ]
             if interleaved:
                 return interleaved, False
         alike = [n for n in self.by_size.get(_kinds(tokens), ()) if _agrees(self.expected[n], tokens)]
@@ -126,13 +130,15 @@ def pair(
     replays: Replays,
     graphs: Sequence[CapturedGraph],
     expected: Sequence[Ints],
-    fits: Callable[[int, int], bool],
+    captured: Sequence[int | None],
+    batches: Sequence[Batch | None],
     meaning: Callable[[int], object],
 ) -> tuple[Ints, Sequence[Outcome]]:
     """For each replay its graph (-1: none) and what became of it.
 
-    `expected[g]`: tokens of graph g with what is known of its unnamed launches. `fits(replay, g)`: whether what the
-    replay's step says of its batch allows the graph. `meaning(g)`: equal for graphs that say the same of their work.
+    `expected[g]`: tokens of graph g with what is known of its unnamed launches. `captured[g]`: the batch it was
+    captured for; `batches[i]`: that of the step around replay i. `meaning(g)`: equal for graphs that say the same of
+    their work.
     """
     candidates = _Candidates(graphs, expected)
     known: dict[tuple[bytes, bytes], tuple[list[int], bool]] = {}
@@ -145,10 +151,11 @@ def pair(
         if key not in known:
             known[key] = candidates.of(tokens, stream)
         found, unnamed = known[key]
-        possible.append([graph for graph in found if fits(replay, graph)])
+        possible.append(allowed(found, captured, batches[replay]))
         if unnamed:
             outcomes[replay] = Outcome.UNNAMED
-    chosen = _chosen(possible, graphs, meaning)
+    set_of = [(graph.run, batch) for graph, batch in zip(graphs, captured, strict=True)]
+    chosen = _chosen(possible, set_of, meaning)
     for replay, graph in enumerate(chosen):
         if graph >= 0:
             outcomes[replay] = Outcome.PAIRED
@@ -157,15 +164,15 @@ def pair(
     return chosen, outcomes
 
 
-def _chosen(possible: Sequence[Sequence[int]], graphs: Sequence[CapturedGraph], meaning: Callable[[int], object]) -> Ints:
+def _chosen(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], object]) -> Ints:
     """The only graph possible; else by the order in which graphs are replayed; else any, where all say the same."""
     chosen = np.array([each[0] if len(each) == 1 else -1 for each in possible], dtype=np.int64)
-    open_ = np.flatnonzero([len(each) > 1 for each in possible])
-    if not len(open_):
+    undecided = [replay for replay, each in enumerate(possible) if len(each) > 1]
+    if not undecided:
         return chosen
-    in_rounds = rounds(possible, [(graph.run, graph.begin) for graph in graphs], meaning)
-    meanings: Mapping[int, object] = {g: meaning(g) for replay in open_ for g in possible[replay]}
-    for replay in open_:
+    in_rounds = rounds(possible, set_of, meaning)
+    meanings: Mapping[int, object] = {g: meaning(g) for replay in undecided for g in possible[replay]}
+    for replay in undecided:
         same = len({meanings[g] for g in possible[replay]}) == 1
         chosen[replay] = in_rounds[replay] if in_rounds[replay] >= 0 else possible[replay][0] if same else -1
     return chosen
@@ -173,7 +180,7 @@ def _chosen(possible: Sequence[Sequence[int]], graphs: Sequence[CapturedGraph], 
 
 def launches_of(graph: CapturedGraph, tokens: Ints, stream: Ints) -> Ints:
     """For each piece of a replay's work the number of its launch in the graph."""
-    if len(graph.tokens) == len(tokens) and _agrees(np.where(graph.tokens < UNKNOWN, tokens, graph.tokens), tokens):
+    if _agrees(graph.tokens, tokens):
         return np.arange(len(tokens))
     order = _order(graph.tokens, tokens, stream)
     assert order is not None  # noqa: S101 (it was paired by that)

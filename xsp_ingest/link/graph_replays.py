@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.captured_graphs import UNKNOWN, KernelNumbers, captured_graphs, replay_tokens
-from xsp_ingest.link.climb import innermost
+from xsp_ingest.link.captured_graphs import KernelNumbers, captured_graphs, replay_tokens
 from xsp_ingest.link.distinct_texts import matches
-from xsp_ingest.link.graph_batches import fits, graph_batch, replay_batches
+from xsp_ingest.link.graph_batches import graph_batches, replay_batches
 from xsp_ingest.link.graph_pairing import Outcome, Replays, launches_of, pair, replays_of
 from xsp_ingest.link.graphs import GRAPH_LAUNCH
 from xsp_ingest.link.known_launches import expected_tokens
@@ -95,8 +95,9 @@ def _paired(
     names: Sequence[str],
     numbers: KernelNumbers,
 ) -> tuple[Ints, Sequence[Outcome]]:
-    batches = [graph_batch(forests[graph.run], graph.begin, names[graph.run]) for graph in graphs]
-    steps = replay_batches(forests[run], replays.launch)
+    captured: list[int | None] = []
+    for each, alike in groupby(graphs, key=lambda graph: graph.run):
+        captured += graph_batches(forests[each], [graph.begin for graph in alike], names[each])
     unnamed = {graph.run for graph in graphs if not graph.is_named}
     expected = [graph.tokens for graph in graphs]
     if unnamed:
@@ -107,8 +108,7 @@ def _paired(
         graph = graphs[number]
         return _meaning(forests[graph.run], layerings[graph.run], graph)
 
-    allowed = fits(batches, steps)
-    return pair(replays, graphs, expected, batches, allowed, meaning)
+    return pair(replays, graphs, expected, captured, replay_batches(forests[run], replays.launch), meaning)
 
 
 def _meaning(forest: Forest, layering: Layering, graph: CapturedGraph) -> object:
@@ -141,8 +141,8 @@ def _work(
         if (replays.stream[rows] == replays.stream[rows][:, :1]).all():
             launches = np.broadcast_to(graph.launches, rows.shape)
         else:
-            order = [launches_of(graph, replays.tokens[each], replays.stream[each]) for each in rows]
-            launches = graph.launches[np.array(order)]
+            numbers = [launches_of(graph, replays.tokens[each], replays.stream[each]) for each in rows]
+            launches = graph.launches[np.array(numbers)]
         parts.append((replays.at[rows].ravel(), graph.run, launches.ravel()))
     at = np.concatenate([part[0] for part in parts]) if parts else no_refs(0)
     order = np.argsort(at)
@@ -162,7 +162,11 @@ def _placed(
         layer[mine] = layerings[each].layer[launch[mine]]
         phase[mine] = layerings[each].phase[launch[mine]]
     held = layerings[run].held_in[forests[run].parent[at]]
-    same = (layer >= 0) & (held >= 0) & (_names(forests, layer_run, layer) == _names(forests, np.full_like(runs, run), held))
+    same = (
+        (layer >= 0)
+        & (held >= 0)
+        & (_names(forests, layer_run, layer) == _names(forests, np.full_like(runs, run), held))
+    )
     layer[same], layer_run[same] = held[same], run
     return PairedWork(at, runs, launch, layer_run, layer, phase)
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["rounds"]
 
 
-def rounds(
-    possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], object]
-) -> Ints:
+def rounds(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], object]) -> Ints:
     """For each replay, in order, its graph where going around the graphs of one set leaves only that; else -1.
 
     `possible[i]`: the graphs that replay i may be of; `set_of[g]`: what graph g was captured with (a run, for a batch

@@ -12,7 +12,7 @@ from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler.scan_source import read_all
 from xsp_ingest.link.distinct_texts import matches
-from xsp_ingest.staging.raw import RAW_TABLES, frame_of
+from xsp_ingest.staging.raw import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,18 +25,22 @@ _LAUNCH = re.compile(
     r'\{\s*"ph"\s*:\s*"X"\s*,\s*"cat"\s*:\s*"(?:' + "|".join(cat.CALL) + r')"\s*,\s*"name"\s*:\s*"[^"]*Launch'
 )
 _AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
-_KEYS = {"process_id": pl.Int64, "correlation_id": pl.Int64, "name": pl.String}
+_KEYS = ("process_id", "correlation_id", "name")
+_FACTS: dict[str, pl.DataType] = {
+    "process_id": pl.Int64(),
+    "correlation_id": pl.Int64(),
+    "name": pl.String(),
+    "kernel_name": pl.String(),
+    **{axis: pl.Int64() for axis in _AXES},
+}
 
 
 def captured_launches(spans: pl.DataFrame, path: Path) -> pl.DataFrame:
     """The staging table `launches`; empty unless a graph was captured, as it takes the file's text once more."""
     if not matches(spans["name"], _BEGINS).any():
         return frame_of("launches")
-    rows = [_facts(event) for event in _events(path)]
-    kinds = {**_KEYS, **{name: kind for name, kind in RAW_TABLES["launches"].items() if name != "row"}}
-    named = pl.DataFrame(rows, schema={**kinds, "kernel_name": pl.String}, orient="row").drop_nulls(
-        ["correlation_id", "kernel_name"]
-    )
+    said = pl.DataFrame([_facts(event) for event in _events(path)], schema=_FACTS, orient="row")
+    named = said.drop_nulls(["correlation_id", "kernel_name"])
     calls = spans.select("row", "process_id", "correlation_id", pl.col("name").cast(pl.String))
     first = named.unique(list(_KEYS), keep="first", maintain_order=True)
     return frame_of("launches", calls.join(first, on=list(_KEYS), how="inner", maintain_order="left"))
