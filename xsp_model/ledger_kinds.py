@@ -164,6 +164,11 @@ class LedgerKind(StrEnum):
         "replays of as many kernels as a captured graph whose launches do not say which kernels they are of",
         "Let the capture's profile hold a step or two without graphs as well: it shows what each operator launches",
     )
+    GRAPH_NODES_NOT_RECORDED = (
+        "graph_nodes_not_recorded",
+        _INFO,
+        "replays lack the last kernel of their graph: the profiler did not record its execution, so its time is missing",
+    )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
     KERNEL_WITHOUT_EXECUTION = (
         "kernel_without_execution",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Replays", "launches_of", "pair", "replays_of"]
 
+_LONG = 8  # from so many kernels on a replay may lack its graph's last one, which ROCm's profiler loses at times
 _ENOUGH = 0.5  # of launches that do not say their kernel so many must be known otherwise
 
 
@@ -72,18 +73,22 @@ class _Candidates:
     graphs: Sequence[CapturedGraph]
     expected: Sequence[Ints]  # tokens with what is known of unnamed launches otherwise
     by_key: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
+    without_last: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
     by_size: dict[tuple[int, bytes], list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         for number, graph in enumerate(self.graphs):
             if graph.is_named:
                 self.by_key[graph.tokens.tobytes()].append(number)
+                if len(graph.tokens) > _LONG:
+                    self.without_last[graph.tokens[:-1].tobytes()].append(number)
             else:
                 self.by_size[_kinds(graph.tokens)].append(number)
 
     def of(self, tokens: Ints, stream: Ints) -> tuple[list[int], bool]:
         """Graphs whose sequence this is, and whether what they lack in names made all of them too uncertain."""
-        if found := self.by_key.get(tokens.tobytes()):
+        key = tokens.tobytes()
+        if found := self.by_key.get(key) or self.without_last.get(key):
             return found, False
         if (stream != stream[0]).any():
             interleaved = [
@@ -180,7 +185,7 @@ def _chosen(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meani
 
 def launches_of(graph: CapturedGraph, tokens: Ints, stream: Ints) -> Ints:
     """For each piece of a replay's work the number of its launch in the graph."""
-    if _agrees(graph.tokens, tokens):
+    if len(tokens) <= len(graph.tokens) and _agrees(graph.tokens[: len(tokens)], tokens):
         return np.arange(len(tokens))
     order = _order(graph.tokens, tokens, stream)
     assert order is not None  # noqa: S101 (it was paired by that)

@@ -76,7 +76,11 @@ def pair_replays(
     stream = forest.spans["stream_id"].fill_null(-1).gather(work).to_numpy()
     replays = replays_of(work, forest.parent[work], replay_tokens(forest, work, numbers), stream)
     chosen, outcomes = _paired(replays, run, graphs, forests, layerings, names, numbers)
-    return _work(replays, chosen, graphs, run, forests, layerings), _findings(forest, replays, outcomes, len(graphs))
+    findings = _findings(forest, replays, outcomes, len(graphs))
+    paired = chosen >= 0
+    lost = np.array([len(graphs[n].launches) for n in chosen[paired]]).sum() - np.diff(replays.first)[paired].sum()
+    findings.append(Finding(LedgerKind.GRAPH_NODES_NOT_RECORDED, count=int(lost)))
+    return _work(replays, chosen, graphs, run, forests, layerings), findings
 
 
 def _captures_of(raws: Sequence[RawTrace], run: int) -> list[int]:
@@ -134,12 +138,12 @@ def _work(
 ) -> PairedWork:
     """The work of the replays that have a graph, each piece with its launch."""
     parts: list[tuple[Ints, int, Ints]] = []
-    for number in np.unique(chosen[chosen >= 0]):
-        graph, mine = graphs[number], np.flatnonzero(chosen == number)
-        length = len(graph.launches)
+    lengths = np.diff(replays.first)
+    for number, length in sorted({(int(g), int(n)) for g, n in zip(chosen, lengths, strict=True) if g >= 0}):
+        graph, mine = graphs[number], np.flatnonzero((chosen == number) & (lengths == length))
         rows = replays.first[mine][:, None] + np.arange(length)
         if (replays.stream[rows] == replays.stream[rows][:, :1]).all():
-            launches = np.broadcast_to(graph.launches, rows.shape)
+            launches = np.broadcast_to(graph.launches[:length], rows.shape)
         else:
             numbers = [launches_of(graph, replays.tokens[each], replays.stream[each]) for each in rows]
             launches = graph.launches[np.array(numbers)]
