@@ -37,7 +37,7 @@ class LedgerKind(StrEnum):
         "graph_replay",
         _INFO,
         "device time of replayed graphs whose kernels cannot be tied to a layer",
-        "Profile without graphs, or with the capture inside the trace, to see the layers",
+        "Give the trace of their capture with --graph-capture; `xsp info` says how to record one",
     )
     ORPHAN_BEFORE_WINDOW = (
         "orphan_before_window",

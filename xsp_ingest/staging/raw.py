@@ -31,7 +31,9 @@ _SPANS: Mapping[str, pl.DataType] = {
     "context_id": _I,
     "stream_id": _I,
     "correlation_id": _I,
-    "issued_by_row": _I,  # for device work without a recorded launch: row of the span that the file says issued it
+    # For device work without a recorded launch the row of the span that the file says issued it; for a layer of
+    # generated code, which no thread called, that of the layer or region that it lies in.
+    "issued_by_row": _I,
 }
 _OPERATORS: Mapping[str, pl.DataType] = {
     "row": _I,
