@@ -125,7 +125,7 @@ class Analysis:
     section: str = ""  # the section of the report that shows its rows; empty: the one of all analyses
     about_layers: bool = False  # whether what the ledger has on tables over layers concerns it
     by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
-    each_step: bool = False  # whether it is of single steps even where a mean was asked for
+    each_step: bool = False  # whether it is of single steps even where a mean, or all of them, was asked for
     read: str = ""  # how to read its figure and table, in one sentence; empty: the columns say all
     reads: Mapping[str, Sequence[str]] | None = None
     """What of a capture its table is made from, links, layers and steps not being among it; None: anything.
@@ -237,7 +237,7 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
     def about() -> StepFrames:
         if not analysis.by_step:
             return frames.of_all_steps
-        return frames.of_each_step if analysis.each_step else frames
+        return frames.of_each_step if analysis.each_step and frames.choice.number is None else frames
 
     def ledger() -> pl.DataFrame:
         return coverage.ledger(about(), on_layers=analysis.about_layers)

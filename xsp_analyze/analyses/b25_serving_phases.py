@@ -74,16 +74,16 @@ def serving_phases(frames: StepFrames) -> pl.LazyFrame:
 
 def _sums() -> list[pl.Expr]:
     latency, window, waits = pl.col("duration_ns"), pl.col("window_ns").sum(), pl.col("output_token_ns")
-    known = pl.col("tokens").is_not_null()
+    is_counted = pl.col("tokens").is_not_null()
     decoding = pl.col("decode_requests").filter(waits.is_not_null())
     return [
         pl.len().cast(pl.Int64).alias("step_count"),
         pl.col("requests").mean(),
-        pl.when(known.any()).then(pl.col("tokens").sum()).alias("tokens"),
+        pl.when(is_counted.any()).then(pl.col("tokens").sum()).alias("tokens"),
         latency.sum().cast(pl.Float64),
         latency.median().alias("median_ns"),
         latency.quantile(_P95, "higher").cast(pl.Float64).alias("p95_ns"),
-        _over(pl.col("tokens").sum() * NS_PER_S, latency.filter(known).sum()).alias("token_per_s"),
+        _over(pl.col("tokens").sum() * NS_PER_S, latency.filter(is_counted).sum()).alias("token_per_s"),
         _over((waits * pl.col("decode_requests")).sum(), decoding.sum()).alias("output_token_ns"),
         _over(pl.col("busy_ns").sum(), window).alias("device_busy_share"),
         _over(pl.col("exposed_host_ns").sum(), window).alias("exposed_host_share"),

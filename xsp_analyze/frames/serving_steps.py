@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["COUNTS", "STEADY_LOAD", "of_phase", "parsed_phase", "serving_steps", "with_state"]
+__all__ = ["COUNTS", "STEADY_LOAD", "batch_of", "of_phase", "parsed_phase", "serving_steps", "with_state"]
 
 COUNTS = (
     "requests",
@@ -55,13 +55,11 @@ def serving_steps(trace: Trace) -> pl.DataFrame:
 
 def _names(trace: Trace) -> dict[tuple[int, int], Sequence[str]]:
     """By run and step the outermost annotations in it, in order; of processes that have the same ones, one's."""
-    ranges = trace.scan("ranges").select("span_id", "text")
     where = (pl.col("level") == str(Level.MODEL)) | (pl.col("level") == str(Level.APPLICATION))
     kind = (pl.col("kind") == str(Kind.STEP)) | (pl.col("kind") == str(Kind.RANGE))
     spans = trace.scan("spans").filter(where, kind, pl.col("step").is_not_null(), pl.col("duration_ns").is_not_null())
     rows = (
-        spans.join(ranges, on="span_id", how="left")
-        .select(*_IN, "start_ns", "duration_ns", pl.coalesce("text", pl.col("name").cast(pl.String)).alias("text"))
+        spans.select(*_IN, "start_ns", "duration_ns", pl.col("name").cast(pl.String).alias("text"))
         .sort(*_IN, "start_ns", -pl.col("duration_ns"))
         .collect()
     )
@@ -95,8 +93,8 @@ def _both(phases: set[ServingPhase | None]) -> ServingPhase | None:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    counts = [value for value in values if value is not None]
+    return sum(counts) if len(counts) == len(values) else None
 
 
 def with_state(steps: pl.DataFrame) -> pl.DataFrame:
@@ -114,6 +112,12 @@ def with_state(steps: pl.DataFrame) -> pl.DataFrame:
     )
     enough = is_loaded.sum().over("run_id") >= _MIN_STEADY
     return steps.with_columns(pl.when(enough).then(state).alias("state"))
+
+
+def batch_of(steps: pl.DataFrame, serving: pl.DataFrame) -> pl.DataFrame:
+    """The steps with `serving_phase`, `requests` and `tokens`, null where no engine named them."""
+    named = serving.select(*_KEYS, "serving_phase", "requests", "tokens")
+    return steps.join(named, on=_KEYS, how="left", maintain_order="left")
 
 
 def parsed_phase(text: str) -> ServingPhase:

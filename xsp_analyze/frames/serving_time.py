@@ -29,7 +29,7 @@ def serving_time(frames: StepFrames) -> pl.DataFrame:
     gap = (pl.col("begin_ns").shift(-1).over("run_id") - pl.col("end_ns")).clip(lower_bound=0).alias("gap_ns")
     timed = every.select(*_KEYS, "begin_ns", "end_ns", "duration_ns", "basis", gap)
     named = timed.join(frames.of_trace.serving_steps, on=_KEYS, how="inner", maintain_order="left")
-    chosen = frames.of_each_step.steps
+    chosen = frames.of_each_step.steps if frames.choice.number is None else frames.steps
     rows = with_state(named).join(chosen, on=_KEYS, how="semi", maintain_order="left")
     return rows.with_columns(_output_token_ns()).join(_of_devices(frames), on=_KEYS, how="left", maintain_order="left")
 

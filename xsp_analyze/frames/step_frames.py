@@ -15,8 +15,16 @@ from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import aligned, executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roles import Roles
-from xsp_analyze.frames.serving_steps import of_phase, parsed_phase
-from xsp_analyze.frames.steps import StepChoice, StepMode, choose_steps, mean_over_steps, settled, without_stubs
+from xsp_analyze.frames.serving_steps import batch_of, of_phase, parsed_phase
+from xsp_analyze.frames.steps import (
+    STEP_COLUMNS,
+    StepChoice,
+    StepMode,
+    choose_steps,
+    mean_over_steps,
+    settled,
+    without_stubs,
+)
 from xsp_analyze.frames.trace_frames import TraceFrames
 from xsp_model import XspError
 
@@ -77,7 +85,8 @@ class StepFrames:
         """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
         if self._requested == str(StepMode.ALL):
             return StepChoice(StepMode.ALL)
-        return choose_steps(self._requested, self._of_phase(self.of_trace.marked_steps))
+        what = f"{self.serving_phase} step" if self.serving_phase else "step"
+        return choose_steps(self._requested, self._of_phase(self.of_trace.marked_steps), what)
 
     def _of_phase(self, steps: pl.DataFrame) -> pl.DataFrame:
         if self.serving_phase is None:
@@ -96,8 +105,9 @@ class StepFrames:
 
     @cached_property
     def of_each_step(self) -> StepFrames:
-        """The frames of the same steps each by itself, where a mean of them was asked for."""
-        return StepFrames(self.of_trace, StepMode.EACH, self.serving_phase) if self.averaged else self
+        """The frames of every step by itself."""
+        each = self.choice.mode is StepMode.EACH
+        return self if each else StepFrames(self.of_trace, StepMode.EACH, self.serving_phase)
 
     @property
     def by(self) -> Sequence[str]:
@@ -118,7 +128,10 @@ class StepFrames:
         """The steps chosen, as `all_steps`; a mean leaves out stubs and ramp-up (see `without_stubs`, `settled`)."""
         if self.choice.mode is StepMode.ONE:
             return self.every_step.filter(pl.col("step") == self.choice.number)
-        return settled(self.worked_steps) if self.averaged else self.every_step
+        if not self.averaged:
+            return self.every_step
+        by_phase = batch_of(self.worked_steps, self.of_trace.serving_steps)  # a prefill before decoding is no ramp-up
+        return settled(by_phase, ("run_id", "serving_phase")).select(STEP_COLUMNS)
 
     @cached_property
     def worked_steps(self) -> pl.DataFrame:

@@ -61,7 +61,8 @@ def _of_engines(spans: pl.DataFrame, parent: Positions, is_step: Bools) -> Bools
     holders, held = np.unique(around[around >= 0], return_counts=True)
     processes = spans["process_id"].gather(holders[held > 1]).unique()
     gives_way = spans["process_id"].is_in(processes.implode(), nulls_equal=True).to_numpy()
-    return is_step & (is_engine | ~gives_way)
+    kept: Bools = is_step & (is_engine | ~gives_way)
+    return kept
 
 
 def _is_engine(name: str | None) -> bool:
