@@ -61,5 +61,6 @@ _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "leveled": lambda frames: frames.roles.leveled,
     "layer": lambda frames: not frames.layer_calls.is_empty(),
     "module": _has_modules,
+    "serving": lambda frames: not frames.serving_steps.is_empty(),
 }
 """What an analysis may need besides levels and tables."""
