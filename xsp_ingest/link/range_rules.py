@@ -62,10 +62,14 @@ _BY_FRAMEWORKS = one_of(
     )
 )  # what PyTorch and Lightning annotate by themselves: no layers, whichever profiler recorded them
 
+_MODULE_CALL = Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: ")
+_MODULE_RETURNED = Rule(Level.APPLICATION, Kind.RANGE, name=r"^nn\.Module outputs: ")  # no call of its own
+
 NVTX = Rules(
     defaults=(
         # A module's call as torch.profiler names it and our runners mark it: one layer, however often called.
-        Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: "),
+        _MODULE_CALL,
+        _MODULE_RETURNED,
         # Communication is a library's doing wherever it is said: ncclAllReduce, nccl:all_reduce.
         Rule(Level.LIBRARY, Kind.RANGE, name=r"^nccl[A-Z:_]"),
         # Domains in which libraries mark their own calls.
@@ -110,6 +114,8 @@ KINETO = Rules(
     defaults=(
         Rule(Level.MODEL, Kind.STEP, name=KINETO_STEP),
         Rule(Level.APPLICATION, Kind.RANGE, name=_BY_FRAMEWORKS),
+        _MODULE_CALL,
+        _MODULE_RETURNED,
     ),
 )
 """User annotations of torch.profiler: operators and modules are events of their own there, and it marks the steps."""
