@@ -35,6 +35,7 @@ from xsp_analyze.analyses.b16_idle_calls import idle_calls
 from xsp_analyze.analyses.b17_kernel_by_class import kernel_by_class
 from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
 from xsp_analyze.analyses.b20_serving_steps import serving_steps
+from xsp_analyze.analyses.b21_mixture_of_experts import expert_blocks, mixture_of_experts
 from xsp_analyze.analyses.b25_serving_phases import serving_phases
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
@@ -79,6 +80,8 @@ ANALYSES: tuple[Analysis, ...] = (
     replayed_graphs,
     serving_steps,
     serving_phases,
+    mixture_of_experts,
+    expert_blocks,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )

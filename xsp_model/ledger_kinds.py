@@ -228,6 +228,11 @@ class LedgerKind(StrEnum):
     MISSING_REFERENCE = "missing_reference", _WARNING, "spans refer to a parent that is not in the file"
     MISSING_START = "missing_start", _WARNING, "events without a start were left out"
     MISSING_TIME = "missing_time", _WARNING, "rows without a start or a duration"
+    MODULE_TEXT_UNREADABLE = (
+        "module_text_unreadable",
+        _INFO,
+        "ranges whose text begins as a module's does and cannot be read; they keep the text as their name",
+    )
     NEGATIVE_DURATION = "negative_duration", _WARNING, "events that end before they start"
     NEGATIVE_NON_KERNEL = (
         "negative_non_kernel",

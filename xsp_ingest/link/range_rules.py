@@ -74,11 +74,14 @@ _SERVING = (
     # Where other ranges are the steps it is no layer either, nor is a graph's capture.
     Rule(Level.APPLICATION, Kind.RANGE, reads=lambda name: parse_step_annotation(name) is not None),
 )
+_MODULE_CALL = Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: ")
+_MODULE_RETURNED = Rule(Level.APPLICATION, Kind.RANGE, name=r"^nn\.Module outputs: ")  # no call of its own
 
 NVTX = Rules(
     defaults=(
         # A module's call as torch.profiler names it and our runners mark it: one layer, however often called.
-        Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: "),
+        _MODULE_CALL,
+        _MODULE_RETURNED,
         # Communication is a library's doing wherever it is said: ncclAllReduce, nccl:all_reduce.
         Rule(Level.LIBRARY, Kind.RANGE, name=r"^nccl[A-Z:_]"),
         # Domains in which libraries mark their own calls.
@@ -130,6 +133,8 @@ KINETO = Rules(
         Rule(Level.APPLICATION, Kind.RANGE, name=_BY_FRAMEWORKS),
         # A call of a compiled graph: what runs in it is of many layers.
         Rule(Level.APPLICATION, Kind.RANGE, name=COMPILED_REGION),
+        _MODULE_CALL,
+        _MODULE_RETURNED,
     ),
 )
 """User annotations of torch.profiler: operators and modules are events of their own there, and it marks the steps."""
