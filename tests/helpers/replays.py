@@ -33,8 +33,13 @@ KERNELS = (
 _CALL_NS, _LAUNCH_NS, _GAP_NS = 30_000, 6_000, 50
 
 
-def eager_run(kernels: Sequence[DeviceKernel] = KERNELS, *, steps: int = 3, marked: bool = True) -> KinetoTrace:
-    """Each module's call with an operator and its launches; kernels take twice their time in a graph."""
+def eager_run(
+    kernels: Sequence[DeviceKernel] = KERNELS, *, steps: int = 3, marked: bool = True, concurrent: bool = False
+) -> KinetoTrace:
+    """Each module's call with an operator and its launches; kernels take twice their time in a graph.
+
+    `concurrent`: streams run side by side.
+    """
     trace = KinetoTrace()
     modules = list(dict.fromkeys(kernel.module for kernel in kernels))
     length = len(modules) * _CALL_NS + 30_000
@@ -42,7 +47,7 @@ def eager_run(kernels: Sequence[DeviceKernel] = KERNELS, *, steps: int = 3, mark
         start = step * 2 * length
         if marked:
             trace.step(step + 1, start, length)
-        device = start + 15_000
+        free: dict[int, int] = {}
         for n, module in enumerate(modules):
             at = start + 1_000 + n * _CALL_NS
             trace.module(module, at, _CALL_NS - 1_000)
@@ -50,17 +55,26 @@ def eager_run(kernels: Sequence[DeviceKernel] = KERNELS, *, steps: int = 3, mark
             own = [kernel for kernel in kernels if kernel.module == module]
             for k, kernel in enumerate(own):
                 launch = at + 200 + k * _LAUNCH_NS
-                device = max(device, launch + 5_000)
+                stream = kernel.stream_id if concurrent else 0
+                device = max(free.get(stream, 0), launch + 5_000)
                 trace.launch(kernel.name, launch, device, 2 * kernel.duration_ns,
                              grid=(kernel.grid, 1, 1), stream_id=kernel.stream_id)  # fmt: skip
-                device += 2 * kernel.duration_ns + _GAP_NS
+                free[stream] = device + 2 * kernel.duration_ns + _GAP_NS
     return trace
 
 
 def replayed_run(
-    kernels: Sequence[DeviceKernel] = KERNELS, *, steps: int = 3, marked: bool = True, copied: bool = True
+    kernels: Sequence[DeviceKernel] = KERNELS,
+    *,
+    steps: int = 3,
+    marked: bool = True,
+    copied: bool = True,
+    concurrent: bool = False,
 ) -> KinetoTrace:
-    """A graph launch a step, whose kernels run one after the other; before it, `copied`, a copy of the input."""
+    """A graph launch a step, whose kernels run one after the other, or `concurrent` one after the other on each stream.
+
+    Before it, `copied`, a copy of the input.
+    """
     trace = KinetoTrace()
     for step in range(steps):
         start = step * 100_000
@@ -69,9 +83,12 @@ def replayed_run(
         if copied:
             trace.copy("HtoD", start + 500, start + 6_000, 200, size=64)
         correlation = trace.runtime("cudaGraphLaunch", start + 8_000, 5_000)
-        device = start + 15_000
+        free: dict[int, int] = {}
         for node, kernel in enumerate(kernels, start=1):
+            stream = kernel.stream_id if concurrent else 0
+            device = free.get(stream, start + 15_000)
+            ids = {"graph id": 3, "graph node id": (3 << 32) + node}
             trace.kernel(kernel.name, device, kernel.duration_ns, correlation=correlation, grid=(kernel.grid, 1, 1),
-                         stream_id=kernel.stream_id, args={"graph id": 3, "graph node id": (3 << 32) + node})  # fmt: skip
-            device += kernel.duration_ns + _GAP_NS
+                         stream_id=kernel.stream_id, args=ids)  # fmt: skip
+            free[stream] = device + kernel.duration_ns + _GAP_NS
     return trace

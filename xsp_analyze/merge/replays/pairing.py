@@ -13,7 +13,7 @@ from xsp_analyze.merge.replays.lanes import NOT_ONE
 from xsp_analyze.merge.replays.sure_pairs import sure_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.merge.alignment import Alignment
     from xsp_analyze.merge.replays.lanes import Lane, Unit
@@ -137,10 +137,20 @@ def _lane_partners(ours: Sequence[Lane], theirs: Sequence[Lane]) -> Iterator[Ali
     for i, j in sorted(scores, key=lambda pair: (-scores[pair], pair)):
         if i not in taken and j not in taken.values() and scores[i, j]:
             taken[i] = j
+    owners = {j: i for i, j in taken.items()}
     for i, j in sorted(taken.items()):
-        rivals = [theirs[k] for (n, k), score in scores.items() if n == i and k != j and score == scores[i, j]]
+        rivals = [theirs[k] for n, k in scores if n == i and k != j and _fits(scores, i, k, taken, owners)]
         alignment = align(ours[i].key.tolist(), theirs[j].key.tolist())
         yield AlignedLanes(ours[i], theirs[j], all(_is_same(theirs[j], rival) for rival in rivals), alignment)
+
+
+def _fits(
+    scores: Mapping[tuple[int, int], int], i: int, k: int, taken: Mapping[int, int], owners: Mapping[int, int]
+) -> bool:
+    """Whether lane `i` may have `k` instead, its owner taking what `i` has, at no loss of what they have in common."""
+    owner = owners.get(k)
+    others, swapped = (0, 0) if owner is None else (scores[owner, k], scores.get((owner, taken[i]), 0))
+    return scores[i, k] + swapped >= scores[i, taken[i]] + others
 
 
 def _is_same(lane: Lane, other: Lane) -> bool:

@@ -97,8 +97,8 @@ def _with_shapes(both: pl.DataFrame, traces: list[Trace]) -> pl.DataFrame:
         for n, trace in enumerate(traces)
     )
     shaped = both.join(kernels, on=["of", "span_id"], how="left", maintain_order="left")
-    known = pl.all_horizontal(pl.col(AXES).is_not_null()).all().over("kind", "spelled")
-    return shaped.with_columns(pl.when(known).then(pl.col(axis)).alias(axis) for axis in AXES)
+    all_have = pl.all_horizontal(pl.col(AXES).is_not_null()).all().over("kind", "spelled")
+    return shaped.with_columns(pl.when(all_have).then(pl.col(axis)).alias(axis) for axis in AXES)
 
 
 def _marked(ours: pl.DataFrame) -> pl.DataFrame:
