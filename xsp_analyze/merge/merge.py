@@ -20,9 +20,8 @@ from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
 from xsp_analyze.merge.replays.realigned import holds_replays, realigned
 from xsp_analyze.merge.replays.work import Run
-from xsp_model import Finding, LedgerKind, TraceBuilder, XspError
+from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.schema import TABLES
-from xsp_model.vocabulary import GRAPH_CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,8 +217,9 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
 
 
 def _role(role: str) -> pl.Expr:
-    """The role of a trace's runs; those in which its graphs were captured keep theirs."""
-    return pl.when(pl.col("role") == GRAPH_CAPTURE).then("role").otherwise(pl.lit(role)).alias("role")
+    """The role of a trace's runs in the profile; captures of its graphs stay that."""
+    captured = pl.col("role") == GRAPH_CAPTURE
+    return pl.when(captured).then("role").otherwise(pl.lit(role)).alias("role")
 
 
 def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:
