@@ -146,6 +146,17 @@ class LedgerKind(StrEnum):
         "Samples of GPU metrics without time, value or name, left out",
     )
     GPU_NOT_USED = "gpu_not_used", _INFO, "GPUs that were sampled but not used by the run, left out"
+    GRAPH_ALIGNED = (
+        "graph_aligned",
+        _INFO,
+        "replayed work that has the layers of the same work in a run without graphs",
+    )
+    GRAPH_NOT_ALIGNED = (
+        "graph_not_aligned",
+        _WARNING,
+        "replayed work that a run without graphs gives no layer",
+        "Take both runs of the same work, at one batch size and precision, with autotuning off",
+    )
     GRAPH_NOT_CAPTURED = (
         "graph_not_captured",
         _WARNING,

@@ -86,7 +86,10 @@ def read_run(
     description = read_description(path)
     overrides = replace(description.overrides, folder=path.parent.name or None)
     overrides = replace(overrides, role=role) if role else overrides
-    files = _files(path, description, root or path.parent)
+    inside = root or path.parent
+    files = _files(path, description, inside)
+    for capture in description.graph_captures:
+        _inside(path, capture, inside)
     if not files:
         return without_files(overrides, path)
     scoped = replace(options, layer_scopes=description.layer_scopes) if description.layers else options
@@ -115,13 +118,14 @@ def _describes_a_run(path: Path) -> bool:
 
 
 def _files(path: Path, description: RunDescription, root: Path) -> list[tuple[Path, str | None]]:
-    files = []
-    inside = root.resolve()
-    for entry in description.files:
-        file = path.parent / entry.path
-        if not file.resolve().is_relative_to(inside):
-            raise XspError(f"the file {entry.path!r} lies outside of the run set", path=path)
-        if not file.exists():
-            raise XspError(f"the file {entry.path!r} is not there", path=path)
-        files.append((file, entry.format))
-    return files
+    return [(_inside(path, entry.path, root), entry.format) for entry in description.files]
+
+
+def _inside(path: Path, name: str, root: Path) -> Path:
+    """The file or folder that the description at `path` names; XspError unless it is there and inside of `root`."""
+    file = path.parent / name
+    if not file.resolve().is_relative_to(root.resolve()):
+        raise XspError(f"the file {name!r} lies outside of the run set", path=path)
+    if not file.exists():
+        raise XspError(f"the file {name!r} is not there", path=path)
+    return file

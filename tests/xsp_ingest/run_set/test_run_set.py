@@ -78,6 +78,9 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
         ({"step_durations_ns": [], "steps": 0}, "must give step_durations_ns"),
         ({"files": [{"path": "../../etc/passwd"}]}, "lies outside of the run set"),
         ({"files": [{"path": "nowhere.json"}]}, "is not there"),
+        ({"graph_captures": ["../../etc/passwd"]}, "lies outside of the run set"),
+        ({"graph_captures": ["capture_traces"]}, "'capture_traces' is not there"),
+        ({"graph_captures": "capture.json"}, r"Expected `array`, got `str` - at `\$.graph_captures`"),
     ],
 )
 def test_a_wrong_description_is_refused_in_one_sentence(
