@@ -95,6 +95,15 @@ _ATTRIBUTIONS: Mapping[str, pl.DataType] = {  # layers of work that was not simp
     "weight": pl.Float64(),  # of one row they add up to 1
     "basis": _W,
 }
+_COMPILED_KERNELS: Mapping[str, pl.DataType] = {  # what a compiler says of a call in its generated code
+    "row": _I,
+    "region": _W,
+    "region_call": _I,
+    "direction": _W,
+    "kernel_name": _W,
+    "operators": _W,
+    "sources": _W,
+}
 _FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
     "forward_process_id": _I,
     "forward_thread_id": _I,
@@ -163,6 +172,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "copies": _COPIES,
     "collectives": _COLLECTIVES,
     "attributions": _ATTRIBUTIONS,
+    "compiled_kernels": _COMPILED_KERNELS,
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,
