@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["ModuleCall", "Twins", "kernels_of", "module_call"]
+__all__ = ["ModuleCall", "Twins", "kernels_of", "module_calls"]
 
 _HANDLE = re.compile(r"\[Provenance debug handles\] (\S+):(\d+)\s*$", re.MULTILINE)
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -30,19 +30,24 @@ class Twins:
     nodes: dict[tuple[object, object], list[str]] = field(default_factory=dict)
 
 
-def module_call(node: Any) -> ModuleCall | None:  # noqa: ANN401
-    """The modules around the node, or around its forward twin; None where torch does not say.
+def module_calls(node: Any) -> list[ModuleCall]:  # noqa: ANN401
+    """The modules around the node, or around its forward twin.
 
-    A gradient that is summed up from several users belongs to none of them alone.
+    A sum of gradients, of a tensor that was used more than once, has no twin: it is the work of all whose gradients it
+    adds, and so is what a pass of the compiler made of it.
     """
-    meta = node.meta
-    if meta.get("is_gradient_acc"):
-        return None
-    backward = meta.get("partitioner_tag") == "is_backward"
-    if backward and "fwd_nn_module_stack" not in meta:
-        return None
-    stack = meta.get("fwd_nn_module_stack" if backward else "nn_module_stack") or {}
-    return tuple(f"{str(key).partition('@')[0]}|{entry[0]}" for key, entry in stack.items())
+    calls, waiting, seen = [], [node], {node}
+    while waiting:
+        each = waiting.pop()
+        backward = each.meta.get("partitioner_tag") == "is_backward"
+        if each.meta.get("is_gradient_acc") or (backward and "fwd_nn_module_stack" not in each.meta):
+            summed = [one for one in each.all_input_nodes if one.op == "call_function" and one not in seen]
+            waiting += summed
+            seen.update(summed)
+            continue
+        stack = each.meta.get("fwd_nn_module_stack" if backward else "nn_module_stack") or {}
+        calls.append(tuple(f"{str(key).partition('@')[0]}|{entry[0]}" for key, entry in stack.items()))
+    return calls
 
 
 def kernels_of(
@@ -125,9 +130,7 @@ def _weights(nodes: Sequence[Any], index_of: Callable[[ModuleCall], int | None])
     """Each module's share of the kernel: by the bytes that its part reads and writes; alike where one is unknown."""
     parts: dict[int, list[Any]] = defaultdict(list)
     for node in nodes:
-        call = module_call(node)
-        module = index_of(call) if call is not None else None
-        if module is not None:
+        for module in {index_of(call) for call in module_calls(node)} - {None}:
             parts[module].append(node)
     moved = {module: _moved_bytes(part) for module, part in parts.items()}
     total = sum(each or 0 for each in moved.values())

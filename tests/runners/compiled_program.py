@@ -1,6 +1,6 @@
 """Profiles small models eagerly and compiled, each in both modes, into a folder: a program for tests, not a test.
 
-    python tests/runners/compiled_program.py FOLDER
+python tests/runners/compiled_program.py FOLDER
 """
 
 from __future__ import annotations
