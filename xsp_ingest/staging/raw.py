@@ -31,7 +31,9 @@ _SPANS: Mapping[str, pl.DataType] = {
     "context_id": _I,
     "stream_id": _I,
     "correlation_id": _I,
-    "issued_by_row": _I,  # for device work without a recorded launch: row of the span that the file says issued it
+    # For device work without a recorded launch the row of the span that the file says issued it; for a layer of
+    # generated code, which no thread called, that of the layer or region that it lies in.
+    "issued_by_row": _I,
 }
 _OPERATORS: Mapping[str, pl.DataType] = {
     "row": _I,
@@ -104,6 +106,11 @@ _COMPILED_KERNELS: Mapping[str, pl.DataType] = {  # what a compiler says of a ca
     "operators": _W,
     "sources": _W,
 }
+_LAUNCHES: Mapping[str, pl.DataType] = {  # of calls whose work was captured into a graph: what they would launch
+    "row": _I,
+    "kernel_name": _W,
+    **{f"{what}_{axis}": _I for what in ("grid", "block") for axis in "xyz"},
+}
 _FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
     "forward_process_id": _I,
     "forward_thread_id": _I,
@@ -173,6 +180,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "collectives": _COLLECTIVES,
     "attributions": _ATTRIBUTIONS,
     "compiled_kernels": _COMPILED_KERNELS,
+    "launches": _LAUNCHES,
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,
