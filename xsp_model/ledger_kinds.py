@@ -135,6 +135,17 @@ class LedgerKind(StrEnum):
         _WARNING,
         "numbered operators that the execution trace does not have",
     )
+    COMPILED_CODE_JOINED = (
+        "compiled_code_joined",
+        _INFO,
+        "calls of compiled kernels of which the compiler says what they were generated from",
+    )
+    COMPILED_CODE_UNMATCHED = (
+        "compiled_code_unmatched",
+        _WARNING,
+        "calls in compiled graphs that the trace has more or less often than the generated code",
+        "Record the trace in the process that wrote what the compiler says, from the start of a step to its end",
+    )
     FLOPS_HALF_COLLECTED = (
         "flops_half_collected",
         _WARNING,

@@ -317,7 +317,7 @@ def _add_details(
         return rows.select(identity, "sequence_number", twin, "external_id", *inputs)
 
     builder.add_pieces("operators", forest.operators.height, operators)
-    for name in ("ranges", "kernels", "copies", "collectives"):
+    for name in ("ranges", "kernels", "copies", "collectives", "compiled_kernels"):
         table = at_spans(forest.spans, raw.tables[name]).drop("row")
 
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:
