@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings.gaps import gaps_of
-from xsp_analyze.frames.host_blocks import INPUT_CALLS
+from xsp_analyze.frames.host_blocks import COMPILATIONS, INPUT_CALLS
 from xsp_analyze.frames.launches import SYNC_CALLS, names_like
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_windows import StepBasis
@@ -24,13 +24,6 @@ __all__ = ["HostTime"]
 
 LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
 """Calls that launch a kernel or a graph."""
-
-COMPILATIONS = (
-    r"(?i)^_compile\.compile_inner|compile_fx|fw_compiler_base|Graph(?:Node)?\.record|^(?:nv|hip)rtcCompile|"
-    r"XlaCompile|backend_compile|PjRt.*Compile|triton.*compile|^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad"
-)
-"""Spans in which code is made or loaded for the device: TorchDynamo, Inductor, capture of graphs, NVRTC, HIPRTC, XLA,
-Triton, and the driver's loading of the result."""
 
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
 
