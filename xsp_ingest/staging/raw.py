@@ -89,6 +89,12 @@ _COLLECTIVES: Mapping[str, pl.DataType] = {  # what a file says of a message, be
     "input_bytes": _I,
     "output_bytes": _I,
 }
+_ATTRIBUTIONS: Mapping[str, pl.DataType] = {  # layers of work that was not simply launched in their calls
+    "row": _I,  # a device activity, or an operator: then also of what was launched in it
+    "layer_row": _I,
+    "weight": pl.Float64(),  # of one row they add up to 1
+    "basis": _W,
+}
 _FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
     "forward_process_id": _I,
     "forward_thread_id": _I,
@@ -156,6 +162,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "kernels": _KERNELS,
     "copies": _COPIES,
     "collectives": _COLLECTIVES,
+    "attributions": _ATTRIBUTIONS,
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,
