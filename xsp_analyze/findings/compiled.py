@@ -80,12 +80,11 @@ def _outermost(spans: pl.DataFrame) -> pl.DataFrame:
 def _versions(facts: Facts) -> str:
     """How many versions ran of the function that ran in most, as a sentence; empty where each ran in one."""
     versions = facts.host.regions.calls.group_by("run_id", "function").agg(pl.col("version").n_unique())
-    several = versions.filter(pl.col("version") > 1)["version"]
-    if several.is_empty():
+    several = versions.filter(pl.col("version") > 1)["version"].to_list()
+    if not several:
         return ""
-    number, most = len(several), count(int(several.max()))  # type: ignore[call-overload]
-    whose = "One compiled function ran" if number == 1 else f"{count(number)} compiled functions ran"
-    return f" {whose} in {'up to ' if number > 1 else ''}{most} versions."
+    functions = counted(len(several), "compiled function", "compiled functions")
+    return f" {functions} ran in {'up to ' if len(several) > 1 else ''}{count(max(several))} versions."
 
 
 @rule(

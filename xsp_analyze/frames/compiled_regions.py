@@ -31,7 +31,7 @@ _MARKS = {"region": _REGION, "graph": _GRAPH, "compilation": rf"^dynamo$|{COMPIL
 _THREAD = ("run_id", "process_id", "thread_id")
 _SWEPT = ("mark", "start_ns", "end_ns", "function")
 _CALLS = ("run_id", "start_ns", "duration_ns", "function", "version")
-_FOUND = {
+_BREAK_COLUMNS = {
     "start_ns": pl.Int64, "end_ns": pl.Int64, "from_function": pl.Int64, "to_function": pl.Int64,
     "from_graph": pl.Boolean,
 }  # fmt: skip
@@ -56,12 +56,12 @@ def compiled_regions(trace: Trace, runs: Sequence[int], names: pl.Series) -> Com
     """Those of the runs; `names` are all names of spans, each once."""
     marks = _marks(trace, runs, names)
     pieces = [
-        pl.DataFrame(_breaks(rows.select(_SWEPT).iter_rows()), schema=_FOUND, orient="row").select(
+        pl.DataFrame(_breaks(rows.select(_SWEPT).iter_rows()), schema=_BREAK_COLUMNS, orient="row").select(
             *(pl.lit(value, pl.Int64).alias(column) for column, value in zip(_THREAD, key, strict=True)), pl.all()
         )
         for key, rows in marks.group_by(_THREAD, maintain_order=True)
     ]
-    none = pl.DataFrame(schema={**dict.fromkeys(_THREAD, pl.Int64), **_FOUND})
+    none = pl.DataFrame(schema={**dict.fromkeys(_THREAD, pl.Int64), **_BREAK_COLUMNS})
     breaks = pl.concat([none, *pieces])
     return CompiledRegions(marks.filter(pl.col("mark") == "region").select(_CALLS), breaks, _eager(trace, breaks))
 
@@ -70,24 +70,24 @@ def _marks(trace: Trace, runs: Sequence[int], names: pl.Series) -> pl.DataFrame:
     """The spans that say where compiled code begins, ends and is made, outer ones first; none without regions."""
     text = pl.col("name").cast(pl.String)
     mark = pl.coalesce(pl.when(text.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _MARKS.items())
-    known = names.to_frame("name").select(
+    named = names.to_frame("name").select(
         "name",
         mark.alias("mark"),
         text.str.extract(_REGION, 1).cast(pl.Int64).alias("function"),
         text.str.extract(_REGION, 2).cast(pl.Int64).alias("version"),
     )
-    known = known.drop_nulls("mark") if known["function"].is_not_null().any() else known.clear()
+    named = named.drop_nulls("mark") if named["function"].is_not_null().any() else named.clear()
     end = pl.col("start_ns") + pl.col("duration_ns")
     return (
         trace.scan("spans")
         .filter(
-            pl.col("name").is_in(known["name"].implode()),
+            pl.col("name").is_in(named["name"].implode()),
             pl.col("run_id").is_in(list(runs)),
             pl.col("duration_ns").is_not_null(),
             pl.col("attribution").is_null(),
         )
         .select(*_THREAD, "name", "start_ns", "duration_ns", end.alias("end_ns"))
-        .join(known.lazy(), on="name")
+        .join(named.lazy(), on="name")
         .sort(*_THREAD, "start_ns", -pl.col("end_ns"))
         .collect()
     )
@@ -108,7 +108,7 @@ class _Open:
 
 
 def _breaks(marks: Iterable[tuple[str, int, int, int]]) -> list[tuple[int, int, int, int, bool]]:
-    """The breaks on one thread, in the columns of `_FOUND`; marks stand in order of start, outer ones first."""
+    """The breaks on one thread, in the columns of `_BREAK_COLUMNS`; marks stand in order of start, outer ones first."""
     regions: list[_Open] = []
     breaks, covered = [], -1  # until `covered` all lies within a compiled graph or a compilation
     for mark, start, end, function in marks:

@@ -18,7 +18,7 @@ _SIZES = {"breaks": (4,) * _STEPS, "recompiles": (4, 4, 5, 6, 6), "clean": (4,) 
 def _model(name: str) -> Any:  # noqa: ANN401 (torch is not there where this is checked)
     import torch  # noqa: PLC0415
 
-    class Net(torch.nn.Module):
+    class Net(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)

@@ -107,7 +107,7 @@ def test_recompilation_costs_what_the_compiling_spans_after_the_first_step_take(
     one = _fired(path)["recompilation"]
     assert one.observation.gain_ns == pytest.approx(1_000 * sum(e["dur"] for e in later) / len(steps), rel=1e-6)
     assert "in 2 steps" in one.observation.sentence
-    assert one.observation.sentence.endswith("One compiled function ran in 3 versions.")
+    assert one.observation.sentence.endswith("1 compiled function ran in 3 versions.")
     assert "graph-breaks" not in _fired(path)
 
 

@@ -657,7 +657,7 @@ def test_recompilation_tells_how_many_versions_a_function_ran_in() -> None:
             hand.span("operator", "operator", name, start + 5_000 + function, 1, parent_id=step, thread_id=1)
 
     sentence = _fired(_trace(fill))["recompilation"].observation.sentence
-    assert sentence.endswith("One compiled function ran in 2 versions.")
+    assert sentence.endswith("1 compiled function ran in 2 versions.")
 
 
 def test_recompilation_is_told_without_device_work_too() -> None:
