@@ -33,6 +33,7 @@ from xsp_analyze.analyses.b11_modelled_work import modelled_work
 from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.b16_idle_calls import idle_calls
 from xsp_analyze.analyses.b17_kernel_by_class import kernel_by_class
+from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
@@ -73,6 +74,7 @@ ANALYSES: tuple[Analysis, ...] = (
     energy,
     idle_calls,
     kernel_by_class,
+    replayed_graphs,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )
