@@ -199,8 +199,11 @@ def _experts(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     part = names.device_share(names.device.filter(pl.col("name").str.contains(_EXPERTS)))
     if part < _LEAST_SHARE:
         return
-    runs = names.trace.frame("runs").height
-    alone = "" if runs > 1 else "traces of all expert-parallel ranks together tell how evenly they are used (xsp ranks)"
+    alone = (
+        ""
+        if len(roles_of(names.trace).kernels) > 1
+        else "traces of all expert-parallel ranks together tell how evenly they are used (xsp ranks)"
+    )
     yield Recording("experts", f"a mixture of experts: {share(part)} of device time in kernels named so", alone)
 
 

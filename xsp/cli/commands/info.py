@@ -65,7 +65,7 @@ def info(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         summary, without = summarise(trace), _without(trace)
-        more = recordings(trace, [str(path) for path in captures_beside(expand(inputs))])
+        more = recordings(trace, [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)])
     if output_format is InfoFormats.JSON:
         print_text(_as_json(summary, without, more))
         return
