@@ -43,7 +43,7 @@ _STEPS = {
 }
 _LAYERWISE = {
     "vLLM": "--enable-layerwise-nvtx-tracing marks each module (not within CUDA graphs: add --enforce-eager)",
-    "SGLang": "--enable-layerwise-nvtx-marker marks each module",
+    "SGLang": "--enable-layerwise-nvtx-marker marks each module (not within CUDA graphs: add --disable-cuda-graph)",
 }
 
 
