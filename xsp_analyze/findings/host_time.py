@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings.gaps import gaps_of
-from xsp_analyze.frames.host_blocks import INPUT_CALLS
+from xsp_analyze.frames.compiled_regions import compiled_regions
+from xsp_analyze.frames.host_blocks import COMPILATIONS, INPUT_CALLS
 from xsp_analyze.frames.launches import SYNC_CALLS, names_like
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_windows import StepBasis
@@ -18,19 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.findings.gaps import Gaps, Intervals
+    from xsp_analyze.frames.compiled_regions import CompiledRegions
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["HostTime"]
 
 LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
 """Calls that launch a kernel or a graph."""
-
-COMPILATIONS = (
-    r"(?i)^_compile\.compile_inner|compile_fx|fw_compiler_base|Graph(?:Node)?\.record|^(?:nv|hip)rtcCompile|"
-    r"XlaCompile|backend_compile|PjRt.*Compile|triton.*compile|^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad"
-)
-"""Spans in which code is made or loaded for the device: TorchDynamo, Inductor, capture of graphs, NVRTC, HIPRTC, XLA,
-Triton, and the driver's loading of the result."""
 
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
 
@@ -54,13 +49,14 @@ class HostTime:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """run_id, step, start_ns, end_ns of the time of every step chosen; without steps, of runs with device work."""
+        """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
         runs = self.frames.of_trace.roles.kernels
         if self.frames.averaged:
             steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
-        worked = self.frames.activities.select("run_id").unique()
-        extents = Roles.of(self.frames.of_trace.seen, runs).join(worked, on="run_id", how="semi")
+        extents = Roles.of(self.frames.of_trace.seen, runs)
+        if not self.frames.activities.is_empty():
+            extents = extents.join(self.frames.activities.select("run_id").unique(), on="run_id", how="semi")
         none = pl.lit(None, pl.Int64).alias("step")
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
@@ -87,16 +83,16 @@ class HostTime:
             .select("run_id", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
             .collect()
         )
-        return self._inside(spans)
+        return self.inside(spans)
 
-    def _inside(self, spans: pl.DataFrame) -> pl.DataFrame:
+    def inside(self, spans: pl.DataFrame) -> pl.DataFrame:
         """The spans that begin in a window, with its step: what begins with a step need not be nested in it."""
-        windows = self.windows.sort("start_ns")
+        windows, columns = self.windows.sort("start_ns"), spans.columns
         return (
             spans.sort("start_ns")
             .join_asof(windows, on="start_ns", by="run_id", strategy="backward", check_sortedness=False)
             .filter(pl.col("start_ns") < pl.col("end_ns"))
-            .select("run_id", "step", "name", "start_ns", "duration_ns")
+            .select("run_id", "step", *(column for column in columns if column != "run_id"))
         )
 
     @cached_property
@@ -126,6 +122,18 @@ class HostTime:
     def compilations(self) -> pl.DataFrame:
         """Spans in which code was compiled or loaded, likewise."""
         return self._host((*_HOST_LEVELS, Level.RUNTIME), COMPILATIONS)
+
+    @cached_property
+    def regions(self) -> CompiledRegions:
+        """Calls of what torch.compile made, in the whole of the runs of kernels; see `compiled_regions`."""
+        of_trace = self.frames.of_trace
+        return compiled_regions(self.frames.trace, of_trace.roles.kernels, of_trace.span_names)
+
+    @cached_property
+    def graph_breaks(self) -> pl.DataFrame:
+        """Where compiled code was left in the middle of a function: run_id, step, start_ns, duration_ns, from_graph."""
+        length = (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns")
+        return self.inside(self.regions.breaks.select("run_id", "start_ns", length, "from_graph"))
 
     @cached_property
     def data_waits(self) -> pl.DataFrame:

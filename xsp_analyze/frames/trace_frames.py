@@ -47,13 +47,19 @@ class TraceFrames:
     @cached_property
     def process_steps(self) -> pl.DataFrame:
         """Every step that a span marks, of every process, with the time it took on the process's devices."""
-        return step_windows(host_steps(self.trace), self._launched_work)
+        return step_windows(self._host_steps, self._launched_work)
+
+    @cached_property
+    def _host_steps(self) -> pl.DataFrame:
+        """Every step of every process as its range marks it on the host; see `steps.host_steps`."""
+        return host_steps(self.trace)
 
     @cached_property
     def _launched_work(self) -> pl.DataFrame:
         """What `step_windows` asks of device work; of processes without steps it counts as that of one with steps."""
-        steps = host_steps(self.trace)
-        owners = steps.group_by("run_id").agg(pl.col("process_id").unique(), pl.col("process_id").min().alias("owner"))
+        owners = self._host_steps.group_by("run_id").agg(
+            pl.col("process_id").unique(), pl.col("process_id").min().alias("owner")
+        )
         columns = ("run_id", "process_id", "device_id", "stream_id", "step", "start_ns", "duration_ns", *_CALL)
         work = self.all_activities.select(columns).join(owners, on="run_id", maintain_order="left", suffix="_owners")
         owns = pl.col("process_id").is_in(pl.col("process_id_owners"))
