@@ -139,6 +139,8 @@ def _nest_host(
     threads = Threads.of(spans.select("process_id", "thread_id"))
     thread = threads.numbers(spans)
     thread[kinds.is_level(Level.KERNEL) | kinds.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
+    uncalled = (spans["thread_id"].is_null() & spans["duration_ns"].is_null()).to_numpy()
+    thread[uncalled & kinds.is_level(Level.LAYER)] = -1  # layers that were compiled away hold nothing
     end = _ends(spans)
     end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
     points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())
