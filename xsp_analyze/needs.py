@@ -13,6 +13,7 @@ _NEEDS = {  # what is no level: in words, and how to get it
     "metrics": ("hardware counters", "Measure them in a run of their own (ncu --csv) and join it with xsp merge"),
     "communication": ("communication kernels (NCCL, RCCL)", ""),
     "graph replay": ("replays of device graphs (cudaGraphLaunch, hipGraphLaunch)", ""),
+    "compiled code": ("kernels that a compiler generated (torch.compile)", ""),
     "leveled": ("runs at several levels", "Join them with xsp merge"),
     "power": (
         "samples of power",

@@ -42,7 +42,7 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
     spans = run.tables["spans"]
     matches = match(spans, regions, code)
     shares = _shares(matches, code, _holders(regions, code.graphs))
-    layers = _layers(shares, regions, code, int(spans["row"].max() or 0) + 1)  # type: ignore[call-overload]
+    layers = _layers(shares, regions, code, _next_row(spans))
     layers = _called(layers, spans, regions)
     attributions = shares.join(layers, on=_LAYER).select(
         "row",
@@ -70,6 +70,11 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
         Finding(LedgerKind.COMPILED_CODE_UNMATCHED, count=matches.unpaired, duration_ns=matches.unpaired_ns),
     )
     return replace(run, tables={**run.tables, **tables}, findings=(*run.findings, *(f for f in findings if f.count)))
+
+
+def _next_row(spans: pl.DataFrame) -> int:
+    last: int | None = spans.select(pl.col("row").max()).item()
+    return 0 if last is None else last + 1
 
 
 def _with(rows: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
