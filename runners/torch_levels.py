@@ -106,10 +106,10 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     on_gpu = _prepared(torch, args, level)
     settings = _fixed(torch, args, on_gpu=on_gpu)
     own = level.profiled and args.recorder == "own"
+    compiled_code = CompiledCode(torch) if own and args.execution == "compile" else None
     captured = own and level.detailed and args.execution == "cudagraph" and not args.script
     capturing = recorded_capture(torch, args.out) if captured else None
-    compiled_code = CompiledCode(torch) if own and args.execution == "compile" else None
-    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", capturing, compiled_code)
+    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", compiled_code, capturing)
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
     profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
     with ExitStack() as around:
@@ -221,8 +221,8 @@ def _work(
     torch: Any,  # noqa: ANN401
     args: argparse.Namespace,
     device: str,
-    capturing: AbstractContextManager[object] | None,
     compiled_code: CompiledCode | None,
+    capturing: AbstractContextManager[object] | None,
 ) -> Work:
     name = zoo_name(args.workload)
     if name is None:
@@ -236,8 +236,8 @@ def _work(
         precision=args.precision,
         execution=args.execution,
         shape=shape_of(args.input_shape),
-        capturing=capturing,
         compiled_code=compiled_code,
+        capturing=capturing,
     )
 
 

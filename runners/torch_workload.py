@@ -93,13 +93,13 @@ def zoo_work(
     precision: str,
     execution: str = "eager",
     shape: Sequence[int] | None = None,
-    capturing: AbstractContextManager[object] | None = None,
     compiled_code: CompiledCode | None = None,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> Work:
     """A step of a model of the zoo, with random weights and inputs that torch's seed decides.
 
-    `shape` is that of one input, where it is not to be the model's usual one; `capturing` is entered while a graph is
-    captured, `compiled_code` watches the model be compiled. RunnerError where the model cannot be had here.
+    `shape` is that of one input, where it is not to be the model's usual one; `compiled_code` watches the model be
+    compiled, `capturing` is entered while a graph is captured. RunnerError where the model cannot be had here.
     """
     entry = find(name)
     training = mode == "training"

@@ -14,6 +14,7 @@ _NEEDS = {  # what is no level: in words, and how to get it
     "communication": ("communication kernels (NCCL, RCCL)", ""),
     "graph replay": ("replays of device graphs (cudaGraphLaunch, hipGraphLaunch)", ""),
     "experts": ("kernels of a mixture of experts", ""),
+    "compiled code": ("kernels that a compiler generated (torch.compile)", ""),
     "leveled": ("runs at several levels", "Join them with xsp merge"),
     "serving": (
         "steps that a serving engine named",

@@ -118,7 +118,7 @@ def _calls(
     forest = forests[run]
     calls = layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
     if kept is None:
-        return calls
+        return layer_table.with_compiled(calls, attributed[run].rows)
     return replayed_first(calls.filter(pl.Series(kept[calls["at"].to_numpy()])), run, attributed, forests)
 
 

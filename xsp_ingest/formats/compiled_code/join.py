@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.compiled_code.match import match, regions_of
+from xsp_ingest.formats.compiled_code.match import WHERE, match, regions_of
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import AttributionBasis, Finding, Kind, LedgerKind, Level, XspError
 
@@ -42,15 +42,17 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
     spans = run.tables["spans"]
     matches = match(spans, regions, code)
     shares = _shares(matches, code, _holders(regions, code.graphs))
-    layers = _layers(shares, regions, code, int(spans["row"].max() or 0) + 1)  # type: ignore[call-overload]
+    layers = _layers(shares, regions, code, _next_row(spans))
+    layers = _called(layers, spans, regions)
     attributions = shares.join(layers, on=_LAYER).select(
         "row",
         pl.col("layer_row"),
         (pl.col("weight") / pl.col("weight").sum().over("row")).alias("weight"),
         basis=pl.lit(str(AttributionBasis.COMPILED_CODE)),
     )
+    compiled_away = layers.filter(~pl.col("is_called"))
     added = {
-        "spans": layers.select(
+        "spans": compiled_away.select(
             pl.col("layer_row").alias("row"),
             "name",
             "start_ns",
@@ -59,7 +61,7 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
             kind=pl.lit(str(Kind.MODULE)),
             issued_by_row="holder_row",
         ),
-        "layers": layers.select(pl.col("layer_row").alias("row"), "layer_type", "path"),
+        "layers": compiled_away.select(pl.col("layer_row").alias("row"), "layer_type", "path"),
         "attributions": attributions,
         "compiled_kernels": _kernels(matches, code),
     }
@@ -69,6 +71,11 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
         Finding(LedgerKind.COMPILED_CODE_UNMATCHED, count=matches.unpaired, duration_ns=matches.unpaired_ns),
     )
     return replace(run, tables={**run.tables, **tables}, findings=(*run.findings, *(f for f in findings if f.count)))
+
+
+def _next_row(spans: pl.DataFrame) -> int:
+    last: int | None = spans.select(pl.col("row").max()).item()
+    return 0 if last is None else last + 1
 
 
 def _with(rows: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
@@ -128,6 +135,31 @@ def _layers(shares: pl.DataFrame, regions: pl.DataFrame, code: CompiledCode, fir
         .join(processes, on="holder_row", maintain_order="left")
         .with_columns(layer_row=pl.int_range(pl.len(), dtype=pl.Int64) + first_row)
     )
+
+
+def _called(layers: pl.DataFrame, spans: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
+    """The same with `is_called`: the model itself is called around its compiled code, and that call is the layer's."""
+    models = layers.filter(~pl.col("path").str.contains(".", literal=True))["name"].unique()
+    name = pl.col("name").cast(pl.String)
+    calls = spans.filter(pl.col("kind") == str(Kind.MODULE), name.is_in(models.implode()), pl.col("duration_ns") >= 0)
+    around = regions.select(pl.col("region_row").alias("holder_row"), *WHERE, "start_ns", "end_ns").join_asof(
+        calls.select(
+            *WHERE,
+            name,
+            "start_ns",
+            pl.col("row").alias("call_row"),
+            call_end_ns=pl.col("start_ns") + pl.col("duration_ns"),
+        ).sort("start_ns"),
+        on="start_ns",
+        by=list(WHERE),
+        check_sortedness=False,
+    )
+    holding = around.filter(pl.col("end_ns") <= pl.col("call_end_ns")).select("holder_row", "name", "call_row")
+    joined = layers.join(holding, on=["holder_row", "name"], how="left", maintain_order="left")
+    is_model = ~pl.col("path").str.contains(".", literal=True) & pl.col("call_row").is_not_null()
+    return joined.with_columns(
+        is_model.alias("is_called"), pl.when(is_model).then("call_row").otherwise("layer_row").alias("layer_row")
+    ).drop("call_row")
 
 
 def _kernels(matches: Matches, code: CompiledCode) -> pl.DataFrame:

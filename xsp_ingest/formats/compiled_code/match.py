@@ -13,14 +13,16 @@ from xsp_model import Level
 if TYPE_CHECKING:
     from xsp_ingest.formats.compiled_code.code import CompiledCode
 
-__all__ = ["GENERATED", "Matches", "match", "regions_of"]
+__all__ = ["GENERATED", "WHERE", "Matches", "match", "regions_of"]
 
 _REGION = r"^## Call CompiledFxGraph (\S+) ##$"
 GENERATED = r"^(?:cpp|triton)_\w*fused_"
 """Names of functions that Inductor generated, without their graph's number."""
 
 _GRAPH_NUMBER = r"^graph_\d+_(cpp_)"
-_WHERE = ("process_id", "thread_id")
+WHERE = ("process_id", "thread_id")
+"""Host calls that nest share these."""
+
 _CALL = ("region_row", "name")
 
 
@@ -44,7 +46,7 @@ def regions_of(spans: pl.DataFrame) -> pl.DataFrame:
         calls.select(
             pl.col("row").alias("region_row"),
             name.str.extract(_REGION).alias("region"),
-            *_WHERE,
+            *WHERE,
             "start_ns",
             (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
         )
@@ -97,14 +99,14 @@ def _events(spans: pl.DataFrame, regions: pl.DataFrame, expected: pl.DataFrame) 
 def _inside(some: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
     """Those that ran in a region, on its thread."""
     held = regions.rename({"start_ns": "region_start_ns", "end_ns": "region_end_ns"})
-    columns = ("row", "start_ns", "duration_ns", "correlation_id", *_WHERE)
+    columns = ("row", "start_ns", "duration_ns", "correlation_id", *WHERE)
     name = pl.col("name").cast(pl.String).str.replace(_GRAPH_NUMBER, "$1")
     rows = some.select(*columns, name).drop_nulls(["start_ns", "duration_ns", "thread_id"]).sort("start_ns")
     joined = rows.join_asof(
         held.sort("region_start_ns"),
         left_on="start_ns",
         right_on="region_start_ns",
-        by=list(_WHERE),
+        by=list(WHERE),
         check_sortedness=False,
     )
     end = pl.col("start_ns") + pl.col("duration_ns")
