@@ -33,6 +33,7 @@ from xsp_analyze.analyses.b11_modelled_work import modelled_work
 from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.b16_idle_calls import idle_calls
 from xsp_analyze.analyses.b17_kernel_by_class import kernel_by_class
+from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
 from xsp_analyze.analyses.b20_serving_steps import serving_steps
 from xsp_analyze.analyses.b25_serving_phases import serving_phases
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
@@ -75,6 +76,7 @@ ANALYSES: tuple[Analysis, ...] = (
     energy,
     idle_calls,
     kernel_by_class,
+    replayed_graphs,
     serving_steps,
     serving_phases,
     *NSYS_REPORTS,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.energy import power_series
+from xsp_analyze.frames.graph_replays import replayed_work
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.needs import AnyOf
 from xsp_model import Level
@@ -48,9 +49,14 @@ def _has_modules(frames: TraceFrames) -> bool:
     return not modules.head(1).collect().is_empty()
 
 
+def _replays(frames: TraceFrames) -> bool:
+    return not frames.device_work.is_empty() and bool(replayed_work(frames).height)
+
+
 _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "kernel": _works,
     "communication": _communicates,
+    "graph replay": _replays,
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
     "leveled": lambda frames: frames.roles.leveled,
     "layer": lambda frames: not frames.layer_calls.is_empty(),
