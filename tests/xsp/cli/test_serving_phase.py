@@ -64,9 +64,12 @@ def test_compare_sets_phase_beside_phase(raw: Path, tmp_path: Path, capsys: pyte
     ratios = []
     for phase in ("decode", "prefill"):
         assert main([*command, phase]) == 0
-        model = json.loads(capsys.readouterr().out)["model"]
-        ratios.append(model["ratio"])
+        comparison = json.loads(capsys.readouterr().out)
+        assert comparison["serving_phase"] == phase
+        ratios.append(comparison["model"]["ratio"])
     assert ratios == pytest.approx([8 / 9.8125, 1.0])
+    assert main(["compare", str(raw), str(tmp_path / "server.json"), "--phase", "decode"]) == 0
+    assert "latency of a decode step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
