@@ -79,11 +79,11 @@ ANALYSES: tuple[Analysis, ...] = (
     idle_calls,
     kernel_by_class,
     replayed_graphs,
+    kernels_of_compiled_code,
     serving_steps,
-    serving_phases,
     mixture_of_experts,
     expert_blocks,
-    kernels_of_compiled_code,
+    serving_phases,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )

@@ -189,7 +189,7 @@ class LedgerKind(StrEnum):
     GRAPH_NODES_NOT_RECORDED = (
         "graph_nodes_not_recorded",
         _INFO,
-        "replays lack the last kernel of their graph: the profiler did not record its execution, so its time is missing",
+        "replays lack the last kernel of their graph: the profiler did not record it, so its time is missing",
     )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
     KERNEL_WITHOUT_EXECUTION = (
