@@ -58,7 +58,9 @@ def load(
     if not any(bundle.is_bundle(p) for p in paths):
         trace = _excerpt(paths, reading, only) if only is not None else None
         if trace is None:
-            trace = kept_or(paths, reading, cache, progress, lambda: _convert(paths, reading, progress))
+            trace = kept_or(
+                [*paths, *reading.graph_captures], reading, cache, progress, lambda: _convert(paths, reading, progress)
+            )
     elif len(paths) == 1:
         trace = _read_bundle(paths[0], reading)
     else:

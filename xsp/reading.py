@@ -110,6 +110,15 @@ class Reading:
     device_ids: tuple[int, ...] = field(
         default=(), metadata=_option("--device-id", "Of device work read only that of this device.", "N")
     )
+    graph_captures: tuple[Path, ...] = field(
+        default=(),
+        metadata=_option(
+            "--graph-capture",
+            "A trace of the capture of the graphs that the input replays, or a folder of such: gives replayed kernels"
+            " the layers and operators that they were captured in.",
+            "PATH",
+        ),
+    )
     device: Path | None = field(
         default=None,
         metadata=_option(
@@ -134,11 +143,17 @@ class Reading:
     def deciding(self) -> dict[str, object]:
         """What of it decides what a conversion gives, as JSON has it."""
         values = {name: getattr(self, name) for name, option in options().items() if option.decides}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {name: _as_json(value) for name, value in values.items()}
 
     def digest(self) -> str:
         """The same for all readings that convert the same inputs to the same trace."""
         return hashlib.sha256(json.dumps(self.deciding(), sort_keys=True).encode()).hexdigest()
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_as_json(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def options() -> dict[str, Option]:
@@ -169,7 +184,8 @@ def reading_of(values: Mapping[str, object]) -> Reading:
 
 def _as(kind: Any, name: str, value: Any) -> object:  # noqa: ANN401 (of any type)
     if get_origin(kind) is tuple:
-        return _several(name, value)
+        several = _several(name, value)
+        return tuple(Path(str(each)).expanduser() for each in several) if Path in get_args(kind) else several
     if Path in get_args(kind):
         return Path(value).expanduser()
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -33,6 +33,7 @@ from xsp_analyze.analyses.b11_modelled_work import modelled_work
 from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.b16_idle_calls import idle_calls
 from xsp_analyze.analyses.b17_kernel_by_class import kernel_by_class
+from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
 from xsp_analyze.analyses.b21_mixture_of_experts import expert_blocks, mixture_of_experts
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
@@ -74,6 +75,7 @@ ANALYSES: tuple[Analysis, ...] = (
     energy,
     idle_calls,
     kernel_by_class,
+    replayed_graphs,
     mixture_of_experts,
     expert_blocks,
     *NSYS_REPORTS,

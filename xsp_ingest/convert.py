@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,14 @@ from xsp_ingest.files.known_others import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
 from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units
+from xsp_ingest.link.captured_graphs import holds_capture
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
-from xsp_ingest.staging.selection import narrowed
-from xsp_model import Finding, LedgerKind, XspError
+from xsp_ingest.staging.selection import EVERYTHING, narrowed
+from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,10 +110,44 @@ def _linked(
         raws = list(ingester.supplement(path, raws))
     if part and supplements:
         raws = [narrowed(raw, options.selection) for raw in raws]
+    captures, capture_sources = _captures(options, say)
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     noted = [*noted, *(_left_out(error) for error in unusable)]
-    return link([raws[n] for n in order], [sources[n] for n in order], options.layer_source, noted, overrides=overrides)
+    return link(
+        [*(raws[n] for n in order), *captures],
+        [*(sources[n] for n in order), *capture_sources],
+        options.layer_source,
+        noted,
+        overrides=overrides,
+    )
+
+
+def _captures(options: Options, say: Callable[[str], None]) -> tuple[list[RawTrace], list[Source]]:
+    """The runs in which graphs were captured; XspError where a file was named that holds no capture."""
+    raws: list[RawTrace] = []
+    sources: list[Source] = []
+    for path in options.graph_captures:
+        members = _find([path], None)[0]
+        begun = False
+        for paths, ingester in units([each for each in members if not each[1].is_supplement]):
+            say(f"reading {paths[0].name}")
+            with Digests() as digests:
+                digest = digests.of(paths[0])
+                runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
+                name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name
+                source = Source(ingester.name, name, digest.result(), _size(paths[0]))
+            with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]
+            begun |= bool(with_captures)
+            raws += with_captures
+            sources += [source] * len(with_captures)
+        if not begun:
+            raise XspError(
+                "no graph was captured in what --graph-capture names",
+                path=path,
+                advice="Name a trace that was recorded while the graphs were captured, not while they were replayed",
+            )
+    return raws, sources
 
 
 def _left_out(error: XspError) -> Finding:

@@ -51,6 +51,7 @@ class Options:
     keep_private: bool = False
     layer_scopes: Mapping[str, LayerScope] = field(default_factory=dict)  # where a file's operators name their scopes
     extra: dict[str, str] = field(default_factory=dict)
+    graph_captures: Sequence[Path] = ()  # files, or folders of them, that hold how replayed graphs were captured
     selection: Selection = EVERYTHING
 
 

@@ -15,7 +15,7 @@ from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
 from xsp_ingest.link.span_kinds import span_kinds
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder
+from xsp_model import Attribution, AttributionBasis, Finding, LedgerKind, Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     calls = layer_table.with_index([table], source)[0]
     builder = TraceBuilder()
     for name in TABLES:
-        if name not in {"runs", "spans", "layers"}:
+        if name not in {"runs", "spans", "layers", "attributions"}:
             builder.add(name, trace.frame(name))
     builder.add("runs", trace.frame("runs").with_columns(layer_source=pl.lit(str(source))))
     layer, attribution = pl.Series(layering.layer), layering.attributions()
@@ -51,10 +51,30 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
             attribution,
         ),
     )
+    builder.add("attributions", _attributions(trace, forest, layer, calls["at"]))
     builder.add("layers", calls.rename({"at": "span_id"}).with_columns(allocated_bytes=pl.lit(None, pl.Int64)))
     detail = f"layers were taken again from source {source}; memory by layer is known only when the files are converted"
     builder.note([Finding(LedgerKind.LAYERS_TAKEN_AGAIN, detail)])
     return builder.build()
+
+
+def _attributions(trace: Trace, forest: Forest, layer: pl.Series, layers: pl.Series) -> pl.DataFrame:
+    """Of replayed work the layers that its capture has now; of other work those of before that are layers still."""
+    before = trace.frame("attributions")
+    said = before.select("span_id", "basis").unique("span_id", keep="first", maintain_order=True)
+    captured = np.flatnonzero(forest.captured_in >= 0)
+    known = layer.gather(captured)
+    replayed = pl.DataFrame({"span_id": captured, "layer_id": known}).filter(pl.col("layer_id") >= 0)
+    basis = pl.coalesce(pl.col("basis").cast(pl.String), pl.lit(str(AttributionBasis.GRAPH_NODE)))
+    again = replayed.join(said, on="span_id", how="left", maintain_order="left").with_columns(
+        pl.lit(1.0).alias("weight"), basis.alias("basis")
+    )
+    kept = before.with_columns(pl.col("basis").cast(pl.String)).filter(
+        ~pl.col("span_id").is_in(pl.Series(captured).implode()), pl.col("layer_id").is_in(layers.implode())
+    )
+    share = pl.col("weight") / pl.col("weight").sum().over("span_id")
+    columns = (pl.col("span_id", "layer_id").cast(pl.Int64), "weight", "basis")
+    return pl.concat([again.select(columns), kept.with_columns(share).select(columns)])
 
 
 def _recorded(trace: Trace) -> pl.DataFrame:

@@ -5,10 +5,12 @@ from xsp_model.errors import XspError
 from xsp_model.ledger import Finding
 from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.trace import Trace
-from xsp_model.vocabulary import Attribution, Kind, LayerSource, Level, Phase, Severity
+from xsp_model.vocabulary import GRAPH_CAPTURE, Attribution, AttributionBasis, Kind, LayerSource, Level, Phase, Severity
 
 __all__ = [
+    "GRAPH_CAPTURE",
     "Attribution",
+    "AttributionBasis",
     "Finding",
     "Kind",
     "LayerSource",

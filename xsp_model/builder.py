@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceBuilder"]
 
-_REFERENCES = {"spans": ("parent_id", "layer_id"), "operators": ("forward_id",), "kernels": ("captured_in_id",)}
+_REFERENCES = {
+    "spans": ("parent_id", "layer_id"),
+    "operators": ("forward_id",),
+    "kernels": ("captured_in_id",),
+    "attributions": ("layer_id",),
+}
 
 
 class TraceBuilder:

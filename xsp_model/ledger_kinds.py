@@ -37,7 +37,7 @@ class LedgerKind(StrEnum):
         "graph_replay",
         _INFO,
         "device time of replayed graphs whose kernels cannot be tied to a layer",
-        "Profile without graphs, or with the capture inside the trace, to see the layers",
+        "Give the trace of their capture with --graph-capture; `xsp info` says how to record one",
     )
     ORPHAN_BEFORE_WINDOW = (
         "orphan_before_window",
@@ -146,6 +146,29 @@ class LedgerKind(StrEnum):
         "Samples of GPU metrics without time, value or name, left out",
     )
     GPU_NOT_USED = "gpu_not_used", _INFO, "GPUs that were sampled but not used by the run, left out"
+    GRAPH_NOT_CAPTURED = (
+        "graph_not_captured",
+        _WARNING,
+        "replays whose kernels are those of no captured graph",
+        "Give the capture of the same model, batch sizes and software: a trace recorded while these graphs were made",
+    )
+    GRAPH_CAPTURES_ALIKE = (
+        "graph_captures_alike",
+        _WARNING,
+        "replays that may be of several captured graphs, which belong to different layers",
+        "Record all graphs of one run in one capture, so that their order tells, or step annotations with batch sizes",
+    )
+    GRAPH_CAPTURE_UNNAMED = (
+        "graph_capture_unnamed",
+        _WARNING,
+        "replays of as many kernels as a captured graph whose launches do not say which kernels they are of",
+        "Let the capture's profile hold a step or two without graphs as well: it shows what each operator launches",
+    )
+    GRAPH_NODES_NOT_RECORDED = (
+        "graph_nodes_not_recorded",
+        _INFO,
+        "replays lack the last kernel of their graph: the profiler did not record its execution, so its time is missing",
+    )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
     KERNEL_WITHOUT_EXECUTION = (
         "kernel_without_execution",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "ColumnSpec", "TableSpec"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever a bundle written before could no longer be read as it stands; see `upgrade`."""
 
 _INT = pa.int64()
@@ -73,7 +73,11 @@ _RUNS = TableSpec(
         ColumnSpec("framework", _TEXT, "Framework and version, where the files say."),
         ColumnSpec("model", _TEXT, "Name of the model, where known."),
         ColumnSpec("batch_size", _INT, "Inputs per step, where known."),
-        ColumnSpec("role", _TEXT, "In a merged profile: model, layers, kernels or counters; null in a plain trace."),
+        ColumnSpec(
+            "role",
+            _TEXT,
+            "Of a merged profile: model, layers, kernels or counters; graph_capture; null in a plain trace.",
+        ),
         ColumnSpec("counters", _TEXT, "Names of the counters the run was taken for, as JSON; null: none."),
         ColumnSpec("warmup_steps", _INT, "Steps run before the first one recorded."),
         ColumnSpec("device_name", _TEXT, "The device it ran on, as the run's own description names it."),
@@ -214,6 +218,23 @@ _COLLECTIVES = TableSpec(
     ("span_id",),
 )
 
+_ATTRIBUTIONS = TableSpec(
+    "attributions",
+    "One row a device activity, or operator of the host, and layer that it belongs to otherwise than by its launch.",
+    (
+        _key("span_id", "The device activity or operator."),
+        _key("layer_id", "A call of a layer that it belongs to, in any run; `spans.layer_id` has the weightiest."),
+        ColumnSpec(
+            "weight",
+            pa.float64(),
+            "The part of its time that is the layer's; of a span they add up to 1.",
+            nullable=False,
+        ),
+        _key("basis", "How that is known; see `AttributionBasis`.", _LABEL),
+    ),
+    ("span_id", "layer_id"),
+)
+
 _METRICS = TableSpec(
     "metrics",
     "One row a span and metric: counters and modelled numbers.",
@@ -313,6 +334,7 @@ TABLES: Mapping[str, TableSpec] = {
         _KERNELS,
         _COPIES,
         _COLLECTIVES,
+        _ATTRIBUTIONS,
         _METRICS,
         _DEVICES,
         _PEAKS,

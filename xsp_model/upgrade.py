@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_model.schema import SCHEMA_VERSION
+from xsp_model.schema import SCHEMA_VERSION, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["UPGRADES", "upgrade"]
 
-UPGRADES: Mapping[int, Callable[[Tables], Tables]] = {}
+
+def _with_tables_of_2(tables: Tables) -> Tables:
+    """Version 2 says how the layer of replayed and compiled work is known; its earliest bundles lacked collectives."""
+    added = ("attributions", "collectives")
+    return {**{name: TABLES[name].schema.empty_table() for name in added}, **tables}
+
+
+UPGRADES: Mapping[int, Callable[[Tables], Tables]] = {1: _with_tables_of_2}
 """For each version but the present one, the function that turns its tables into the next version's."""
 
 

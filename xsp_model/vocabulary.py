@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["DEVICE_KINDS", "LEVELS", "Attribution", "Kind", "LayerSource", "Level", "Phase", "Severity"]
+__all__ = [
+    "DEVICE_KINDS",
+    "GRAPH_CAPTURE",
+    "LEVELS",
+    "Attribution",
+    "AttributionBasis",
+    "Kind",
+    "LayerSource",
+    "Level",
+    "Phase",
+    "Severity",
+]
 
 
 class Level(StrEnum):
@@ -61,6 +72,20 @@ class Attribution(StrEnum):
     ORPHAN_BEFORE_WINDOW = "orphan_before_window"
     ORPHAN_NO_LAUNCH = "orphan_no_launch"
     ORPHAN_NO_CORRELATION = "orphan_no_correlation"
+
+
+class AttributionBasis(StrEnum):
+    """How the layer of work is known that did not simply run, or was launched, in the layer's call."""
+
+    GRAPH_NODE = "graph_node"  # the file says where the replayed graph's node was captured
+    GRAPH_CAPTURE = "graph_capture"  # paired with the launches that were recorded when the graph was captured
+    ALIGNED = "aligned"  # paired with the same work of a run without graphs
+    ANNOTATION = "annotation"  # the framework wrote it beside the replayed work
+    COMPILED_CODE = "compiled_code"  # the compiler says what its generated kernel stands for
+
+
+GRAPH_CAPTURE = "graph_capture"
+"""The role of runs in which graphs were captured: they say what replayed work is, and nothing is timed from them."""
 
 
 class LayerSource(StrEnum):

@@ -22,6 +22,7 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.frames.activities import shapes_at
+from xsp_analyze.frames.attributions import attribution_bases
 from xsp_analyze.frames.counters import derived
 from xsp_analyze.frames.group_ids import in_order
 from xsp_analyze.frames.kernel_classes import kernel_labels
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_information", "listed", "listed_order"]
 
-_LABELS = ("layer_name", "layer_type", "kernel_name", "kernel_class", "kind", "phase", "attribution")
+_LABELS = (
+    "layer_name",
+    "layer_type",
+    "kernel_name",
+    "kernel_class",
+    "kind",
+    "phase",
+    "attribution",
+    "attribution_basis",
+)
 _ORDER = (
     "layer_index",
     "layer_name",
@@ -76,6 +86,13 @@ def _shape(what: str) -> Column:
         _shape("block"),
         Column("phase", pl.String(), "forward, recompute, backward, optimizer or other.", role=Role.LABEL),
         Column("attribution", pl.String(), "Why it has a layer, or has none.", role=Role.LABEL),
+        Column(
+            "attribution_basis",
+            pl.String(),
+            "How the layer is known, where it is not that around the launch: graph_node, graph_capture, aligned, "
+            "annotation or compiled_code.",
+            role=Role.LABEL,
+        ),
         Column("run_id", pl.Int64(), "The run (rank) it ran in.", role=Role.LABEL),
         Column("device_id", pl.Int64(), "The device it ran on.", role=Role.LABEL),
         Column("stream_id", pl.Int64(), "The stream it ran on.", role=Role.LABEL),
@@ -107,6 +124,7 @@ def listed(frames: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
         pl.Series("execution", number),
         pl.col("duration_ns").alias("counted_ns"),
         kernel_labels(executions),
+        attribution_bases(frames.trace, executions["span_id"]),
         *shapes_at(frames.trace, executions),
     )
     return derived(shown.lazy(), frames.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))

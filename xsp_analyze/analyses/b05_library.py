@@ -125,7 +125,7 @@ def _enclosing_parents(frames: StepFrames, calls: pl.DataFrame) -> Ints:
 
 def _work(frames: StepFrames) -> pl.DataFrame:
     """The device work that each call launched."""
-    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.work["span_id"])
+    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.work["origin_id"])
     names = _named(frames).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()
     return (
         frames.work.select(

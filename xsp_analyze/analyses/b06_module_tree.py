@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.frames.attributions import shared_out
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
 from xsp_analyze.frames.roles import Roles
@@ -101,7 +102,8 @@ def _host(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
 
 def _device(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
-    work = module_work(tree, frames.work)
+    shared = shared_out(frames.trace, frames.work, time="work_ns", count="work_count")
+    work = module_work(tree, shared)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 
 

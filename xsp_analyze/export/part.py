@@ -78,6 +78,8 @@ def _rows(frame: pl.DataFrame, name: str, keep: Bools) -> pl.DataFrame:
     if "span_id" not in frame.columns:
         return frame
     kept = frame.filter(pl.Series(keep[frame["span_id"].to_numpy()]))
+    if name == "attributions":
+        return kept.filter(pl.Series(keep[kept["layer_id"].to_numpy()]))
     column = _REFERENCES.get(name)
     return kept if column is None else kept.with_columns(_within(kept[column], keep))
 

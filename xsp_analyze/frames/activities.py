@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.counters import attach_counters
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_model import Level
@@ -63,6 +64,7 @@ def device_work(trace: Trace) -> pl.DataFrame:
 def device_activities(trace: Trace) -> pl.DataFrame:
     """One row a device activity in order of start: the span's columns (ns), with what analyses ask about it.
 
+    `origin_id` is the span above which its operator stands: its own, or where its graph's node was captured.
     `call_start_ns`, `call_end_ns` and `call_thread_id` are of the runtime call that launched it, null where none is
     known; `launch_ns` is
     that start, or else its own; `layer_index`, `layer_name` and `layer_type` are those of the layer it is attributed
@@ -76,6 +78,7 @@ def device_activities(trace: Trace) -> pl.DataFrame:
         .collect()
     )
     called = _with_calls(trace, activities).with_columns(pl.coalesce("call_start_ns", "start_ns").alias("launch_ns"))
+    called = called.with_columns(pl.Series("origin_id", origins(trace, activities["span_id"])))
     layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
     return attach_counters(trace, called.hstack(_matching(layers, called["layer_id"])))
 

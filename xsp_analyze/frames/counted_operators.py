@@ -33,7 +33,9 @@ def operator_work(frames: StepFrames) -> pl.DataFrame:
     unit = _units(frames.trace)
     calls = _calls(frames.trace, unit)
     device = _device_work(frames, unit, calls)
-    host = frames.combine(_per_step(Roles.of(calls, frames.of_trace.roles.kernels)), ["operator"], _HOST)
+    made = Roles.of(calls, frames.of_trace.roles.kernels)
+    every = pl.concat([made, _replayed(frames, unit, calls)], how="diagonal")
+    host = frames.combine(_per_step(every), ["operator"], _HOST)
     return host.join(
         device, on=[*frames.by, "operator"], how="full", coalesce=True, maintain_order="left_right"
     ).with_columns(pl.col("device_sum_ns", "modelled_device_ns").fill_null(0))
@@ -86,13 +88,22 @@ def _calls(trace: Trace, unit: Ints) -> pl.DataFrame:
     )
 
 
+def _replayed(frames: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
+    """Calls whose work graphs replayed: one each replay, of the run and step of the replay."""
+    work = frames.of_trace.all_activities
+    replayed = work.filter(pl.col("origin_id") != pl.col("span_id")).select("run_id", "step", "parent_id", "origin_id")
+    operator = pl.Series("span_id", unit[replayed["origin_id"].to_numpy()], dtype=pl.Int64)
+    once = replayed.drop("origin_id").with_columns(operator).unique(maintain_order=True)
+    return once.join(calls.drop("run_id", "step"), on="span_id", how="inner", maintain_order="left")
+
+
 def _device_work(frames: StepFrames, unit: Ints, calls: pl.DataFrame) -> pl.DataFrame:
     """One row a name of operators that launched device work, by themselves or by others: time and counters."""
     work = frames.work
     operators = calls.select(pl.col("span_id").alias("operator_id"), "operator", "modelled_flop")
     moved = (pl.col("dram_read_bytes") + pl.col("dram_write_bytes")) * pl.col("work_count")
     return (
-        work.with_columns(pl.Series("operator_id", unit[work["span_id"].to_numpy()]))
+        work.with_columns(pl.Series("operator_id", unit[work["origin_id"].to_numpy()]))
         .join(operators, on="operator_id", how="inner", maintain_order="left")
         .group_by(*frames.by, "operator", maintain_order=True)
         .agg(

@@ -135,7 +135,7 @@ def _doubts(frames: StepFrames, *, on_layers: bool) -> Iterator[_Row]:
 
 def _negative(frames: StepFrames) -> Iterator[_Row]:
     keys = [*frames.by, *LAYER_KEY]
-    inside = frames.executions.filter(pl.col("attribution") == str(Attribution.LAYER))
+    inside = frames.layer_executions.filter(pl.col("attribution") == str(Attribution.LAYER))
     kernels = inside.group_by(keys, maintain_order=True).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
     rest = frames.layers.join(kernels, on=keys, nulls_equal=True).filter(pl.col("kernel_ns") > pl.col("latency_ns"))
     if not rest.is_empty():

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.frames.energy import power_series
 from xsp_analyze.frames.expert_parts import has_experts
+from xsp_analyze.frames.graph_replays import replayed_work
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.needs import AnyOf
 from xsp_model import Level
@@ -49,9 +50,14 @@ def _has_modules(frames: TraceFrames) -> bool:
     return not modules.head(1).collect().is_empty()
 
 
+def _replays(frames: TraceFrames) -> bool:
+    return not frames.device_work.is_empty() and bool(replayed_work(frames).height)
+
+
 _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "kernel": _works,
     "communication": _communicates,
+    "graph replay": _replays,
     "experts": has_experts,
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
     "leveled": lambda frames: frames.roles.leveled,

@@ -17,9 +17,10 @@ from xsp_analyze.classification import (
     learn,
     precision_of,
 )
+from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_model import Attribution, Level, Phase
-from xsp_model.arrays import lookup, nullable_index
+from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,12 +151,8 @@ def _launched_in(trace: Trace, activities: pl.DataFrame) -> Ints:
     """The span that launched each activity, of a replayed one that captured it; -1 where there is none."""
     replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).to_numpy()
     parents = np.where(replayed, -1, activities["parent_id"].fill_null(-1).to_numpy())
-    captured = trace.scan("kernels").filter(pl.col("captured_in_id").is_not_null())
-    captured_in = captured.select("span_id", "captured_in_id").collect()
-    if captured_in.is_empty():
-        return parents
-    at = lookup(captured_in["span_id"].to_numpy(), activities["span_id"].to_numpy())
-    return np.where(at >= 0, captured_in["captured_in_id"].to_numpy()[at], parents)
+    origin = origins(trace, activities["span_id"])
+    return np.where(origin != activities["span_id"].to_numpy(), origin, parents)
 
 
 def _nearest(parent: Ints, start: Ints, mask: Bools) -> Ints:

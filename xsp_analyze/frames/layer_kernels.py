@@ -26,7 +26,7 @@ def layer_kernels(frames: StepFrames) -> pl.LazyFrame:
     graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer.
     """
     keys = [*frames.by, *LAYER_KEY]
-    work = frames.executions
+    work = frames.layer_executions
     sums = (*counted(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)

@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.attributions import attributed_host, shared_out
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
 from xsp_model.arrays import lookup
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["LAYER_KEY", "latency_bases", "layer_calls", "layer_labels", "layer_steps"]
+__all__ = ["LAYER_KEY", "attributed_work", "latency_bases", "layer_calls", "layer_labels", "layer_steps"]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
 
+_ATTRIBUTED = {"span_id": pl.Int64, "run_id": pl.Int64, "step": pl.Int64, "work_ns": pl.Int64, "call": pl.Int64}
 _SERIALISED_SHARE = 0.99
 _STEP = ("run_id", "step", *LAYER_KEY)
 _LABELS = ("path", "shapes", "dtypes")
@@ -102,8 +104,54 @@ def _call_of(activities: pl.DataFrame, calls: pl.DataFrame) -> Ints:
     return lookup(calls["layer_id"].to_numpy(), activities["layer_id"].fill_null(-1).to_numpy())
 
 
-def layer_steps(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
-    """One row a run, step and layer: latency_ns on the run's basis, call_count, allocated_bytes (null: unknown)."""
+def layer_steps(
+    calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame, attributed: pl.DataFrame
+) -> pl.DataFrame:
+    """One row a run, step and layer: latency_ns on the run's basis, call_count, allocated_bytes (null: unknown).
+
+    `attributed`: see `attributed_work`, the work of layers that were not called: they take the time that it took.
+    """
+    called = _of_calls(calls, activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode())), bases)
+    if attributed.is_empty():
+        return called
+    elsewhere = _grouped(
+        attributed,
+        pl.col("work_ns").sum().alias("latency_ns"),
+        pl.col("call").drop_nulls().n_unique().cast(pl.Int64).alias("call_count"),
+        pl.lit(None, called.schema["allocated_bytes"]).alias("allocated_bytes"),
+    )
+    both = pl.concat([called, elsewhere.select(pl.col(name).cast(kind) for name, kind in called.schema.items())])
+    sums = pl.col("latency_ns", "call_count").sum(), known_sum(pl.col("allocated_bytes"))
+    return both.group_by(_STEP, maintain_order=True).agg(sums).sort(_STEP, nulls_last=True)
+
+
+def attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
+    """Work of layers without a timed call in its run, a row a layer it is shared among: _STEP, work_ns, span_id, call.
+
+    `call` is what replayed it; null where the layer has calls that are counted, though none that took a time.
+    Device work, and on a host without a device generated operators.
+    """
+    pairs = trace.scan("attributions").select("span_id", "layer_id").collect()
+    if pairs.is_empty():
+        return pl.DataFrame(schema={**_ATTRIBUTED, **{key: activities.schema[key] for key in LAYER_KEY}})
+    timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
+    untimed = pairs.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
+    columns = ("span_id", "run_id", "step", "layer_id", "duration_ns")
+    device = activities.select(*columns, pl.col("parent_id").alias("call"))
+    host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))
+    host = host.filter(~pl.col("run_id").is_in(activities["run_id"].unique().implode()))
+    work = pl.concat([device, host]).filter(pl.col("span_id").is_in(untimed.implode()))
+    layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
+    described = work.join(layers, on="layer_id", how="left", maintain_order="left")
+    of_run = pl.col("layer_id").is_in(calls["span_id"].implode())
+    rows = described.with_columns(pl.col("duration_ns").alias("work_ns"), pl.when(~of_run).then("call").alias("call"))
+    return shared_out(trace, rows.with_columns(pl.lit(1).alias("count")), time="work_ns", count="count").select(
+        *_ATTRIBUTED, *LAYER_KEY
+    )
+
+
+def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
+    """As `layer_steps`, of layers by their calls."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
     host = _grouped(
         calls,

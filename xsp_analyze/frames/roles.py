@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_model import GRAPH_CAPTURE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_model import Trace
 
-__all__ = ["OTHER_BATCH", "Roles", "roles_of"]
+__all__ = ["OTHER_BATCH", "Roles", "recorded", "roles_of"]
 
 OTHER_BATCH = "model, other batch size"
 """The role of runs without a profiler whose batch size is not the profile's: they tell of throughput alone."""
@@ -47,17 +49,28 @@ class Roles:
         return frame if inside.all() else frame.filter(inside)
 
 
+def recorded(trace: Trace, table: str) -> pl.LazyFrame:
+    """The rows of a table with `run_id` but for those of captures of graphs: of such runs nothing is told."""
+    captures = trace.frame("runs").filter(pl.col("role") == GRAPH_CAPTURE)["run_id"].to_list()
+    rows = trace.scan(table)
+    return rows.filter(~pl.col("run_id").is_in(captures)) if captures else rows
+
+
 def roles_of(trace: Trace) -> Roles:
     """The roles of a trace's runs; where a level was not run, the next deeper one stands in for it."""
     runs = trace.frame("runs").select("run_id", "role", "source_path")
+    captured = pl.col("role") == GRAPH_CAPTURE
+    captures = runs.filter(captured)["source_path"].drop_nulls().to_list()
+    runs = runs.filter(~captured.fill_null(value=False))
     swept = runs.filter(pl.col("role") == OTHER_BATCH)["run_id"].to_list()
     runs = runs.filter(~pl.col("run_id").is_in(swept))
     leveled = runs.filter(pl.col("role").is_not_null(), pl.col("role") != "counters")
     if leveled["role"].n_unique() <= 1:
         every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
-        return Roles(False, every, every, every, every, {}, swept)  # noqa: FBT003 (not leveled)
+        sources = {"graph_captures": ", ".join(captures)} if captures else {}
+        return Roles(False, every, every, every, every, sources, swept)  # noqa: FBT003 (not leveled)
     taken: dict[str, list[int]] = {}
-    sources: dict[str, str] = {}
+    sources = {}
     for what, roles in _ORDER.items():
         role = next((r for r in roles if (leveled["role"] == r).any()), None)
         chosen = leveled.filter(pl.col("role") == (role or ""))
@@ -69,6 +82,8 @@ def roles_of(trace: Trace) -> Roles:
     counters = runs.filter(pl.col("role") == "counters")["source_path"].drop_nulls().to_list()
     if counters:
         sources["counters"] = ", ".join(_counted(name, counters.count(name)) for name in dict.fromkeys(counters))
+    if captures:
+        sources["graph_captures"] = ", ".join(captures)
     return Roles(True, **taken, sources=sources, swept=swept)  # noqa: FBT003
 
 

@@ -10,6 +10,8 @@ import polars as pl
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames import layer_time, model_time
 from xsp_analyze.frames.activities import shapes_of
+from xsp_analyze.frames.attributions import shared_out
+from xsp_analyze.frames.counters import summed_columns
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import aligned, executions
@@ -151,6 +153,13 @@ class StepFrames:
     def executions(self) -> pl.DataFrame:
         """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from."""
         return executions(self.activities, averaged=self.averaged)
+
+    @cached_property
+    def layer_executions(self) -> pl.DataFrame:
+        """`executions` as sums over layers take them: a kernel that several layers share is a row for each of them."""
+        rows = self.executions
+        amounts = tuple(summed_columns(rows))
+        return shared_out(self.trace, rows, time="duration_ns", count="count", by_weight=amounts)
 
     @cached_property
     def layers(self) -> pl.DataFrame:

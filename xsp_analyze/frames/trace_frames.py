@@ -155,12 +155,14 @@ class TraceFrames:
     @cached_property
     def layer_steps(self) -> pl.DataFrame:
         """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
-        return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases)
+        attributed = layer_time.attributed_work(self.trace, self.layer_calls, self.all_activities)
+        return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases, attributed)
 
     @cached_property
     def described_calls(self) -> pl.DataFrame:
         """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
-        return self.every_layer_call if self.roles.leveled else self.layer_calls
+        elsewhere = self.roles.leveled or "graph_captures" in self.roles.sources
+        return self.every_layer_call if elsewhere else self.layer_calls
 
     @cached_property
     def ideal_intensity(self) -> float | None:

@@ -18,7 +18,7 @@ from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
-from xsp_model import Finding, LedgerKind, TraceBuilder, XspError
+from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
             rows = parts.layers.get(id(trace)) if name == "layers" else None
             rows = parts.spans.get(id(trace), rows) if name == "spans" else rows
             rows = trace.frame(name) if rows is None else rows
-            rows = rows.with_columns(pl.lit(role).alias("role"), *facts) if name == "runs" else rows
+            rows = rows.with_columns(_role(role), *facts) if name == "runs" else rows
             rows = _in_order(rows, trace) if name == "spans" else rows
             builder.add(name, _moved(rows, run, span))
         if role == "kernels":
@@ -180,13 +180,19 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
         run += trace.table("runs").num_rows
         span += trace.row_count
     for trace in by_role.get("counters", []):
-        rows = trace.frame("runs").with_columns(pl.lit("counters").alias("role"), *facts)
+        rows = trace.frame("runs").with_columns(_role("counters"), *facts)
         builder.add("runs", _moved(rows, run, span))
         # What these counters lacked, a timeline, they have now.
         lacking = trace.frame("ledger").filter(pl.col("kind") != "no_timestamps")
         builder.add("ledger", _moved(lacking, run, span))
         run += rows.height
     return builder.build()
+
+
+def _role(role: str) -> pl.Expr:
+    """The role of a trace's runs in the profile; captures of its graphs stay that."""
+    captured = pl.col("role") == GRAPH_CAPTURE
+    return pl.when(captured).then("role").otherwise(pl.lit(role)).alias("role")
 
 
 def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:

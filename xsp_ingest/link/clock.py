@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["Zero", "skew", "zeros"]
+__all__ = ["Zero", "alone", "skew", "zeros"]
 
 _COLLECTIVE = r"(?i)^(void )?(nccl|rccl|msccl)"
 _END_OF_TIME = 2**63  # ns: the year 2262
@@ -41,6 +41,13 @@ def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
     dated = [(s, e) for s, e in zip(starts, epochs, strict=True) if e is not None]
     first = min(s + e for s, e in dated)
     return [Zero(first - e, first) for _, e in dated], _apart(raws, [e for _, e in dated])
+
+
+def alone(raw: RawTrace) -> Zero:
+    """Of a run whose times are compared with no other's: its own start is 0."""
+    start = _first_start(raw)
+    epoch = _date(raw.facts.epoch_ns, start)
+    return Zero(start, None if epoch is None else epoch + start)
 
 
 def _date(epoch_ns: int | None, start_ns: int) -> int | None:

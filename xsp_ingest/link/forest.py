@@ -13,7 +13,7 @@ from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
 from xsp_ingest.link.nest import Moments, Nesting
 from xsp_ingest.link.range_nesting import named_ranges, nest_with_ranges
-from xsp_ingest.link.recorded_links import with_callers
+from xsp_ingest.link.recorded_links import with_callers, with_holders
 from xsp_ingest.link.replica_threads import with_replicas
 from xsp_ingest.link.span_kinds import SpanKinds, span_kinds
 from xsp_ingest.link.threads import Threads
@@ -77,6 +77,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     launches = correlate(spans, kinds)
     parent = with_replicas(spans, kinds, with_callers(spans, kinds, operators, nesting.parent))
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
+    parent = with_holders(spans, kinds, parent)
     numbered, parent = steps.number(spans, kinds, parent)
     scratch.release()
     kernels = at_spans(spans, raw.tables["kernels"])

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Bools, Positions
 
-__all__ = ["captures", "replayed_work"]
+__all__ = ["GRAPH_LAUNCH", "captures", "replayed_work"]
 
-_GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
+GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
 
 def captures(
@@ -47,7 +47,7 @@ def captures(
 
 def replayed_work(spans: pl.DataFrame, kinds: SpanKinds, kernels: pl.DataFrame, parent: Positions) -> Bools:
     """Which spans are device work that a graph launch issued: by launch, by kind, or by the graph node they carry."""
-    launches = np.append(matches(spans["name"], _GRAPH_LAUNCH), [False])  # parent -1 reads the last
+    launches = np.append(matches(spans["name"], GRAPH_LAUNCH), [False])  # parent -1 reads the last
     replayed: Bools = (launches[parent] & kinds.is_level(Level.KERNEL)) | kinds.is_kind(Kind.GRAPH)
     replayed[kernels.filter(pl.col("graph_node_id").is_not_null())["at"].to_numpy()] = True
     return replayed

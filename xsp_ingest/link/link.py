@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_ingest.link import clock, layer_table
+from xsp_ingest.link.attributions import attribute
+from xsp_ingest.link.capture_runs import kept_of_capture, replayed_first
 from xsp_ingest.link.forest import at_spans, grow
+from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
-from xsp_model import Attribution, Finding, LayerSource, Level, TraceBuilder, peaks
+from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_ingest.link.attributions import Attributed
     from xsp_ingest.link.clock import Zero
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.staging.raw import RawTrace, RunFacts
     from xsp_model import Trace
-    from xsp_model.arrays import Positions
+    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["SPILLED_SPANS", "Source", "link"]
 
@@ -50,38 +55,71 @@ def link(
     *,
     overrides: RunOverrides = NOTHING,
 ) -> Trace:
-    """The linked trace of one or more runs; XspError where the requested layers are not there."""
-    zeros, findings = clock.zeros(raws)
+    """The linked trace of one or more runs; XspError where the requested layers are not there.
+
+    Runs with the role GRAPH_CAPTURE come last. Of them only what was captured is kept, and their times count from 0.
+    """
+    count = sum(raw.facts.role != GRAPH_CAPTURE for raw in raws)
+    zeros, findings = clock.zeros(raws[:count])
+    zeros += [clock.alone(raw) for raw in raws[count:]]
     forests = []
     for run, raw in enumerate(raws):
         forest, doubts = grow(raw)
         forests.append(forest)
-        findings += [_of_run(f, run) for f in (*raw.findings, *doubts)]
-    findings += clock.skew(forests, [zero.origin_ns for zero in zeros], [raw.tables["collectives"] for raw in raws])
-    source = _common_source(forests, layer_source)
+        doubted = (f for f in (*raw.findings, *doubts) if run < count or f.severity is not Severity.INFO)
+        findings += [_of_run(f, run) for f in doubted]
+    findings += clock.skew(
+        forests[:count], [zero.origin_ns for zero in zeros[:count]], [raw.tables["collectives"] for raw in raws[:count]]
+    )
+    source = _common_source([*forests[count:], *forests[:count]], layer_source)
     layerings = [lay(forest, source) for forest in forests]
+    replays = []
+    for run in range(count):
+        paired, doubts = pair_replays(run, raws, forests, layerings, [each.path for each in sources])
+        replays.append(paired)
+        findings += [_of_run(f, run) for f in doubts]
+    attributed = attribute(raws, forests, layerings, source, replays)
+    kept = {run: kept_of_capture(forests[run]) for run in range(count, len(raws))}
     calls = layer_table.with_index(
-        [
-            layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
-            for forest, layering, raw in zip(forests, layerings, raws, strict=True)
-        ],
-        source,
+        [_calls(run, raw, forests, layerings[run], kept.get(run), attributed) for run, raw in enumerate(raws)], source
     )
     height = forests[0].spans.height
     builder = TraceBuilder(height if len(forests) == 1 and height >= SPILLED_SPANS else None)
     builder.note((*noted, *findings))
-    first_id = 0
+    first_ids = [0, *itertools.accumulate(forest.spans.height for forest in forests)]
     for run, raw in enumerate(raws):
         forest, layering, called = forests.pop(0), layerings.pop(0), calls.pop(0)
-        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), overrides))
+        known = overrides if run < count else replace(overrides, role=GRAPH_CAPTURE)
+        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), known))
+        if run >= count:
+            _add_capture(builder, run, raw, forest, layering, called, zeros[run], kept[run], first_ids[run])
+            continue
         _add_devices(builder, run, raw, overrides)
         builder.add("step_times", _step_times(run, overrides))
-        _add_spans(builder, run, forest, layering, zeros[run], first_id)
-        _add_details(builder, raw, forest, called, first_id)
-        first_id += forest.spans.height
+        _add_spans(builder, run, forest, layering, zeros[run], first_ids, attributed[run])
+        _add_details(
+            builder, raw, forest, called, first_ids[run], _captured_ids(forest, attributed[run], run, first_ids)
+        )
+        _add_attributions(builder, attributed[run], first_ids, run)
         del forest, layering, called  # of a large trace some hundred MB
         _add_moments(builder, run, raw, zeros[run])
     return builder.build()
+
+
+def _calls(
+    run: int,
+    raw: RawTrace,
+    forests: Sequence[Forest],
+    layering: Layering,
+    kept: Bools | None,
+    attributed: Sequence[Attributed],
+) -> pl.DataFrame:
+    """The calls of layers; `kept`: of a capture which of its spans are."""
+    forest = forests[run]
+    calls = layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
+    if kept is None:
+        return calls
+    return replayed_first(calls.filter(pl.Series(kept[calls["at"].to_numpy()])), run, attributed, forests)
 
 
 def _of_run(finding: Finding, run: int) -> Finding:
@@ -159,28 +197,113 @@ def _reference(references: Positions, first_id: int) -> pl.Series:
     return nullable_index(references)
 
 
-def _add_spans(builder: TraceBuilder, run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int) -> None:
+def _span_rows(
+    run: int, forest: Forest, layering: Layering, zero: Zero, first_id: int, some: tuple[int, int]
+) -> pl.DataFrame:
+    """Rows of `spans` for some of a run's; layers of other runs are not among them."""
+    first, end = some
     of_layer = tuple(Attribution).index(Attribution.LAYER)
+    attribution, layer = layering.attribution[first:end], layering.layer[first:end]
+    owned = np.where((attribution < 0) | (attribution == of_layer), layer, layer.dtype.type(-1))
+    spans = forest.spans.slice(first, end - first).drop("row", "issued_by_row")
+    return spans.with_columns(
+        (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
+        pl.int_range(first_id + first, first_id + end, eager=True).alias("span_id"),
+        _reference(forest.parent[first:end], first_id).alias("parent_id"),
+        pl.lit(run, pl.Int64).alias("run_id"),
+        layering.phases(first, end),
+        _reference(owned, first_id).alias("layer_id"),
+        layering.attributions(first, end),
+        pl.Series("ambiguous", forest.ambiguous[first:end]),
+    )
+
+
+def _add_spans(
+    builder: TraceBuilder,
+    run: int,
+    forest: Forest,
+    layering: Layering,
+    zero: Zero,
+    first_ids: Sequence[int],
+    attributed: Attributed,
+) -> None:
+    weightiest = attributed.weightiest()
+    elsewhere = weightiest.filter(pl.col("layer_run") != run)
+    at, layer = elsewhere["at"].to_numpy(), _layer_ids(elsewhere, first_ids).to_numpy()
 
     def rows(first: int, end: int) -> pl.DataFrame:
-        attribution, layer = layering.attribution[first:end], layering.layer[first:end]
-        owned = np.where((attribution < 0) | (attribution == of_layer), layer, layer.dtype.type(-1))
-        spans = forest.spans.slice(first, end - first).drop("row", "issued_by_row")
-        return spans.with_columns(
-            (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
-            pl.int_range(first_id + first, first_id + end, eager=True).alias("span_id"),
-            _reference(forest.parent[first:end], first_id).alias("parent_id"),
-            pl.lit(run, pl.Int64).alias("run_id"),
-            layering.phases(first, end),
-            _reference(owned, first_id).alias("layer_id"),
-            layering.attributions(first, end),
-            pl.Series("ambiguous", forest.ambiguous[first:end]),
-        )
+        spans = _span_rows(run, forest, layering, zero, first_ids[run], (first, end))
+        low, high = np.searchsorted(at, (first, end))
+        if high == low:
+            return spans
+        ids = spans["layer_id"].cast(pl.Int64).scatter(at[low:high] - first, layer[low:high])
+        return spans.with_columns(ids)
 
     builder.add_pieces("spans", forest.spans.height, rows)
 
 
-def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl.DataFrame, first_id: int) -> None:
+def _layer_ids(rows: pl.DataFrame, first_ids: Sequence[int]) -> pl.Series:
+    """The span ids of the layers that these rows name by run and position."""
+    return rows["layer"] + pl.Series(first_ids, dtype=pl.Int64).gather(rows["layer_run"])
+
+
+def _add_attributions(builder: TraceBuilder, attributed: Attributed, first_ids: Sequence[int], run: int) -> None:
+    rows = attributed.rows
+
+    def piece(first: int, end: int) -> pl.DataFrame:
+        some = rows.slice(first, end - first)
+        identity = (pl.col("at") + first_ids[run]).alias("span_id")
+        return some.select(identity, _layer_ids(some, first_ids).alias("layer_id"), "weight", "basis")
+
+    builder.add_pieces("attributions", rows.height, piece)
+
+
+def _add_capture(
+    builder: TraceBuilder,
+    run: int,
+    raw: RawTrace,
+    forest: Forest,
+    layering: Layering,
+    calls: pl.DataFrame,
+    zero: Zero,
+    kept: Bools,
+    first_id: int,
+) -> None:
+    """What the host did while it captured graphs; it belongs to no step."""
+    spans = _span_rows(run, forest, layering, zero, first_id, (0, forest.spans.height))
+    inside = pl.Series(kept)
+    ids = spans["span_id"].filter(inside).implode()
+    references = (pl.when(pl.col(c).is_in(ids)).then(pl.col(c)).alias(c) for c in ("parent_id", "layer_id"))
+    builder.add("spans", spans.filter(inside).with_columns(*references, pl.lit(None, pl.Int64).alias("step")))
+    identity = (pl.col("at") + first_id).alias("span_id")
+    builder.add("layers", calls.with_columns(identity).drop("at"))
+    at = forest.operators["at"].to_numpy()
+    operators = forest.operators.filter(pl.Series(kept[at]))
+    inputs = "input_shapes", "input_dtypes", "concrete_inputs"
+    builder.add("operators", operators.select(identity, "sequence_number", "external_id", *inputs))
+    ranges = at_spans(forest.spans, raw.tables["ranges"]).drop("row")
+    builder.add("ranges", ranges.filter(pl.Series(kept[ranges["at"].to_numpy()])).with_columns(identity).drop("at"))
+
+
+def _captured_ids(forest: Forest, attributed: Attributed, run: int, first_ids: Sequence[int]) -> Ints | None:
+    """For each span the id of the one that its graph node was captured in (-1: none); None: as the forest says."""
+    captured = attributed.captured
+    if captured.is_empty():
+        return None
+    out = np.where(forest.captured_in >= 0, forest.captured_in.astype(np.int64) + first_ids[run], -1)
+    out[captured["at"].to_numpy()] = captured["launch"].to_numpy() + np.array(first_ids)[captured["run"].to_numpy()]
+    return out
+
+
+def _add_details(
+    builder: TraceBuilder,
+    raw: RawTrace,
+    forest: Forest,
+    calls: pl.DataFrame,
+    first_id: int,
+    captured_ids: Ints | None,
+) -> None:
+    """`captured_ids`: ids that go before `forest.captured_in`."""
     identity = (pl.col("at") + first_id).alias("span_id")
     calls = calls.sort("at")
     builder.add_pieces(
@@ -200,7 +323,12 @@ def _add_details(builder: TraceBuilder, raw: RawTrace, forest: Forest, calls: pl
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:
             part = table.slice(first, end - first)
             if "captured_in_row" in part.columns:
-                captured = _reference(forest.captured_in[part["at"].to_numpy()], first_id)
+                at = part["at"].to_numpy()
+                captured = (
+                    _reference(forest.captured_in[at], first_id)
+                    if captured_ids is None
+                    else nullable_index(captured_ids[at])
+                )
                 part = part.with_columns(captured.alias("captured_in_id")).drop("captured_in_row")
             return part.with_columns(identity).drop("at")
 

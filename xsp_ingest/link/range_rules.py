@@ -13,7 +13,7 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ANNOTATIONS", "KINETO", "KINETO_STEP", "NVTX", "Rule", "Rules", "classify", "one_of"]
+__all__ = ["ANNOTATIONS", "COMPILED_REGION", "KINETO", "KINETO_STEP", "NVTX", "Rule", "Rules", "classify", "one_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,9 @@ NVTX = Rules(
 )
 """Ranges of NVTX and its like (roctx, MXNet's): all of a process's libraries and frameworks write into one stream."""
 
+COMPILED_REGION = r"^## Call CompiledFxGraph \S+ ##$|^CUDAGraphNode\.record|^Torch-Compiled Region"
+"""Calls of compiled graphs, and the recording of one as a device graph, as PyTorch annotates them."""
+
 KINETO_STEP = r"^ProfilerStep#\d+$"
 
 KINETO = Rules(
@@ -114,6 +117,8 @@ KINETO = Rules(
     defaults=(
         Rule(Level.MODEL, Kind.STEP, name=KINETO_STEP),
         Rule(Level.APPLICATION, Kind.RANGE, name=_BY_FRAMEWORKS),
+        # A call of a compiled graph: what runs in it is of many layers.
+        Rule(Level.APPLICATION, Kind.RANGE, name=COMPILED_REGION),
         _MODULE_CALL,
         _MODULE_RETURNED,
     ),

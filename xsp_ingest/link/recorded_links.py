@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Positions
 
-__all__ = ["resolved", "with_callers"]
+__all__ = ["resolved", "with_callers", "with_holders"]
 
 
 def resolved(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -23,6 +23,22 @@ def resolved(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFr
     referring = facts.filter(pl.col(column).is_not_null())
     position = lookup(spans["row"].to_numpy(), referring[column].to_numpy())
     return referring.with_columns(pl.Series("position", position)).filter(pl.col("position") >= 0)
+
+
+def with_holders(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> Positions:
+    """Parents in which layers that no thread called, those of generated code, lie in what the file says they do."""
+    rows = spans["issued_by_row"]
+    if rows.null_count() == len(rows):
+        return parent
+    at = np.flatnonzero(kinds.is_level(Level.LAYER) & rows.is_not_null().to_numpy())
+    holder = lookup(spans["row"].to_numpy(), rows.gather(at).to_numpy())
+    start = spans["start_ns"].to_numpy()
+    sound = (
+        (holder >= 0) & (holder != at) & ((start[holder] < start[at]) | ((start[holder] == start[at]) & (holder < at)))
+    )
+    out = parent.copy()
+    out[at[sound]] = holder[sound]
+    return out
 
 
 def with_callers(spans: pl.DataFrame, kinds: SpanKinds, operators: pl.DataFrame, parent: Positions) -> Positions:

@@ -31,7 +31,9 @@ _SPANS: Mapping[str, pl.DataType] = {
     "context_id": _I,
     "stream_id": _I,
     "correlation_id": _I,
-    "issued_by_row": _I,  # for device work without a recorded launch: row of the span that the file says issued it
+    # For device work without a recorded launch the row of the span that the file says issued it; for a layer of
+    # generated code, which no thread called, that of the layer or region that it lies in.
+    "issued_by_row": _I,
 }
 _OPERATORS: Mapping[str, pl.DataType] = {
     "row": _I,
@@ -88,6 +90,17 @@ _COLLECTIVES: Mapping[str, pl.DataType] = {  # what a file says of a message, be
     "group_size": _I,
     "input_bytes": _I,
     "output_bytes": _I,
+}
+_ATTRIBUTIONS: Mapping[str, pl.DataType] = {  # layers of work that was not simply launched in their calls
+    "row": _I,  # a device activity, or an operator: then also of what was launched in it
+    "layer_row": _I,
+    "weight": pl.Float64(),  # of one row they add up to 1
+    "basis": _W,
+}
+_LAUNCHES: Mapping[str, pl.DataType] = {  # of calls whose work was captured into a graph: what they would launch
+    "row": _I,
+    "kernel_name": _W,
+    **{f"{what}_{axis}": _I for what in ("grid", "block") for axis in "xyz"},
 }
 _FLOWS: Mapping[str, pl.DataType] = {  # a forward operator's start and its backward operator's start
     "forward_process_id": _I,
@@ -156,6 +169,8 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "kernels": _KERNELS,
     "copies": _COPIES,
     "collectives": _COLLECTIVES,
+    "attributions": _ATTRIBUTIONS,
+    "launches": _LAUNCHES,
     "layers": _LAYERS,
     "flows": _FLOWS,
     "allocations": _ALLOCATIONS,

@@ -164,6 +164,8 @@ def _table(name: str, frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
     if "row" not in frame.columns:
         return frame
     kept = frame.filter(pl.col("row").is_in(rows.implode()))
+    if name == "attributions":  # a layer that is left out has its share no more
+        return kept.filter(pl.col("layer_row").is_in(rows.implode()))
     return kept.with_columns(
         pl.when(pl.col(column).is_in(rows.implode())).then(pl.col(column)).alias(column)
         for column in _REFERENCES.get(name, ())

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
 from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.pages.report.span_paths import above
@@ -49,14 +50,16 @@ def launch_paths(trace: Trace) -> LaunchPaths:
     spans = trace.scan("spans")
     work = (
         spans.filter(pl.col("attribution").is_not_null(), pl.col("run_id").is_in(list(roles_of(trace).kernels)))
-        .select("parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
+        .select("span_id", "parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
         .collect()
     )
     parent = _numbers(spans.select("parent_id").collect().to_series())
     is_operator = spans.select(pl.col("level") == str(Level.OPERATOR)).collect().to_series().to_numpy()
     is_layer = _layer_spans(trace, len(parent))
     layers = above(_numbers(work["layer_id"]), parent, is_layer)
-    operators = above(_numbers(work["parent_id"]), parent, is_operator, stop=is_layer)
+    origin = origins(trace, work["span_id"])
+    launch = np.where(origin != work["span_id"].to_numpy(), origin, _numbers(work["parent_id"]))
+    operators = above(launch, parent, is_operator, stop=is_layer)
     name_codes, names = _coded(trace, layers.spans, operators.spans)
     layer, of_layers = layers.named(name_codes[: len(layers.spans)])
     operator, of_operators = operators.named(name_codes[len(layers.spans) :])

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
 from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
 from xsp_analyze.frames.layer_time import LAYER_KEY
@@ -54,9 +55,9 @@ def device_parts(frames: StepFrames) -> pl.DataFrame:
 
     Numbers are those of A08: of a mean step, or of the whole trace.
     """
-    rows = frames.executions
+    rows = frames.layer_executions
     work = rows.with_columns(
-        *_around_launches(frames.trace, rows["span_id"].to_numpy()),
+        *_around_launches(frames.trace, origins(frames.trace, rows["span_id"])),
     )
     is_replay = pl.col("attribution") == str(Attribution.GRAPH_REPLAY)
     replay = pl.lit(GRAPH_REPLAY).cast(pl.Categorical)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
+from xsp_ingest.formats.torch_profiler.captured_launches import captured_launches
 from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
@@ -104,6 +105,7 @@ class _Stages:
         tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
         tables["devices"] = devices(self._head)
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
+        tables["launches"] = captured_launches(tables["spans"], path)
         tables["counters"], unusable = samples(self._samples, path)
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
         findings = [*summed(self._findings), *repeated, *unclear, *counted, *unusable]

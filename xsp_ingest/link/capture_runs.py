@@ -1,0 +1,51 @@
+"""What is kept of a run in which graphs were captured: what the host did while it captured, and what that lay in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_ingest.link.captured_graphs import capture_windows
+from xsp_model import Kind, Level
+from xsp_model.tree import ancestors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_ingest.link.attributions import Attributed
+    from xsp_ingest.link.forest import Forest
+    from xsp_model.arrays import Bools
+
+__all__ = ["kept_of_capture", "replayed_first"]
+
+
+def kept_of_capture(forest: Forest) -> Bools:
+    """Which spans are kept; steps are not, as nothing is timed from such a run."""
+    start = forest.spans["start_ns"].to_numpy()
+    thread = forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()
+    kept: Bools = np.zeros(len(start), dtype=np.bool_)
+    for begin, end in capture_windows(forest):
+        first, last = np.searchsorted(start, (start[begin], start[end]), side="left")
+        kept[first:last] |= thread[first:last] == thread[begin]
+    held = np.flatnonzero(kept)
+    for up in ancestors(forest.parent):
+        kept[up[held][up[held] >= 0]] = True
+    device = forest.is_level(Level.KERNEL) | forest.is_kind(Kind.SYNC)
+    return kept & ~device & ~forest.is_kind(Kind.STEP)
+
+
+def replayed_first(
+    calls: pl.DataFrame, run: int, attributed: Sequence[Attributed], forests: Sequence[Forest]
+) -> pl.DataFrame:
+    """Calls of layers of a capture as of when their work first ran in a replay, which orders them among the others."""
+    starts = [
+        each.rows.filter(pl.col("layer_run") == run).with_columns(
+            forest.spans["start_ns"].gather(each.rows.filter(pl.col("layer_run") == run)["at"]).alias("replayed_ns")
+        )
+        for each, forest in zip(attributed, forests, strict=False)
+    ]
+    first = pl.concat(starts).group_by("layer").agg(pl.col("replayed_ns").min())
+    joined = calls.join(first, left_on="at", right_on="layer", how="left", maintain_order="left")
+    return joined.with_columns(pl.coalesce("replayed_ns", "first_ns").alias("first_ns")).drop("replayed_ns")

@@ -1,0 +1,159 @@
+"""Device graphs whose capture was recorded: the launches between the calls that begin and end it, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_ingest.link.distinct_texts import matches
+from xsp_ingest.link.forest import at_spans
+from xsp_model import Kind, Level
+from xsp_model.arrays import lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from xsp_ingest.link.forest import Forest
+    from xsp_ingest.staging.raw import RawTrace
+    from xsp_model.arrays import Ints, Positions
+
+__all__ = [
+    "COPY",
+    "FILL",
+    "UNKNOWN",
+    "CapturedGraph",
+    "KernelNumbers",
+    "capture_windows",
+    "captured_graphs",
+    "holds_capture",
+    "replay_tokens",
+]
+
+UNKNOWN, COPY, FILL = -1, -2, -3
+"""Tokens of work that is no kernel of a known name: a kernel of an unknown one, a copy, a memset."""
+
+_BEGIN = r"(?i)^(cuda|cu|hip)StreamBeginCapture"
+_END = r"(?i)^(cuda|cu|hip)StreamEndCapture"
+_KERNEL = r"(?i)^(cuda|cu|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel"
+_COPY_CALL = r"(?i)^(cuda|cu|hip)Memcpy"
+_FILL_CALL = r"(?i)^(cuda|cu|hip)Memset"
+_COPY_KERNEL = r"^__amd_rocclr_copyBuffer"  # as which ROCm runs the copies and memsets of a graph
+_FILL_KERNEL = r"^__amd_rocclr_fillBuffer"
+
+
+class KernelNumbers:
+    """A number for each name of a kernel, the same in every run."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, names: pl.Series) -> Ints:
+        """The numbers of these names, UNKNOWN for null; looks at each distinct one once."""
+        distinct = names.unique().drop_nulls()
+        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in distinct.cast(pl.String)]
+        table = pl.DataFrame({"name": distinct, "number": pl.Series(numbers, dtype=pl.Int64)})
+        joined = names.to_frame("name").join(table, on="name", how="left", maintain_order="left")
+        return joined["number"].fill_null(UNKNOWN).to_numpy()
+
+    def names(self) -> Sequence[str]:
+        """The names by their numbers."""
+        return list(self._numbers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CapturedGraph:
+    """One graph of the run `run`: positions of its launches, in order, with what each was of."""
+
+    run: int
+    begin: int
+    launches: Positions
+    tokens: Ints
+    grids: Ints  # a launch a row, x, y, z; -1: unknown
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the launches say of all kernels which they are."""
+        return bool((self.tokens != UNKNOWN).all())
+
+
+def holds_capture(raw: RawTrace) -> bool:
+    """Whether a graph was captured while the run was recorded."""
+    return bool(matches(raw.tables["spans"]["name"], _BEGIN).any())
+
+
+def captured_graphs(run: int, raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> list[CapturedGraph]:
+    """The graphs captured in a run; those in which nothing was launched are none."""
+    begins = matches(forest.spans["name"], _BEGIN)
+    if not begins.any():
+        return []
+    at, tokens, grids = _launches(raw, forest, numbers)
+    start = forest.spans["start_ns"].to_numpy()
+    thread = _threads(forest)
+    of_thread = {each: np.flatnonzero(thread[at] == each) for each in np.unique(thread[begins])}
+    graphs = []
+    for begin, end in capture_windows(forest):
+        rows = of_thread[thread[begin]]
+        first, last = np.searchsorted(start[at[rows]], (start[begin], start[end]))
+        if last > first:
+            inside = rows[first:last]
+            graphs.append(CapturedGraph(run, begin, at[inside], tokens[inside], grids[inside]))
+    return graphs
+
+
+def capture_windows(forest: Forest) -> list[tuple[int, int]]:
+    """The calls that begin and end each capture, in order; one that never ended on its thread is none."""
+    begins = matches(forest.spans["name"], _BEGIN)
+    marks = np.flatnonzero(begins | matches(forest.spans["name"], _END))
+    thread = _threads(forest)[marks]
+    return sorted(
+        (int(begin), int(end))
+        for each in np.unique(thread)
+        for begin, end in pairwise(marks[thread == each])
+        if begins[begin] and not begins[end]
+    )
+
+
+def _threads(forest: Forest) -> NDArray[np.uint64]:
+    """A number for each span's process and thread."""
+    return forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()
+
+
+def _launches(raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> tuple[Positions, Ints, Ints]:
+    """Calls that put work into a graph, in order: positions, tokens and grids.
+
+    A call with work of its own in the trace ran at once, and of calls in each other the outermost is the launch.
+    """
+    name = forest.spans["name"]
+    kernel, copy, fill = (matches(name, pattern) for pattern in (_KERNEL, _COPY_CALL, _FILL_CALL))
+    launch = (kernel | copy | fill) & forest.is_level(Level.RUNTIME) & forest.is_kind(Kind.CALL)
+    outer = forest.parent[launch]
+    launch[np.flatnonzero(launch)[(outer >= 0) & launch[outer]]] = False
+    issuers = forest.parent[forest.is_level(Level.KERNEL)]
+    launch[issuers[issuers >= 0]] = False
+    at = np.flatnonzero(launch)
+    facts = at_spans(forest.spans, raw.tables["launches"])
+    fact = lookup(facts["at"].to_numpy(), at)
+    has_fact = fact >= 0
+    tokens = np.where(copy[at], COPY, np.where(fill[at], FILL, UNKNOWN)).astype(np.int64)
+    grids = np.full((len(at), 3), -1, dtype=np.int64)
+    if has_fact.any():
+        named = numbers.of(facts["kernel_name"].gather(fact[has_fact]))
+        tokens[has_fact] = np.where(kernel[at[has_fact]], named, tokens[has_fact])
+        axes = facts.select(pl.col(f"grid_{axis}").fill_null(-1) for axis in "xyz").to_numpy()
+        grids[has_fact] = axes[fact[has_fact]]
+    return at, tokens, grids
+
+
+def replay_tokens(forest: Forest, at: Positions, numbers: KernelNumbers) -> Ints:
+    """The tokens of replayed device work."""
+    name = forest.spans["name"].gather(at)
+    tokens = numbers.of(name)
+    copies = forest.is_kind(Kind.MEMCPY)[at] | matches(name, _COPY_KERNEL)
+    fills = forest.is_kind(Kind.MEMSET)[at] | matches(name, _FILL_KERNEL)
+    return np.where(copies, COPY, np.where(fills, FILL, tokens))

@@ -1,0 +1,104 @@
+"""Reads a step's name by the forms of forms.toml."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from xsp_model.step_annotations.annotation import ServingPhase, StepAnnotation
+from xsp_model.step_annotations.forms import Form, Mode, forms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["parse_step_annotation"]
+
+_MAX_LENGTH = 600  # characters; the longest that engines write are below 300
+_COUNTS = ("requests", "tokens", "kv_tokens")
+_SIDES = ("prefill", "decode")
+_KEYED = re.compile(r"(\w+)=(\d{1,12})(?:/(\d{1,12}))?(?=\s|$)", re.ASCII)
+
+_Counts = dict[str, int]
+
+
+def parse_step_annotation(text: str) -> StepAnnotation | None:
+    """What the name says; None where no engine that we know writes such a name."""
+    return _parse(text) if len(text) <= _MAX_LENGTH else None
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> StepAnnotation | None:
+    for form in forms():
+        if match := form.pattern.fullmatch(text):
+            return _read(form, match.groupdict())
+    return None
+
+
+def _read(form: Form, groups: Mapping[str, str | None]) -> StepAnnotation | None:
+    written = groups.get("mode")
+    mode = _mode_of(form, written)
+    if mode is None:
+        return None
+    counts = {name: int(text) for name, text in groups.items() if text and name not in {"mode", "keyed"}}
+    counts |= _keyed({**form.keys, **mode.keys}, groups.get("keyed") or "")
+    _split(counts, mode)
+    _sum(counts)
+    return StepAnnotation(
+        tool=form.tool,
+        form=form.name,
+        is_capture=form.capture,
+        serving_phase=None if form.capture else mode.phase or _phase(counts),
+        mode=written,
+        batch_key=counts.get(f"padded_{form.batch_key}", counts.get(form.batch_key)),
+        **counts,
+    )
+
+
+def _mode_of(form: Form, written: str | None) -> Mode | None:
+    """What the word means; a form whose words are listed has no others."""
+    if written is None or not form.modes:
+        return Mode()
+    return form.modes.get(written) or form.modes.get(written.upper())
+
+
+def _keyed(keys: Mapping[str, str], text: str) -> _Counts:
+    counts: _Counts = {}
+    for key, number, padded in _KEYED.findall(text):
+        name = keys.get(key)
+        if name is not None:
+            counts[name] = int(number)
+        if padded and name == "requests":
+            counts["padded_requests"] = int(padded)
+    return counts
+
+
+def _split(counts: _Counts, mode: Mode) -> None:
+    """Gives plain counts to the side that the mode says, unless both sides have requests."""
+    if mode.side is None or any(counts.get(f"{side}_requests") for side in _SIDES if side != mode.side):
+        return
+    other = next(side for side in _SIDES if side != mode.side)
+    for count in _COUNTS:
+        if count in counts:
+            counts.setdefault(f"{mode.side}_{count}", counts[count])
+        counts.setdefault(f"{other}_{count}", 0)
+    requests = counts.get(f"{mode.side}_requests")
+    if mode.tokens_per_request is not None and requests is not None:
+        counts.setdefault(f"{mode.side}_tokens", requests * mode.tokens_per_request)
+
+
+def _sum(counts: _Counts) -> None:
+    """Adds up what both sides have and the name does not say itself."""
+    for count in _COUNTS:
+        sides = [counts.get(f"{side}_{count}") for side in _SIDES]
+        if all(value is not None for value in sides):
+            counts.setdefault(count, sum(value or 0 for value in sides))
+
+
+def _phase(counts: _Counts) -> ServingPhase | None:
+    prefill, decode = (counts.get(f"{side}_requests") for side in _SIDES)
+    if prefill and decode:
+        return ServingPhase.MIXED
+    if prefill and decode == 0:
+        return ServingPhase.PREFILL
+    return ServingPhase.DECODE if decode and prefill == 0 else None
