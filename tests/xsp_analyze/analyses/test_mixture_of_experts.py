@@ -131,8 +131,8 @@ def _layered() -> Hand:
             layer = hand.module(f"{block}.{path}", at, 10, at)
             hand.work(name, at, duration * scale, layer=layer)
             at += 100
-    attention = hand.module("model.layers.1.attn.gate", 5_000, 10, 99)
-    hand.work(_GEMM, 5_000, 1_000, layer=attention)
+    for at, path in ((5_000, "model.layers.1.attn.gate"), (5_100, "Model_0.Attention_0.Linear_0")):
+        hand.work(_GEMM, at, 1_000, layer=hand.module(path, at, 10, at))
     return hand
 
 

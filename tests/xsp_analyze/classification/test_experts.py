@@ -67,7 +67,9 @@ def test_parts_of_known_names(name: str, part: str | None) -> None:
          "Model_0.MixtralSparseMoeBlock_3"),
         ("Model_0.GptOssMLP_1.GptOssTopKRouter_1", "routing", "Model_0.GptOssMLP_1"),
         ("Model_0.GptOssMLP_1.GptOssExperts_1", "expert products", "Model_0.GptOssMLP_1"),
-        ("Model_0.LlamaMLP_1.Linear_3", None, None),
+        ("Model_0.MLPBlock_1.FusedMoE_1", "expert products", "Model_0.MLPBlock_1"),
+        ("Model_0.MLPBlock_1.ReplicatedLinear_1", "routing", "Model_0.MLPBlock_1"),
+        ("Model_0.LlamaMLP_1.SiLU_3", None, None),
     ],
 )  # fmt: skip
 def test_parts_and_blocks_of_known_paths(path: str, part: str | None, block: str | None) -> None:

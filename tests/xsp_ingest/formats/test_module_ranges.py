@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tests.helpers.synth import KinetoTrace
+from tests.helpers.synth_cupti import PROCESS, THREAD, CuptiDump
 from tests.helpers.synth_nsys import NsightFile
+from tests.helpers.synth_rocprof import RocprofRun
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import module_ranges as tested
@@ -149,6 +151,30 @@ def test_where_pytorch_recorded_the_modules_annotations_are_no_second_call_of_th
     layers = convert([trace.write(tmp_path / "trace.json")], Options()).frame("layers")
     rows = layers.select(pl.col("layer_name", "source").cast(pl.String), "layer_index").sort("layer_name").rows()
     assert rows == [("Block_0", "module", 0), ("model.layers.0", "range", None)]
+
+
+def _as_listed(path: Path) -> list[tuple[object, ...]]:
+    columns = ("layer_name", "layer_type", "path", "shapes", "source")
+    return convert([path], Options()).frame("layers").select(pl.col(columns).cast(pl.String)).rows()
+
+
+def test_roctx_ranges_of_rocprofv3_are_read_alike(tmp_path: Path) -> None:
+    run = RocprofRun()
+    run.call(500, 90_000, _text("model.layers.0.mlp", Inputs=[[8, 64]]), 1, "MARKER_CORE_API")
+    run.launch(1_000, "_Z3addPKfS0_Pf.kd", 2, (20_000, 30_000), gpu=1)
+    (tmp_path / "r.json").write_bytes(run.json())
+    assert _as_listed(tmp_path / "r.json") == [
+        ("model.layers.0.mlp", "mlp", "model.layers.0.mlp", "[[8, 64]]", "module"),
+    ]  # fmt: skip
+
+
+def test_markers_of_cupti_are_read_alike(tmp_path: Path) -> None:
+    dump = CuptiDump()
+    for flags, at, extra in ((2, 500, {"name": _text("model.head", Inputs=[[8, 64]])}), (4, 3_000, {})):
+        dump.add("MARKER", timestamp=at, id=7, flags=flags, processId=PROCESS, threadId=THREAD, **extra)
+    dump.kernel(8_000, 9_000, 1)
+    (tmp_path / "dump").write_bytes(dump.lines())
+    assert _as_listed(tmp_path / "dump") == [("model.head", "head", "model.head", "[[8, 64]]", "module")]
 
 
 def test_a_real_capture_has_the_modules_of_the_model_each_called_once_a_step(fixtures_dir: Path) -> None:
