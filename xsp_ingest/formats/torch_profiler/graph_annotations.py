@@ -45,12 +45,16 @@ def with_layers(tables: Mapping[str, pl.DataFrame], noted: pl.DataFrame) -> dict
     kind = Kind.MODULE if _are_layers(spans, work) else Kind.RANGE
     layers = calls.select(
         pl.col("layer_row").alias("row"), "process_id", "start_ns",
-        name="annotation", level=pl.lit(str(Level.LAYER)), kind=pl.lit(str(kind)),
+        duration_ns=pl.lit(0, pl.Int64), name="annotation", level=pl.lit(str(Level.LAYER)), kind=pl.lit(str(kind)),
     )  # fmt: skip
     shares = work.join(calls, on=[*_LAUNCH, "annotation"], how="inner", nulls_equal=True, maintain_order="left").select(
         "row", "layer_row", weight=pl.lit(1.0), basis=pl.lit(str(AttributionBasis.ANNOTATION))
     )
-    facts = calls.select(pl.col("layer_row").alias("row"), layer_type=_layer_type(), path=pl.col("annotation"))
+    first = work.group_by("annotation").agg(pl.col("start_ns").min()).sort("start_ns", "annotation")
+    positions = first.select("annotation", sequence_index=pl.int_range(pl.len(), dtype=pl.Int64))
+    facts = calls.join(positions, on="annotation", how="left", maintain_order="left").select(
+        pl.col("layer_row").alias("row"), "sequence_index", layer_type=_layer_type(), path=pl.col("annotation")
+    )
     return {
         "spans": _with(spans, frame_of("spans", layers)),
         "layers": frame_of("layers", facts),
@@ -67,9 +71,9 @@ def _named(spans: pl.DataFrame, noted: pl.DataFrame) -> pl.DataFrame:
 
 
 def _text(annotation: str) -> str:
-    """What stands in JSON: a text, or anything else as JSON writes it."""
+    """What stands in JSON: a text, nothing for null, or anything else as JSON writes it."""
     value = json.loads(annotation)
-    return value.strip() if isinstance(value, str) else annotation
+    return "" if value is None else value.strip() if isinstance(value, str) else annotation
 
 
 def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
