@@ -86,7 +86,7 @@ def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("launched_ns").min())
     )
     calls = work.group_by(*_LAUNCH, "annotation").agg(pl.col("start_ns").min()).sort("start_ns", "annotation", *_LAUNCH)
-    first_row = int(spans["row"].max() or 0) + 1  # type: ignore[call-overload]
+    first_row = int(spans["row"].to_numpy().max(initial=0)) + 1
     return (
         calls.join(launches, on=list(_LAUNCH), how="left", maintain_order="left")
         .with_columns(pl.coalesce("launched_ns", "start_ns").alias("start_ns"))
@@ -97,8 +97,9 @@ def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 def _are_layers(spans: pl.DataFrame, work: pl.DataFrame) -> bool:
     if (spans["kind"] == str(Kind.MODULE)).any():
         return True
-    total = spans.filter(pl.col("level") == str(Level.KERNEL))["duration_ns"].sum()
-    return bool(work["duration_ns"].sum() >= _ENOUGH * total)
+    every = spans.filter(pl.col("level") == str(Level.KERNEL))
+    total, part = (float(rows["duration_ns"].fill_null(0).sum()) for rows in (every, work))
+    return part >= _ENOUGH * total
 
 
 def _layer_type() -> pl.Expr:
