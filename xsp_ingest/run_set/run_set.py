@@ -88,12 +88,15 @@ def read_run(
     overrides = replace(overrides, role=role) if role else overrides
     inside = root or path.parent
     files = _files(path, description, inside)
-    for capture in description.graph_captures:
-        _inside(path, capture, inside)
+    captures = [_inside(path, capture, inside) for capture in description.graph_captures]
     if not files:
         return without_files(overrides, path)
     scoped = replace(options, layer_scopes=description.layer_scopes) if description.layers else options
-    return convert_run(files, scoped, overrides, progress=progress)
+    return convert_run(files, _with_captures(scoped, captures), overrides, progress=progress)
+
+
+def _with_captures(options: Options, captures: Sequence[Path]) -> Options:
+    return replace(options, graph_captures=(*options.graph_captures, *captures)) if captures else options
 
 
 def read_single(path: Path, role: str, options: Options, *, progress: Callable[[str], None] | None = None) -> Trace:

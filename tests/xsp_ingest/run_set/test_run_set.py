@@ -92,6 +92,16 @@ def test_a_wrong_description_is_refused_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+def test_captures_of_graphs_are_read_with_the_run(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::linear", 1_000, 50_000)
+    kineto.write(tmp_path / "trace.json")
+    files = [{"path": "trace.json"}]
+    path = _write(tmp_path, _described(files=files, graph_captures=["trace.json"], level="MLG"))
+    with pytest.raises(XspError, match="no graph was captured"):
+        read_run(path, Options())
+
+
 def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text('{"schema_version": 1,')

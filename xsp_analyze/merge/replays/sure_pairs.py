@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from xsp_analyze.merge.alignment import Alignment
     from xsp_model.arrays import Bools, Ints
 
@@ -75,7 +77,7 @@ class _Band:
             lengths = np.maximum.accumulate(lengths[::-1])[::-1]
             after = np.where(self._inside(i), lengths, _NONE)
 
-    def _beginnings(self) -> list[Ints]:
+    def _beginnings(self) -> list[NDArray[np.int32]]:
         rows = [np.where(self._inside(0), 0, _NONE).astype(np.int32)]
         for i in range(len(self.first)):
             above = np.concatenate((rows[-1][1:], [_NONE]))

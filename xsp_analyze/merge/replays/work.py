@@ -9,8 +9,9 @@ import polars as pl
 
 from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.roles import recorded
 from xsp_analyze.merge.kernel_names import base_name, normalised
-from xsp_model import GRAPH_CAPTURE, Attribution, Kind
+from xsp_model import Attribution, Kind
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -67,9 +68,7 @@ _SHAPED = {True: ", grid and block", False: ""}
 
 def _activities(trace: Trace) -> pl.DataFrame:
     """All device activities but those of captures, and replays recorded as one, of which nothing can be told."""
-    runs = trace.frame("runs").filter(pl.col("role").ne_missing(pl.lit(GRAPH_CAPTURE)))["run_id"]
-    rows = trace.scan("spans").filter(pl.col("attribution").is_not_null()).select(_COLUMNS).collect()
-    rows = rows.filter(pl.col("run_id").is_in(runs.implode()))
+    rows = recorded(trace, "spans").filter(pl.col("attribution").is_not_null()).select(_COLUMNS).collect()
     return rows.filter(pl.col("kind").cast(pl.String) != str(Kind.GRAPH)).with_columns(
         pl.col("duration_ns").fill_null(0)
     )

@@ -45,12 +45,16 @@ def with_layers(tables: Mapping[str, pl.DataFrame], noted: pl.DataFrame) -> dict
     kind = Kind.MODULE if _are_layers(spans, work) else Kind.RANGE
     layers = calls.select(
         pl.col("layer_row").alias("row"), "process_id", "start_ns",
-        name="annotation", level=pl.lit(str(Level.LAYER)), kind=pl.lit(str(kind)),
+        duration_ns=pl.lit(0, pl.Int64), name="annotation", level=pl.lit(str(Level.LAYER)), kind=pl.lit(str(kind)),
     )  # fmt: skip
     shares = work.join(calls, on=[*_LAUNCH, "annotation"], how="inner", nulls_equal=True, maintain_order="left").select(
         "row", "layer_row", weight=pl.lit(1.0), basis=pl.lit(str(AttributionBasis.ANNOTATION))
     )
-    facts = calls.select(pl.col("layer_row").alias("row"), layer_type=_layer_type(), path=pl.col("annotation"))
+    first = work.group_by("annotation").agg(pl.col("start_ns").min()).sort("start_ns", "annotation")
+    positions = first.select("annotation", sequence_index=pl.int_range(pl.len(), dtype=pl.Int64))
+    facts = calls.join(positions, on="annotation", how="left", maintain_order="left").select(
+        pl.col("layer_row").alias("row"), "sequence_index", layer_type=_layer_type(), path=pl.col("annotation")
+    )
     return {
         "spans": _with(spans, frame_of("spans", layers)),
         "layers": frame_of("layers", facts),
@@ -67,9 +71,9 @@ def _named(spans: pl.DataFrame, noted: pl.DataFrame) -> pl.DataFrame:
 
 
 def _text(annotation: str) -> str:
-    """What stands in JSON: a text, or anything else as JSON writes it."""
+    """What stands in JSON: a text, nothing for null, or anything else as JSON writes it."""
     value = json.loads(annotation)
-    return value.strip() if isinstance(value, str) else annotation
+    return "" if value is None else value.strip() if isinstance(value, str) else annotation
 
 
 def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +86,7 @@ def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("launched_ns").min())
     )
     calls = work.group_by(*_LAUNCH, "annotation").agg(pl.col("start_ns").min()).sort("start_ns", "annotation", *_LAUNCH)
-    first_row = int(spans["row"].max() or 0) + 1  # type: ignore[call-overload]
+    first_row = int(spans["row"].to_numpy().max(initial=0)) + 1
     return (
         calls.join(launches, on=list(_LAUNCH), how="left", maintain_order="left")
         .with_columns(pl.coalesce("launched_ns", "start_ns").alias("start_ns"))
@@ -93,8 +97,9 @@ def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 def _are_layers(spans: pl.DataFrame, work: pl.DataFrame) -> bool:
     if (spans["kind"] == str(Kind.MODULE)).any():
         return True
-    total = spans.filter(pl.col("level") == str(Level.KERNEL))["duration_ns"].sum()
-    return bool(work["duration_ns"].sum() >= _ENOUGH * total)
+    every = spans.filter(pl.col("level") == str(Level.KERNEL))
+    total, part = (float(rows["duration_ns"].fill_null(0).sum()) for rows in (every, work))
+    return part >= _ENOUGH * total
 
 
 def _layer_type() -> pl.Expr:
