@@ -25,17 +25,18 @@ from xsp_runners.level_process import shape_of
 from xsp_runners.own_workload import run_script, zoo_name
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.steps import AllStepsDone
-from xsp_runners.torch_profiler import TRACE, Ranges, Session, write_trace
+from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, write_trace
 from xsp_runners.torch_ranges import ranges
 from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from xsp_runners.torch_workload import Work
 
-__all__ = ["main", "measure"]
+__all__ = ["main", "measure", "recorded_capture"]
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may choose another algorithm in every run
 
@@ -102,8 +103,10 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     torch = import_torch()
     on_gpu = _prepared(torch, args, level)
     settings = _fixed(torch, args, on_gpu=on_gpu)
-    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu")
     own = level.profiled and args.recorder == "own"
+    captured = own and level.detailed and args.execution == "cudagraph" and not args.script
+    capturing = recorded_capture(torch, args.out) if captured else None
+    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", capturing)
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
     profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
     with ExitStack() as around:
@@ -132,6 +135,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "device": {"name": torch.cuda.get_device_name() if on_gpu else "cpu"},
         "step_durations_ns": session.durations_ns,
         "files": [{"path": TRACE, "format": "torch_profiler"}] if profiler else [],
+        **({"graph_captures": [CAPTURE]} if captured else {}),
         "deepest_level": _deepest(level, on_gpu=on_gpu),
         "settings": settings,
         **(work.facts if work else {}),
@@ -201,7 +205,12 @@ def _fixed(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> dict[str, o
     }
 
 
-def _work(torch: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN401
+def _work(
+    torch: Any,  # noqa: ANN401
+    args: argparse.Namespace,
+    device: str,
+    capturing: AbstractContextManager[object] | None,
+) -> Work:
     name = zoo_name(args.workload)
     if name is None:
         return own_work(args.workload, batch=args.batch_size, device=device)
@@ -214,7 +223,22 @@ def _work(torch: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: A
         precision=args.precision,
         execution=args.execution,
         shape=shape_of(args.input_shape),
+        capturing=capturing,
     )
+
+
+@contextmanager
+def recorded_capture(torch: Any, out: Path) -> Iterator[None]:  # noqa: ANN401
+    """Records how a graph is captured: its launches, with the operators and modules around them, but no kernels.
+
+    The steps before, which a capture needs anyway, show which kernels each operator launches. They are not timed.
+    """
+    kinds = torch.profiler.ProfilerActivity
+    kept = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_available() else [])]
+    profiler = torch.profiler.profile(activities=kept, record_shapes=True, with_stack=True)
+    with profiler:
+        yield
+    write_trace(profiler, out, CAPTURE)
 
 
 def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # noqa: ANN401

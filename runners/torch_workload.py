@@ -6,6 +6,7 @@ torch is imported when a run starts, so that this module can be read without it.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 __all__ = [
     "DTYPES",
@@ -89,11 +91,12 @@ def zoo_work(
     precision: str,
     execution: str = "eager",
     shape: Sequence[int] | None = None,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> Work:
     """A step of a model of the zoo, with random weights and inputs that torch's seed decides.
 
-    `shape` is that of one input, where it is not to be the model's usual one. RunnerError where the model cannot be
-    had here.
+    `shape` is that of one input, where it is not to be the model's usual one; `capturing` is entered while a graph is
+    captured. RunnerError where the model cannot be had here.
     """
     entry = find(name)
     training = mode == "training"
@@ -113,7 +116,9 @@ def zoo_work(
     source = {"source": built.library, **({"source_version": built.version} if built.version else {})}
     facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": input_shape}
     facts |= {"optimizer": "AdamW"} if training else {}
-    return Work(entry.name, entry.task, prepared(torch, execution, step, device=device), facts)
+    with capturing or nullcontext():
+        ready = prepared(torch, execution, step, device=device)
+    return Work(entry.name, entry.task, ready, facts)
 
 
 def small_work(

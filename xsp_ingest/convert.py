@@ -128,9 +128,9 @@ def _captures(options: Options, say: Callable[[str], None]) -> tuple[list[RawTra
     raws: list[RawTrace] = []
     sources: list[Source] = []
     for path in options.graph_captures:
-        found = _find([path], None)[0]
+        members = _find([path], None)[0]
         begun = False
-        for paths, ingester in units([each for each in found if not each[1].is_supplement]):
+        for paths, ingester in units([each for each in members if not each[1].is_supplement]):
             say(f"reading {paths[0].name}")
             with Digests() as digests:
                 digest = digests.of(paths[0])

@@ -131,11 +131,11 @@ def attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame)
     `call` is what replayed it; null where the layer has calls that are counted, though none that took a time.
     Device work, and on a host without a device generated operators.
     """
-    known = trace.scan("attributions").select("span_id", "layer_id").collect()
-    if known.is_empty():
+    pairs = trace.scan("attributions").select("span_id", "layer_id").collect()
+    if pairs.is_empty():
         return pl.DataFrame(schema={**_ATTRIBUTED, **{key: activities.schema[key] for key in LAYER_KEY}})
     timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
-    untimed = known.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
+    untimed = pairs.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
     columns = ("span_id", "run_id", "step", "layer_id", "duration_ns")
     device = activities.select(*columns, pl.col("parent_id").alias("call"))
     host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.frames.roles import Roles, roles_of
+from xsp_analyze.frames.roles import Roles, recorded, roles_of
 from xsp_analyze.render.units import FULL_COVERAGE, share
 from xsp_model.vocabulary import LEVELS, Attribution
 
@@ -78,19 +78,19 @@ class Summary:
 def summarise(trace: Trace) -> Summary:
     """Reads the trace once over, a few columns at a time."""
     roles = roles_of(trace)
-    spans = trace.scan("spans")
+    spans = recorded(trace, "spans")
     device = _of_runs(spans.filter(pl.col("attribution").is_not_null()), roles, roles.kernels)
     device = device.select("attribution", "run_id", "device_id", "start_ns", "duration_ns").collect().lazy()
     layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
-    if roles.leveled:
-        layers = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
+    calls = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
+    layers = calls if roles.leveled else layers
     return Summary(
-        runs=trace.frame("runs").to_dicts(),
+        runs=recorded(trace, "runs").collect().to_dicts(),
         roles=roles,
         counts=_counts(spans),
         steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),
         layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
-        layer_call_count=layers.select(pl.len()).collect().item(),
+        layer_call_count=calls.select(pl.len()).collect().item(),
         devices=_devices(trace, device),
         window_ns=_extent(_of_runs(spans, roles, roles.kernels or roles.layers)),
         device_window_ns=_extent(device),
