@@ -16,15 +16,15 @@ _BUNDLE = ".xsp"
 _TRACES = (".json", ".json.gz", ".json.zst")
 
 
-def captures_beside(paths: Iterable[Path], given: Iterable[Path] = ()) -> list[Path]:
+def captures_beside(paths: Iterable[Path], taken: Iterable[Path] = ()) -> list[Path]:
     """Files and folders whose name speaks of a capture, next to the files named or in the folders named.
 
     vLLM writes a folder `capture_traces`, SGLang `graph_capture_profile` or `capture_traces`. What was named itself, or
-    `given` as a capture already, is none; nor is anything beside a bundle, which is converted.
+    `taken` as a capture already, is none; nor is anything beside a bundle, which is converted.
     """
     inputs = [path.resolve() for path in paths if path.suffix != _BUNDLE]
     beside = {one for folder in {path if path.is_dir() else path.parent for path in inputs} for one in _named(folder)}
-    return sorted(beside - set(inputs) - {path.resolve() for path in given})
+    return sorted(beside - set(inputs) - {path.resolve() for path in taken})
 
 
 def _named(folder: Path) -> Iterator[Path]:

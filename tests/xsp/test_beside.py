@@ -25,9 +25,9 @@ def test_captures_are_folders_and_traces_named_so(tmp_path: Path) -> None:
     assert captures_beside([tmp_path]) == expected
 
 
-def test_what_was_named_or_given_is_not_beside(tmp_path: Path) -> None:
+def test_what_was_named_or_taken_is_not_beside(tmp_path: Path) -> None:
     trace = _laid_out(tmp_path)
-    assert captures_beside([trace, tmp_path / "decode_capture.json"], given=[tmp_path / "capture_traces"]) == []
+    assert captures_beside([trace, tmp_path / "decode_capture.json"], taken=[tmp_path / "capture_traces"]) == []
 
 
 def test_nothing_is_beside_a_bundle_or_in_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -48,8 +48,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     lost = facts.host.idle_within(spans)
     if spans.is_empty() or facts.share(lost) < least.COMPILE_SHARE:
         return
-    outermost = _outermost(spans)
-    names = outermost.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
+    names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
     averaged = facts.frames.averaged
     where = f" in {counted(spans.select('run_id', 'step').n_unique(), 'step', 'steps')}" if averaged else ""
     waits = "devices are idle for" if facts.context.holds(Circumstance.DEVICE_WORK) else "the rest waits for"
@@ -68,13 +67,6 @@ def _after_first_steps(facts: Facts, spans: pl.DataFrame) -> pl.DataFrame:
         return spans
     first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
     return spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
-
-
-def _outermost(spans: pl.DataFrame) -> pl.DataFrame:
-    """The spans that lie in no other of their run."""
-    ordered = spans.sort("run_id", "start_ns", -pl.col("duration_ns"))
-    before = (pl.col("start_ns") + pl.col("duration_ns")).cum_max().shift().over("run_id")
-    return ordered.filter((pl.col("start_ns") >= before).fill_null(value=True))
 
 
 def _versions(facts: Facts) -> str:

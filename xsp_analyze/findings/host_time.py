@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings.gaps import gaps_of
+from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.compiled_regions import compiled_regions
-from xsp_analyze.frames.host_blocks import COMPILATIONS, INPUT_CALLS
-from xsp_analyze.frames.launches import SYNC_CALLS, names_like
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS
+from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["HostTime"]
-
-LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
-"""Calls that launch a kernel or a graph."""
-
-_HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
-
-_NO_CALLS = pl.DataFrame(
-    schema={
-        "run_id": pl.Int64, "step": pl.Int64, "name": pl.String, "start_ns": pl.Int64, "duration_ns": pl.Int64,
-    }
-)  # fmt: skip
 
 
 class HostTime:
@@ -64,26 +53,31 @@ class HostTime:
     def gaps(self) -> Mapping[int, Gaps]:
         """Of each run, when none of its devices worked."""
         work = self.frames.of_trace.all_activities
-        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self.windows["run_id"].unique().sort()}
+        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self._runs}
 
-    def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
-        """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
-        names = names_like(self.frames.of_trace.span_names, lambda name: name.str.contains(pattern))
-        if names.is_empty():
-            return _NO_CALLS
-        spans = (
-            self.frames.trace.scan("spans")
-            .filter(
-                pl.col("name").is_in(names.implode()),
-                pl.col("level").is_in([str(level) for level in levels]),
-                pl.col("kind") != str(Kind.SYNC),
-                pl.col("run_id").is_in(list(self.frames.of_trace.roles.kernels)),
-                pl.col("duration_ns").is_not_null(),
+    @property
+    def _runs(self) -> list[int]:
+        return list(self.windows["run_id"].unique().sort())
+
+    @cached_property
+    def blocks(self) -> pl.DataFrame:
+        """Calls that hold up the host, the outermost of each thread: run_id, step, name, start_ns, duration_ns, cause.
+
+        `cause` is a name of BLOCK_CAUSES.
+        """
+        of_trace = self.frames.of_trace
+        runs = self._runs or [-1]  # of no run there are none, in the same columns
+        rows = pl.concat(of_trace.host_blocks(run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
+        causes = pl.Series(BLOCK_CAUSES, dtype=pl.String)
+        return self.inside(
+            rows.select(
+                "run_id",
+                column_at(self.frames.trace, "name", rows["call"]).cast(pl.String).alias("name"),
+                "start_ns",
+                (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
+                causes.gather(rows["cause"]).alias("cause"),
             )
-            .select("run_id", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
-            .collect()
         )
-        return self.inside(spans)
 
     def inside(self, spans: pl.DataFrame) -> pl.DataFrame:
         """The spans that begin in a window, with its step: what begins with a step need not be nested in it."""
@@ -97,7 +91,7 @@ class HostTime:
 
     @cached_property
     def syncs(self) -> pl.DataFrame:
-        """Calls in which the host waited for a device: run_id, step, name, start_ns, duration_ns.
+        """Calls in which the host waited for a device: as `blocks`.
 
         Those before a run's first device work or after its last are left out: profilers make them.
         """
@@ -107,21 +101,16 @@ class HostTime:
         )
         end = pl.col("start_ns") + pl.col("duration_ns")
         return (
-            self._host((Level.RUNTIME,), SYNC_CALLS)
+            self.blocks.filter(pl.col("cause") == "sync", pl.col("name").str.contains(SYNC_CALLS))
             .join(work, on="run_id", maintain_order="left")
             .filter(end > pl.col("first_ns"), pl.col("start_ns") < pl.col("last_ns"))
             .drop("first_ns", "last_ns")
         )
 
     @cached_property
-    def launches(self) -> pl.DataFrame:
-        """Calls that launched kernels or graphs, likewise."""
-        return self._host((Level.RUNTIME,), LAUNCH_CALLS)
-
-    @cached_property
     def compilations(self) -> pl.DataFrame:
-        """Spans in which code was compiled or loaded, likewise."""
-        return self._host((*_HOST_LEVELS, Level.RUNTIME), COMPILATIONS)
+        """Calls in which code was compiled or loaded, likewise."""
+        return self.blocks.filter(pl.col("cause") == "initialisation", pl.col("name").str.contains(COMPILATIONS))
 
     @cached_property
     def regions(self) -> CompiledRegions:
@@ -137,8 +126,8 @@ class HostTime:
 
     @cached_property
     def data_waits(self) -> pl.DataFrame:
-        """Spans in which the host fetched the next batch, likewise."""
-        return self._host(_HOST_LEVELS, INPUT_CALLS)
+        """Calls in which the host fetched the next batch, likewise."""
+        return self.blocks.filter(pl.col("cause") == "input")
 
     @cached_property
     def interruptions(self) -> pl.DataFrame:

@@ -114,10 +114,11 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     lost = facts.host.idle_between(least.LAUNCH_GAP_NS)
     if number < least.MANY_KERNELS or facts.share(lost) < least.LAUNCH_SHARE:
         return
-    launches = facts.host.launches["duration_ns"]
+    launches = kernels.drop_nulls("call_end_ns").unique("parent_id")
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
-    if len(launches):
-        evidence.append(Evidence("time in launch calls", facts.per_step(launches)))
+    if launches.height:
+        spent = facts.per_step(launches["call_end_ns"] - launches["call_start_ns"])
+        evidence.append(Evidence("time in launch calls", spent))
     median = float(kernels["duration_ns"].median() or 0)  # type: ignore[arg-type]
     yield Observation(
         f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device is idle for"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "recordings"]
 
-_LEAST_SHARE = 0.01  # of device time: what is less is worth no recording
+_MIN_SHARE = 0.01  # of device time: what is less is worth no recording
 _GENERATED = r"^triton_(?:poi|per|red|tem|for)_"
 _COMPILED_CALL = "## Call CompiledFxGraph"
 _EXPERTS = r"(?i)moe|matmul_ogs|(?:^|[^a-z])experts?(?:[^a-z]|$)|deep_?ep"
@@ -75,13 +75,13 @@ class _Names:
         `known` is the part of it whose layers were found by another way than its launch.
         """
         runs = roles_of(self.trace).kernels
-        found = (
+        attributed = (
             self.trace.scan("attributions").select("span_id").unique().with_columns(pl.lit(value=True).alias("known"))
         )
         return (
             self.trace.scan("spans")
             .filter(pl.col("attribution").is_not_null(), pl.col("run_id").is_in(list(runs)))
-            .join(found, on="span_id", how="left")
+            .join(attributed, on="span_id", how="left")
             .group_by(pl.col("name").cast(pl.String), pl.col("attribution").cast(pl.String))
             .agg(
                 pl.col("duration_ns").sum().alias("ns"),
@@ -138,7 +138,7 @@ class _Names:
 
 def _graph_replays(names: _Names, captures: Sequence[str]) -> Iterator[Recording]:
     lost = names.device_share(names.device.filter(pl.col("attribution") == str(Attribution.GRAPH_REPLAY)))
-    if lost < _LEAST_SHARE:
+    if lost < _MIN_SHARE:
         return
     state = f"{share(lost)} of device time is replays of graphs without layers"
     if captures:
@@ -157,11 +157,11 @@ def _compiled_code(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     unknown = names.device_share(generated) - names.device_share(generated, "known")
     calls = [name for kind in names.host.values() for name in kind if name.startswith(_COMPILED_CALL)]
     of_host = calls and names.device.is_empty() and not _has_basis(names.trace, AttributionBasis.COMPILED_CODE)
-    if unknown < _LEAST_SHARE and not of_host:
+    if unknown < _MIN_SHARE and not of_host:
         return
     state = (
         f"{share(unknown)} of device time is kernels that Inductor generated, of layers that it does not name"
-        if unknown >= _LEAST_SHARE
+        if unknown >= _MIN_SHARE
         else f"{counted(len(calls), 'compiled graph is', 'compiled graphs are')} called, of which no layer is known"
     )
     yield Recording(
@@ -197,7 +197,7 @@ def _layerwise(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
 
 def _experts(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     part = names.device_share(names.device.filter(pl.col("name").str.contains(_EXPERTS)))
-    if part < _LEAST_SHARE:
+    if part < _MIN_SHARE:
         return
     alone = (
         ""
