@@ -177,7 +177,7 @@ class LedgerKind(StrEnum):
     GRAPH_CAPTURES_ALIKE = (
         "graph_captures_alike",
         _WARNING,
-        "replays that may be of several captured graphs, which belong to different layers",
+        "replays that may be of several captured graphs, or of launches on several streams, of different layers",
         "Record all graphs of one run in one capture, so that their order tells, or step annotations with batch sizes",
     )
     GRAPH_CAPTURE_UNNAMED = (
@@ -189,7 +189,7 @@ class LedgerKind(StrEnum):
     GRAPH_NODES_NOT_RECORDED = (
         "graph_nodes_not_recorded",
         _INFO,
-        "replays lack the last kernel of their graph: the profiler did not record it, so its time is missing",
+        "replays lack the last kernel of their graph, whose execution was not recorded: its time is missing",
     )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
     KERNEL_WITHOUT_EXECUTION = (
