@@ -29,8 +29,8 @@ _BACK = [str(ExpertPart.COMBINE), str(ExpertPart.EXCHANGE)]
 def experts_of_rank(frames: StepFrames) -> pl.DataFrame:
     """One row a step and block that the rank ran any part of: products_ns, and combine_ns in communication, or null.
 
-    The block is null where no layer is known of the work. `process_group` has name and ranks of the group that exchanges
-    its tokens, of all its steps the first; null where none is recorded.
+    The block is null where no layer is known of the work. `process_group` has name and ranks of the group that
+    exchanges its tokens, of all its steps the first; null where none is recorded.
     """
     if not has_experts(frames.of_trace):
         return pl.DataFrame(schema=_SCHEMA)
