@@ -14,6 +14,7 @@ from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
+from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated, with_layers
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
 from xsp_ingest.link.module_ranges import module_ranges
@@ -58,6 +59,7 @@ class _Stages:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
+        self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
         self._marks = scratch.Growing(np.int64)
         self._findings: list[Finding] = []
@@ -87,6 +89,9 @@ class _Stages:
         for name, rows in tables.items():
             numbers = [column for column in ("row", "range_id") if column in rows.columns]
             self._tables[name].add(rows.with_columns(pl.col(numbers) + self._rows))
+        if events["annotation"].null_count() < events.height:
+            nodes = annotated(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
+            self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
 
@@ -107,6 +112,7 @@ class _Stages:
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
         tables["launches"] = captured_launches(tables["spans"], path)
         tables["counters"], unusable = samples(self._samples, path)
+        tables |= with_layers(tables, self._annotated.frame())
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
         findings = [*summed(self._findings), *repeated, *unclear, *counted, *unusable]
         return RawTrace(tables, facts(self._head), tuple(findings))
