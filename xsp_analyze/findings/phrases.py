@@ -22,4 +22,5 @@ def times(number: float) -> str:
 
 def give_captures(paths: Sequence[str]) -> str:
     """What to do where traces of graphs' capture seem to lie beside the trace."""
-    return f"Give the capture that lies beside the trace: {' '.join(f'--graph-capture {clean(quote(path))}' for path in paths)}"
+    options = " ".join(f"--graph-capture {clean(quote(path))}" for path in paths)
+    return f"Give the capture that lies beside the trace: {options}"
