@@ -100,6 +100,8 @@ def merge(
             bundle.write(profile, output)
         except OSError as error:
             raise unwritable(output, error) from error
+    for detail in _on_replays(profile):
+        note(detail)
     note(f"{output}: {len(runs)} runs, {profile.row_count:,} spans")
 
 
@@ -107,6 +109,15 @@ def _failed(run_set: Path | None) -> list[Finding]:
     from xsp_ingest.run_set.run_set import failed_runs  # noqa: PLC0415
 
     return failed_runs(run_set) if run_set is not None else []
+
+
+def _on_replays(profile: Trace) -> list[str]:
+    """What the ledger says of replayed graphs and the run that tells their layers, with how much work it is."""
+    from xsp_model import LedgerKind  # noqa: PLC0415
+
+    kinds = {str(LedgerKind.GRAPH_ALIGNED), str(LedgerKind.GRAPH_NOT_ALIGNED)}
+    rows = profile.table("ledger").select(["kind", "count", "detail"]).to_pylist()
+    return [f"{row['count']:,} activities: {row['detail']}" for row in rows if row["kind"] in kinds]
 
 
 def _runs(
