@@ -59,7 +59,7 @@ _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "graph replay": _replays,
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
     "leveled": lambda frames: frames.roles.leveled,
-    "layer": lambda frames: not frames.layer_calls.is_empty(),
+    "layer": lambda frames: not frames.layer_calls.is_empty() or frames.trace.height("attributions") > 0,
     "module": _has_modules,
 }
 """What an analysis may need besides levels and tables."""

@@ -42,6 +42,11 @@ class Roles:
     sources: Mapping[str, str]
     swept: Sequence[int] = ()
 
+    @property
+    def selective(self) -> bool:
+        """Whether there are runs that give nothing: those of other levels, or captures of graphs."""
+        return self.leveled or "graph_captures" in self.sources
+
     @staticmethod
     def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:
         """The rows that belong to these runs; the frame itself where all do, as it may hold millions."""
