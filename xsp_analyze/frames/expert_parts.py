@@ -49,9 +49,9 @@ def expert_parts(frames: TraceFrames) -> pl.DataFrame:
     paths = frames.trace.scan("layers").select(pl.col("path").unique()).collect()["path"]
     described = _described(work.select(_DESCRIBED).unique(), paths)
     columns = "part", "anchor", "exchanges", "between", "of_class", "block"
-    told = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
-    told = told.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
-    ordered = told.sort(*_SEQUENCE, "start_ns", "span_id", nulls_last=True).with_columns(
+    work = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
+    work = work.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
+    ordered = work.sort(*_SEQUENCE, "start_ns", "span_id", nulls_last=True).with_columns(
         pl.col("anchor").shift(1).forward_fill().over(_SEQUENCE).alias("before"),
         pl.col("anchor").shift(-1).backward_fill().over(_SEQUENCE).alias("behind"),
     )
