@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["PAIRWISE", "bus_factor", "message_bytes", "operations"]
+__all__ = ["PAIRWISE", "bus_factor", "group_label", "message_bytes", "operations", "recorded_facts"]
 
 PAIRWISE = ("send", "recv")
 """Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
@@ -74,11 +74,11 @@ def operations(frames: StepFrames) -> pl.DataFrame:
     """
     kernels = frames.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
-    described = kernels.hstack(_recorded(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
+    described = kernels.hstack(recorded_facts(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
         described.hstack([_ranks(frames.trace, described), _exposed(frames, described)])
-        .with_columns(pl.coalesce("operation", by_name).alias("operation"), _group())
+        .with_columns(pl.coalesce("operation", by_name).alias("operation"), group_label())
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
         .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
@@ -94,7 +94,7 @@ def _is_call(kernels: pl.DataFrame) -> pl.Expr:
     return pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
 
 
-def _group() -> pl.Expr:
+def group_label() -> pl.Expr:
     """The ranks tell groups of one name apart, the name groups of the same ranks."""
     label = pl.concat_str("group_name", "group_ranks", separator=" ", ignore_nulls=True)
     return pl.when(label != "").then(label).alias("process_group")
@@ -114,7 +114,7 @@ def _ranks(trace: Trace, kernels: pl.DataFrame) -> pl.Series:
     return kernels.select(_UNIT).join(numbered, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
 
 
-def _recorded(trace: Trace, kernels: Ints) -> pl.DataFrame:
+def recorded_facts(trace: Trace, kernels: Ints) -> pl.DataFrame:
     """For each kernel _FACTS: its own, else those of the nearest call around its launch that has each."""
     spans = trace.scan("spans").select("parent_id", "level", "name").collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
