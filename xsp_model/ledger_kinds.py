@@ -146,6 +146,17 @@ class LedgerKind(StrEnum):
         _WARNING,
         "numbered operators that the execution trace does not have",
     )
+    COMPILED_CODE_JOINED = (
+        "compiled_code_joined",
+        _INFO,
+        "calls of compiled kernels of which the compiler says what they were generated from",
+    )
+    COMPILED_CODE_UNMATCHED = (
+        "compiled_code_unmatched",
+        _WARNING,
+        "calls in compiled graphs that the trace has more or less often than the generated code",
+        "Record the trace in the process that wrote what the compiler says, from the start of a step to its end",
+    )
     FLOPS_HALF_COLLECTED = (
         "flops_half_collected",
         _WARNING,
@@ -177,7 +188,7 @@ class LedgerKind(StrEnum):
     GRAPH_CAPTURES_ALIKE = (
         "graph_captures_alike",
         _WARNING,
-        "replays that may be of several captured graphs, which belong to different layers",
+        "replays that may be of several captured graphs, or of launches on several streams, of different layers",
         "Record all graphs of one run in one capture, so that their order tells, or step annotations with batch sizes",
     )
     GRAPH_CAPTURE_UNNAMED = (
@@ -189,7 +200,7 @@ class LedgerKind(StrEnum):
     GRAPH_NODES_NOT_RECORDED = (
         "graph_nodes_not_recorded",
         _INFO,
-        "replays lack the last kernel of their graph: the profiler did not record its execution, so its time is missing",
+        "replays lack the last kernel of their graph, whose execution was not recorded: its time is missing",
     )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
     KERNEL_WITHOUT_EXECUTION = (
@@ -250,6 +261,11 @@ class LedgerKind(StrEnum):
     MISSING_REFERENCE = "missing_reference", _WARNING, "spans refer to a parent that is not in the file"
     MISSING_START = "missing_start", _WARNING, "events without a start were left out"
     MISSING_TIME = "missing_time", _WARNING, "rows without a start or a duration"
+    MODULE_TEXT_UNREADABLE = (
+        "module_text_unreadable",
+        _INFO,
+        "ranges whose text begins as a module's does and cannot be read; they keep the text as their name",
+    )
     NEGATIVE_DURATION = "negative_duration", _WARNING, "events that end before they start"
     NEGATIVE_NON_KERNEL = (
         "negative_non_kernel",

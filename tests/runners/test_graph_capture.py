@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +10,9 @@ from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_runners.torch_levels import recorded_capture
 from xsp_runners.torch_profiler import CAPTURE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_what_runs_while_a_graph_is_captured_is_left_beside_the_trace(tmp_path: Path) -> None:

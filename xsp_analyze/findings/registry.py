@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.findings import (
+    compiled,
     computing,
     confidence,
     copying,
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     confidence.device_only,
     confidence.orphans,
     confidence.unattributed,
+    compiled.graph_replays,
     confidence.no_modules,
     confidence.profiling_overhead,
     confidence.few_steps,
@@ -45,8 +47,9 @@ RULES: tuple[Rule, ...] = (
     ranks.unbalanced_pipeline,
     ranks.small_collectives,
     idle.data_wait,
-    idle.recompilation,
+    compiled.recompilation,
     idle.host_sync,
+    compiled.graph_breaks,
     idle.launch_bound,
     idle.gpu_idle,
     uneven.uneven_steps,

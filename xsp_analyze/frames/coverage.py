@@ -102,10 +102,11 @@ def _left_out(frames: StepFrames) -> Iterator[_Row]:
     outside = frames.of_trace.device_work.height - inside.height
     if outside:
         duration = int(frames.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
-        severity = Severity.INFO if frames.choice.mode is StepMode.ONE else None
+        few = frames.choice.mode is StepMode.ONE or frames.serving_phase is not None
+        severity = Severity.INFO if few else None
         yield _row(LedgerKind.OUTSIDE_STEPS, outside, duration, severity)
     if frames.averaged:
-        stubs = frames.of_trace.all_steps.height - frames.worked_steps.height
+        stubs = frames.every_step.height - frames.worked_steps.height
         if stubs:
             yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
         ramp_up = frames.worked_steps.join(frames.steps, on=["run_id", "step"], how="anti")
@@ -166,6 +167,7 @@ def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, o
         "levels": list(frames.trace.levels),
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
+        "serving_phase": frames.serving_phase and str(frames.serving_phase),
         "step_count": frames.steps["step"].n_unique(),
         "ramp_up_steps": frames.ramp_up_count,
         "model_latency_basis": _model_basis(frames),

@@ -106,12 +106,7 @@ def _with_launched(recorded: _Recorded, forest: Forest) -> pl.DataFrame:
 def _copied(at: Positions, source: Positions, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of the spans `source` as rows of the spans `at`."""
     pairs = pl.DataFrame({"to": pl.Series(at, dtype=pl.Int64), "at": pl.Series(source, dtype=pl.Int64)})
-    return (
-        pairs.join(rows, on="at", how="inner", maintain_order="left")
-        .drop("at")
-        .rename({"to": "at"})
-        .select(list(_ROWS))
-    )
+    return pairs.join(rows, on="at", how="inner", maintain_order="left").drop("at").rename({"to": "at"}).select(*_ROWS)
 
 
 def _move_held(recorded: _Recorded, layering: Layering) -> None:

@@ -118,7 +118,7 @@ def _calls(
     forest = forests[run]
     calls = layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
     if kept is None:
-        return calls
+        return layer_table.with_compiled(calls, attributed[run].rows)
     return replayed_first(calls.filter(pl.Series(kept[calls["at"].to_numpy()])), run, attributed, forests)
 
 
@@ -317,7 +317,7 @@ def _add_details(
         return rows.select(identity, "sequence_number", twin, "external_id", *inputs)
 
     builder.add_pieces("operators", forest.operators.height, operators)
-    for name in ("ranges", "kernels", "copies", "collectives"):
+    for name in ("ranges", "kernels", "copies", "collectives", "compiled_kernels"):
         table = at_spans(forest.spans, raw.tables[name]).drop("row")
 
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:

@@ -1,0 +1,65 @@
+"""Profiles small models eagerly and compiled, each in both modes, into a folder: a program for tests, not a test.
+
+python tests/runners/compiled_program.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from xsp_runners.compiled_code import COMPILED_CODE, CompiledCode
+from xsp_runners.torch_convolutional import ResNet
+from xsp_runners.torch_profiler import capture
+from xsp_runners.torch_transformers import Bert, Gpt
+
+
+def models() -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
+    """Each with an input."""
+    tokens = torch.randint(100, (2, 16))
+    return {
+        "resnet18": (ResNet((2, 2, 2, 2), bottleneck=False), torch.randn(2, 3, 32, 32)),
+        "bert": (Bert(32, 1, 4), tokens),
+        "gpt": (Gpt(32, 1, 4), tokens),
+    }
+
+
+def profile(out: Path, model: Any, call: Any, *, training: bool) -> None:  # noqa: ANN401 (compiled models have no type)
+    """Two steps of it."""
+    with capture(out, steps=2, warmup=2, device="cpu") as session:
+        while True:
+            if training:
+                call().sum().backward()
+                model.zero_grad()
+            else:
+                with torch.inference_mode():
+                    call()
+            if session.step():
+                break
+
+
+def main(out: Path, names: list[str]) -> None:
+    """All models, or those named."""
+    torch.set_num_threads(1)
+    for training in (False, True):
+        for name, (model, inputs) in models().items():
+            if names and name not in names:
+                continue
+            folder = out / f"{name}-{'training' if training else 'inference'}"
+            model.train(training)
+            profile(folder / "eager", model, lambda m=model, x=inputs: m(x), training=training)
+            code = CompiledCode(torch)
+            code.called_once(model, lambda m=model, x=inputs: m(x))
+            compiled = code.compiled(model)
+            profile(folder / "compiled", model, lambda m=compiled, x=inputs: m(x), training=training)
+            (folder / "compiled" / COMPILED_CODE).write_text(json.dumps(code.document()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(Path(sys.argv[1]), sys.argv[2:])
