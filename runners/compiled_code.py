@@ -165,7 +165,7 @@ class CompiledCode:
 
 def _plain(written: str) -> str:
     """`blocks.0.norm` of `L['self'].blocks.0.norm` or `L['self']._modules['blocks']...`."""
-    return _PREFIX.sub("", _STEP.sub(lambda found: f".{found[1] or found[2]}", written)).strip(".")
+    return _PREFIX.sub("", _STEP.sub(lambda match: f".{match[1] or match[2]}", written)).strip(".")
 
 
 def _inside(torch: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401

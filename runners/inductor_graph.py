@@ -163,14 +163,14 @@ def _stored(node: Any) -> Any:  # noqa: ANN401
 
 def _users(node: Any) -> set[Any]:  # noqa: ANN401
     """Who reads the node's result, also through views; a view without a reader is its own."""
-    found, waiting = set(), list(node.users)
+    users, waiting = set(), list(node.users)
     while waiting:
         user = waiting.pop()
         if user.op == "call_function" and _is_view(user) and user.users:
             waiting += user.users
         else:
-            found.add(user)
-    return found
+            users.add(user)
+    return users
 
 
 def _bytes(node: Any) -> int | None:  # noqa: ANN401

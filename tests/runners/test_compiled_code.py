@@ -86,12 +86,12 @@ def test_time_of_compiled_kernels_is_on_layers_of_the_eager_run(profiles: Path, 
     eager, compiled = _layers(_eager(profiles / case)), _compiled(profiles / case)
     own = {layer for layer in _layers(compiled) if "OptimizedModule" not in layer[2]}
     assert own <= eager
-    known = compiled.frame("attributions")["span_id"].unique()
+    attributed = compiled.frame("attributions")["span_id"].unique()
     kernels = _in_regions(compiled)
     generated = kernels.filter(pl.col("name").str.contains("_cpp_fused_"))
     assert generated.height > 0
-    assert generated["span_id"].is_in(known.implode()).all()
-    on_layers = kernels.filter(pl.col("span_id").is_in(known.implode()))["duration_ns"].sum()
+    assert generated["span_id"].is_in(attributed.implode()).all()
+    on_layers = kernels.filter(pl.col("span_id").is_in(attributed.implode()))["duration_ns"].sum()
     assert on_layers >= _ENOUGH * kernels["duration_ns"].sum()
     ledger = compiled.frame("ledger")["kind"].cast(pl.String).to_list()
     assert "compiled_code_joined" in ledger
@@ -117,10 +117,10 @@ def test_shares_of_fused_kernels_add_up_to_the_ns(profiles: Path, case: str) -> 
     alone = shares.group_by("span_id").agg(
         pl.col("layer_id").is_in(root.implode()).any().alias("root"), pl.col("duration_ns").first()
     )
-    whole = int(alone.filter(~pl.col("root"))["duration_ns"].sum())
+    unmixed = int(alone.filter(~pl.col("root"))["duration_ns"].sum())
     mixed = int(alone.filter("root")["duration_ns"].sum())
     total = int(of_compiled["latency_ns"].sum())
-    assert whole <= total <= whole + mixed
+    assert unmixed <= total <= unmixed + mixed
 
 
 @pytest.mark.parametrize("case", [case for case in _CASES if case.endswith("training")])

@@ -48,9 +48,9 @@ def compiled_kernels(frames: TraceFrames) -> pl.DataFrame:
     spans = trace.scan("spans").select("span_id", "parent_id", "name", "level").collect()
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     names = spans["name"].cast(pl.String)
-    told = trace.scan("compiled_kernels").collect().with_columns(pl.col(pl.Categorical).cast(pl.String))
+    recorded = trace.scan("compiled_kernels").collect().with_columns(pl.col(pl.Categorical).cast(pl.String))
     kernels = names.is_in(_generated_names(frames).implode()).fill_null(value=False).to_numpy().copy()
-    kernels[told["span_id"].to_numpy()] = True
+    kernels[recorded["span_id"].to_numpy()] = True
     regions = names.str.starts_with("## Call CompiledFxGraph").fill_null(value=False).to_numpy()
     at = _outermost(parent, kernels)
     region = innermost(parent, regions)[at]
@@ -58,7 +58,7 @@ def compiled_kernels(frames: TraceFrames) -> pl.DataFrame:
         pl.Series("region_id", np.where(region >= 0, region, -1)).replace(-1, None),
         _device_time(frames, parent, at),
     )
-    rows = rows.join(told.drop("region", "region_call"), on="span_id", how="left", maintain_order="left")
+    rows = rows.join(recorded.drop("region", "region_call"), on="span_id", how="left", maintain_order="left")
     region_names = names.gather(nullable_index(region)).str.extract(_REGION).alias("region_hash")
     return _numbered(rows.with_columns(region_names, _layers(trace, rows["span_id"])))
 

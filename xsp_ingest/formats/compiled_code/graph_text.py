@@ -30,7 +30,7 @@ def modules_of_nodes(text: str) -> dict[str, str]:
     """
     out: dict[str, str] = {}
     for line in _by_source(text):
-        paths = [_common([_path(found) for found in _PARAMETER.findall(expression)]) for _, expression in line]
+        paths = [_common([_path(written) for written in _PARAMETER.findall(expression)]) for _, expression in line]
         for index, (node, _) in enumerate(line):
             before = next((path for path in reversed(paths[:index]) if path), None)
             behind = next((path for path in paths[index + 1 :] if path), None)

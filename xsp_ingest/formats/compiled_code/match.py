@@ -58,12 +58,12 @@ def regions_of(spans: pl.DataFrame) -> pl.DataFrame:
 
 def match(spans: pl.DataFrame, regions: pl.DataFrame, code: CompiledCode) -> Matches:
     """The calls within regions that the code has, each name only where it was called as often as generated."""
-    known = regions.filter(pl.col("region").is_in(list(code.graphs)))
+    recorded = regions.filter(pl.col("region").is_in(list(code.graphs)))
     expected = _expected(code)
-    events = _events(spans, known, expected)
+    events = _events(spans, recorded, expected)
     of_trace = events.group_by(*_CALL).agg(calls=pl.len(), time_ns=pl.col("duration_ns").sum())
     of_code = expected.group_by("region", "name").agg(generated=pl.len())
-    needed = known.select("region_row", "region").join(of_code, on="region")
+    needed = recorded.select("region_row", "region").join(of_code, on="region")
     both = needed.join(of_trace, on=_CALL, how="full", coalesce=True).with_columns(
         pl.col("calls", "generated", "time_ns").fill_null(0)
     )

@@ -141,5 +141,5 @@ def _lists(content: object) -> dict[str, list[str]]:
 def _sources(stacks: object) -> Sequence[str]:
     """`model.py:12` of the innermost line of each stack."""
     texts = [each for each in stacks if isinstance(each, str)] if isinstance(stacks, list) else []
-    found = [places[-1] for each in texts if (places := _SOURCE.findall(each))]
-    return list(dict.fromkeys(f"{PurePath(file).name}:{line}" for file, line in found))
+    innermost = [frames[-1] for each in texts if (frames := _SOURCE.findall(each))]
+    return list(dict.fromkeys(f"{PurePath(file).name}:{line}" for file, line in innermost))
