@@ -72,6 +72,8 @@ class Info:
             "ledger",
             "; ".join(f"{one['severity']}: {one['detail']} ({one['count']:,})" for one in worrying) or "clear",
         )
+        for one in self.recording:
+            yield "recording", f"{one.topic}: {one.state}{f'; {one.do}' if one.do else ''}"
 
     def _device_time(self) -> str:
         if self.device_time_ns is None:
