@@ -50,9 +50,12 @@ def merge(
         ),
     ] = None,
     kernels: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FILE", help="The run profiled down to kernels (MLG).", show_default=False, rich_help_panel=_SINGLE
+            metavar="FILE",
+            help="The run profiled down to kernels (MLG); a second one without graphs tells the layers of replays.",
+            show_default=False,
+            rich_help_panel=_SINGLE,
         ),
     ] = None,
     counters: Annotated[
@@ -81,8 +84,8 @@ def merge(
 
     check_writable(output)
     options = options_of(reading)
-    single = [("model", model), ("layers", layers), ("kernels", kernels), *(("counters", c) for c in counters or ())]
-    files = [(role, path) for role, path in single if path is not None]
+    single = [("model", [model]), ("layers", [layers]), ("kernels", kernels or []), ("counters", counters or [])]
+    files = [(role, path) for role, paths in single for path in paths if path is not None]
     if (run_set is None) == (not files):
         raise XspError(
             "xsp merge takes either a run set or single runs",

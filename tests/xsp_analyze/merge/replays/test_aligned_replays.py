@@ -14,9 +14,11 @@ import pytest
 
 from tests.helpers.replays import KERNELS, DeviceKernel, eager_run, replayed_run
 from tests.helpers.run_sets import merged, write_run
+from xsp.cli.main import main
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_model import bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -261,6 +263,17 @@ def test_a_run_without_graphs_alone_is_merged_as_before(tmp_path: Path) -> None:
     profile = merged(tmp_path)
     assert _time_by_layer(profile) == {None: _REPLAYED_NS}
     assert not _ledger(profile, "graph_not_aligned")
+
+
+def test_the_command_takes_two_files_and_says_what_was_matched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [replayed_run().write(tmp_path / "graphs.json"), eager_run().write(tmp_path / "eager.json")]
+    out = tmp_path / "profile.xsp"
+    assert main(["merge", "--kernels", str(files[0]), "--kernels", str(files[1]), "-o", str(out)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "12 activities: replayed work of the kernels run (graphs.json) has the layers of the same work" in said
+    assert _time_by_layer(bundle.read(out)) == _IN_LAYERS
 
 
 def _shuffled(trace: KinetoTrace, rng: random.Random, shift_ns: int) -> KinetoTrace:
