@@ -8,9 +8,9 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.classification.experts import ExpertPart
-from xsp_analyze.frames.collectives import group_label, recorded_facts
 from xsp_analyze.frames.expert_parts import expert_parts, has_experts
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
