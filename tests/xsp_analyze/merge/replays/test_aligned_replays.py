@@ -271,8 +271,8 @@ def test_the_command_takes_two_files_and_says_what_was_matched(
     files = [replayed_run().write(tmp_path / "graphs.json"), eager_run().write(tmp_path / "eager.json")]
     out = tmp_path / "profile.xsp"
     assert main(["merge", "--kernels", str(files[0]), "--kernels", str(files[1]), "-o", str(out)]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "12 activities: replayed work of the kernels run (graphs.json) has the layers of the same work" in said
+    output = " ".join(capsys.readouterr().err.split())
+    assert "12 activities: replayed work of the kernels run (graphs.json) has the layers of the same work" in output
     assert _time_by_layer(bundle.read(out)) == _IN_LAYERS
 
 
