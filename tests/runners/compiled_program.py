@@ -17,6 +17,7 @@ from xsp_runners.compiled_code import COMPILED_CODE, CompiledCode
 from xsp_runners.torch_convolutional import ResNet
 from xsp_runners.torch_profiler import capture
 from xsp_runners.torch_transformers import Bert, Gpt
+from xsp_runners.torch_zoo import Mlp
 
 
 def models() -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
@@ -43,6 +44,24 @@ def profile(out: Path, model: Any, call: Any, *, training: bool) -> None:  # noq
                 break
 
 
+def generated_code(model: Any, inputs: torch.Tensor) -> str:  # noqa: ANN401
+    """What Inductor writes for the forward pass of a model that was compiled, but not yet called."""
+    from torch._inductor.utils import run_and_get_code  # noqa: PLC0415 (heavy)
+
+    with torch.inference_mode():
+        return "\n".join(run_and_get_code(model, inputs)[1])
+
+
+def both_codes(out: Path) -> None:
+    """The code of one model, compiled as it always is and watched."""
+    model, inputs = Mlp().eval(), torch.randn(2, 64)
+    (out / "plain.py").write_text(generated_code(torch.compile(model), inputs), encoding="utf-8")
+    torch._dynamo.reset()
+    code = CompiledCode(torch)
+    code.called_once(model, lambda: model(inputs))
+    (out / "watched.py").write_text(generated_code(code.compiled(model), inputs), encoding="utf-8")
+
+
 def main(out: Path, names: list[str]) -> None:
     """All models, or those named."""
     torch.set_num_threads(1)
@@ -63,3 +82,4 @@ def main(out: Path, names: list[str]) -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     main(Path(sys.argv[1]), sys.argv[2:])
+    both_codes(Path(sys.argv[1]))

@@ -17,7 +17,7 @@ from xsp_model import Attribution, XspError
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.core import Result
     from xsp_analyze.frames.step_frames import StepFrames
@@ -28,9 +28,15 @@ __all__ = ["Facts"]
 class Facts:
     """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
-    def __init__(self, frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> None:
-        """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here."""
+    def __init__(
+        self, frames: StepFrames, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
+    ) -> None:
+        """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
+
+        `captures` are paths beside the trace that look like traces of graphs' capture.
+        """
         self.frames = frames
+        self.captures = captures
         self._answered: dict[str, Result | str] = {}
         self._of = of or self._run
 

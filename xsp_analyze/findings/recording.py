@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.findings.phrases import give_captures
 from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.render.units import counted, share
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource
@@ -142,7 +143,7 @@ def _graph_replays(names: _Names, captures: Sequence[str]) -> Iterator[Recording
         return
     state = f"{share(lost)} of device time is replays of graphs without layers"
     if captures:
-        do = f"give the capture: {' '.join(f'--graph-capture {path}' for path in captures)}"
+        do = give_captures(captures)
     elif names.of_nsys:
         do = "record their capture too: nsys profile --cuda-graph-trace=node, started before the graphs are captured"
     else:

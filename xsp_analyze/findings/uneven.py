@@ -26,7 +26,8 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 @rule(
     "uneven-steps",
     "Steps differ in length",
-    fires=f"Of at least {least.FEW_STEPS} steps of a run, slowest and fastest differ by at least"
+    fires=f"Of at least {least.FEW_STEPS} steps of a run (of a server's those of its commonest batch), slowest"
+    " and fastest differ by at least"
     f" {least.STEP_SPREAD:.0%} of the median, and the mean step is at least {least.STEP_GAIN:.0%} above the fastest.",
     why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
     " another process, inputs of another shape.",

@@ -21,6 +21,8 @@ _SEQUENCE = ("run_id", "process_id", "device_id", "step")
 _ROUTING_CLASSES = (KernelClass.SOFTMAX, KernelClass.SORTING)
 _BOUNDARY_CLASSES = [str(KernelClass.MATRIX_PRODUCT), str(KernelClass.ATTENTION)]
 _BOUNDARY = "boundary"
+_ANCHORS = pl.Enum([*(str(part) for part in ExpertPart), _BOUNDARY])
+_DESCRIBED = ["name", "path", "kernel_class", "collective"]
 _OF_NAME = {"name": pl.Categorical, "named": pl.String, "between": pl.Boolean, "own_class": pl.String}
 _OF_PATH = {"path": pl.Categorical, "module": pl.String, "block": pl.String}
 
@@ -43,29 +45,47 @@ def expert_parts(frames: TraceFrames) -> pl.DataFrame:
     and combines behind products, before any other product or attention, or between two kernels that combine; else it is
     an exchange.
     """
-    work = _described(frames)
-    work = work.with_columns(_by_itself().alias("part")).with_columns(_anchor().alias("anchor"))
-    ordered = work.sort(*_SEQUENCE, "start_ns", "span_id", nulls_last=True)
-    before = pl.col("anchor").shift(1).forward_fill().over(_SEQUENCE).alias("before")
-    behind = pl.col("anchor").shift(-1).backward_fill().over(_SEQUENCE).alias("behind")
-    ordered = ordered.with_columns(before, behind)
-    placed = ordered.with_columns(pl.coalesce("part", _by_position()).cast(PARTS).alias("part"))
+    work = _work(frames)
+    paths = frames.trace.scan("layers").select(pl.col("path").unique()).collect()["path"]
+    described = _described(work.select(_DESCRIBED).unique(), paths)
+    columns = "part", "anchor", "exchanges", "between", "of_class", "block"
+    told = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
+    told = told.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
+    ordered = told.sort(*_SEQUENCE, "start_ns", "span_id", nulls_last=True).with_columns(
+        pl.col("anchor").shift(1).forward_fill().over(_SEQUENCE).alias("before"),
+        pl.col("anchor").shift(-1).backward_fill().over(_SEQUENCE).alias("behind"),
+    )
+    placed = ordered.with_columns(pl.coalesce("part", _by_position().cast(PARTS)).alias("part"))
     return placed.filter(pl.col("part").is_not_null()).sort("start_ns", "span_id").select("span_id", "part", "block")
 
 
-def _described(frames: TraceFrames) -> pl.DataFrame:
-    """Every activity with what its name, its module and its collective tell."""
-    work = frames.all_activities.select(
-        "span_id", *_SEQUENCE, "start_ns", "name", "layer_id", pl.col("kernel_class", "collective").cast(pl.String)
-    )
+def _work(frames: TraceFrames) -> pl.DataFrame:
+    """Every activity with its position, and what there is to tell its part by; of these few differ."""
     calls = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "path").collect()
-    recorded = frames.trace.frame("collectives").select("span_id", pl.col("operation").cast(pl.String))
+    recorded = frames.trace.frame("collectives").select("span_id", "operation").drop_nulls()
     return (
-        work.join(_of_names(work["name"].unique()), on="name", how="left", maintain_order="left")
+        frames.all_activities.select(
+            "span_id", *_SEQUENCE, "start_ns", "layer_id", "name", "kernel_class", pl.col("collective")
+        )
         .join(calls, on="layer_id", how="left", maintain_order="left")
-        .join(_of_paths(calls["path"].unique()), on="path", how="left", maintain_order="left")
         .join(recorded, on="span_id", how="left", maintain_order="left")
-        .with_columns(pl.coalesce("operation", "collective").alias("collective"))
+        .with_columns(pl.coalesce(pl.col("operation", "collective").cast(pl.Categorical)).alias("collective"))
+        .drop("layer_id", "operation")
+    )
+
+
+def _described(distinct: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
+    """What each tells alone: its part, what it tells of others' positions, and whether its own position tells."""
+    described = (
+        distinct.join(_of_names(distinct["name"].unique()), on="name", how="left")
+        .join(_of_paths(paths), on="path", how="left")
+        .with_columns(pl.col("between").fill_null(value=False))
+    )
+    return described.with_columns(_by_itself().alias("part")).with_columns(
+        pl.col("part").cast(PARTS),
+        _anchor().cast(_ANCHORS).alias("anchor"),
+        pl.col("collective").cast(pl.String).str.starts_with("all_to_all").fill_null(value=False).alias("exchanges"),
+        _is("kernel_class", KernelClass.MIXTURE_OF_EXPERTS).alias("of_class"),
     )
 
 
@@ -116,9 +136,9 @@ def _by_itself() -> pl.Expr:
         .then(pl.lit(str(ExpertPart.ROUTING)))
         .when(of_experts & own_product)
         .then(pl.lit(str(ExpertPart.PRODUCTS)))
-        .when(of_experts & pl.col("between").fill_null(value=False))
+        .when(of_experts & pl.col("between"))
         .then(pl.lit(str(ExpertPart.ACTIVATION)))
-        .when(of_class & ~pl.col("between").fill_null(value=False))
+        .when(of_class & ~pl.col("between"))
         .then(pl.lit(str(ExpertPart.OTHER)))
     )
 
@@ -140,9 +160,9 @@ def _by_position() -> pl.Expr:
     behind_products = _is("before", ExpertPart.PRODUCTS)
     before_products = _is("behind", ExpertPart.PRODUCTS)
     within_combine = _is("before", ExpertPart.COMBINE) & _is("behind", ExpertPart.COMBINE)
-    exchanges = pl.col("collective").str.starts_with("all_to_all").fill_null(value=False)
+    exchanges = pl.col("exchanges")
     return (
-        pl.when(pl.col("between").fill_null(value=False) & behind_products & before_products)
+        pl.when(pl.col("between") & behind_products & before_products)
         .then(pl.lit(str(ExpertPart.ACTIVATION)))
         .when(exchanges & _is("before", ExpertPart.ROUTING) & before_products)
         .then(pl.lit(str(ExpertPart.DISPATCH)))
@@ -150,6 +170,6 @@ def _by_position() -> pl.Expr:
         .then(pl.lit(str(ExpertPart.COMBINE)))
         .when(exchanges)
         .then(pl.lit(str(ExpertPart.EXCHANGE)))
-        .when(_is("kernel_class", KernelClass.MIXTURE_OF_EXPERTS))
+        .when("of_class")
         .then(pl.lit(str(ExpertPart.OTHER)))
     )

@@ -63,7 +63,7 @@ _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "compiled code": has_compiled_kernels,
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
     "leveled": lambda frames: frames.roles.leveled,
-    "layer": lambda frames: not frames.layer_calls.is_empty(),
+    "layer": lambda frames: not frames.layer_calls.is_empty() or frames.trace.height("attributions") > 0,
     "module": _has_modules,
     "serving": lambda frames: not frames.serving_steps.is_empty(),
 }

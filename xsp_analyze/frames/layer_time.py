@@ -16,6 +16,8 @@ from xsp_model.arrays import lookup
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -41,9 +43,11 @@ def layer_calls(trace: Trace) -> pl.DataFrame:
     )
 
 
-def layer_labels(calls: pl.DataFrame) -> pl.DataFrame:
-    """One row a layer, in order: path, shapes and dtypes of its first call that has them."""
-    ordered = calls[sort_by(*group_ids(calls.select("start_ns", "span_id"), ordered=True))].select(*LAYER_KEY, *_LABELS)
+def layer_labels(calls: pl.DataFrame, captures: Sequence[int] = ()) -> pl.DataFrame:
+    """One row a layer, in order: path, shapes and dtypes of its first call that has them, those in `captures` last."""
+    keys = calls.select(pl.col("run_id").is_in(list(captures)).cast(pl.Int64), "start_ns", "span_id")
+    order = sort_by(*group_ids(keys if captures else keys.drop("run_id"), ordered=True))
+    ordered = calls[order].select(*LAYER_KEY, *_LABELS)
     number, first = numbered(*group_ids(ordered.select(LAYER_KEY)))
     return ordered.select(LAYER_KEY)[first].hstack([_first_known(ordered[c], number, len(first)) for c in _LABELS])
 

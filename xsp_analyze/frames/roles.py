@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["EAGER_KERNELS", "OTHER_BATCH", "Roles", "recorded", "roles_of"]
+__all__ = ["EAGER_KERNELS", "OTHER_BATCH", "Roles", "roles_of"]
 
 OTHER_BATCH = "model, other batch size"
 """The role of runs without a profiler whose batch size is not the profile's: they tell of throughput alone."""
@@ -52,18 +52,16 @@ class Roles:
     sources: Mapping[str, str]
     swept: Sequence[int] = ()
 
+    @property
+    def selective(self) -> bool:
+        """Whether there are runs that give nothing: those of other levels, or captures of graphs."""
+        return self.leveled or "graph_captures" in self.sources
+
     @staticmethod
     def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:
         """The rows that belong to these runs; the frame itself where all do, as it may hold millions."""
         inside = frame["run_id"].is_in(list(runs))
         return frame if inside.all() else frame.filter(inside)
-
-
-def recorded(trace: Trace, table: str) -> pl.LazyFrame:
-    """The rows of a table with `run_id` but for those of captures of graphs: of such runs nothing is told."""
-    captures = trace.frame("runs").filter(pl.col("role") == GRAPH_CAPTURE)["run_id"].to_list()
-    rows = trace.scan(table)
-    return rows.filter(~pl.col("run_id").is_in(captures)) if captures else rows
 
 
 def roles_of(trace: Trace) -> Roles:

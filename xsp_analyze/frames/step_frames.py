@@ -27,6 +27,7 @@ from xsp_analyze.frames.steps import (
     settled,
     without_stubs,
 )
+from xsp_analyze.frames.timed_runs import capture_runs
 from xsp_analyze.frames.trace_frames import TraceFrames
 from xsp_model import XspError
 
@@ -210,7 +211,12 @@ class StepFrames:
         measures = ("latency_ns", "call_count", "allocated_bytes")
         return (
             self._with_deeper_memory(self.combine(self.of_trace.layer_steps, LAYER_KEY, measures))
-            .join(layer_time.layer_labels(self.of_trace.described_calls), on=LAYER_KEY, how="left", nulls_equal=True)
+            .join(
+                layer_time.layer_labels(self.of_trace.described_calls, capture_runs(self.trace)),
+                on=LAYER_KEY,
+                how="left",
+                nulls_equal=True,
+            )
             .sort(*self.by, *LAYER_KEY, nulls_last=True)
         )
 

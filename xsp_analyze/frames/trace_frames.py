@@ -17,6 +17,7 @@ from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_analyze.frames.serving_steps import serving_steps
 from xsp_analyze.frames.step_windows import QUEUED_NS, step_windows
 from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
+from xsp_analyze.frames.timed_runs import timed
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -111,7 +112,7 @@ class TraceFrames:
         """run_id, begin_ns, end_ns: first start to last end of anything in each run in which something was timed."""
         end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
         is_timed = pl.col("duration_ns").is_not_null().any()
-        runs = self.trace.scan("spans").group_by("run_id")
+        runs = timed(self.trace, self.trace.scan("spans")).group_by("run_id")
         extents = runs.agg(pl.col("start_ns").min().alias("begin_ns"), end.alias("end_ns"), is_timed.alias("timed"))
         return extents.filter("timed").drop("timed").sort("run_id").collect()
 
@@ -172,8 +173,7 @@ class TraceFrames:
     @cached_property
     def described_calls(self) -> pl.DataFrame:
         """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
-        elsewhere = self.roles.leveled or "graph_captures" in self.roles.sources
-        return self.every_layer_call if elsewhere else self.layer_calls
+        return self.every_layer_call if self.roles.selective else self.layer_calls
 
     @cached_property
     def ideal_intensity(self) -> float | None:

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["experts_by_block", "experts_by_rank"]
 
-_ONE = ["step", "block"]
+_BLOCK = ["block", "process_group"]
+_ONE = ["step", *_BLOCK]
 
 
 def _complete(job: Job) -> pl.DataFrame:
-    """One row a rank, block and step: products_ns, combine_ns, and wait_ns, its combine_ns beyond the shortest rank's.
+    """One row a rank, block, process group and step: products_ns, combine_ns, and wait_ns: beyond the shortest rank's.
 
     A rank that runs any part of a block in some step has a row for each of its steps, with 0 where its experts had
     nothing to do; a rank that never does has none. Waiting is null where a rank's communication is not known.
@@ -23,9 +24,9 @@ def _complete(job: Job) -> pl.DataFrame:
     ran = job.scan("experts").collect()
     steps = job.scan("steps").select("rank", "step").unique().collect()
     expected = (
-        ran.select("rank", "block")
+        ran.select("rank", *_BLOCK)
         .unique()
-        .join(ran.select("step", "block").unique(), on="block", nulls_equal=True)
+        .join(ran.select(_ONE).unique(), on=_BLOCK, nulls_equal=True)
         .join(steps, on=["rank", "step"], how="semi", nulls_equal=True)
     )
     filled = expected.join(ran, on=["rank", *_ONE], how="left", nulls_equal=True)
@@ -39,7 +40,7 @@ def _complete(job: Job) -> pl.DataFrame:
 
 
 def experts_by_block(job: Job) -> pl.DataFrame:
-    """One row a block, most lost first: means a step of products over ranks and of the longest rank, waiting.
+    """One row a block and process group, most lost first: products a step over ranks and of the longest, waiting.
 
     `imbalance_share` is the longest rank of each step over the mean of its ranks, less 1: over steps the sum of the one
     by the sum of the other. `heaviest_rank` took longest over all steps, and was so alone in `heaviest_count` of them.
@@ -50,11 +51,11 @@ def experts_by_block(job: Job) -> pl.DataFrame:
         (products == products.max()).sum().over(_ONE).alias("longest_count"),
     )
     alone = pl.col("longest") & (pl.col("longest_count") == 1)
-    of_rank = rows.group_by("block", "rank").agg(products.sum(), alone.sum().cast(pl.Int64).alias("heaviest_count"))
+    of_rank = rows.group_by(*_BLOCK, "rank").agg(products.sum(), alone.sum().cast(pl.Int64).alias("heaviest_count"))
     heaviest = (
         of_rank.sort(-products, "rank")
-        .unique("block", keep="first", maintain_order=True)
-        .select("block", pl.col("rank").alias("heaviest_rank"), "heaviest_count")
+        .unique(_BLOCK, keep="first", maintain_order=True)
+        .select(*_BLOCK, pl.col("rank").alias("heaviest_rank"), "heaviest_count")
     )
     of_step = rows.group_by(_ONE).agg(
         pl.len().alias("ranks"),
@@ -62,7 +63,7 @@ def experts_by_block(job: Job) -> pl.DataFrame:
         products.max().alias("longest_ns"),
         pl.col("wait_ns").mean(),
     )
-    blocks = of_step.group_by("block").agg(
+    blocks = of_step.group_by(_BLOCK).agg(
         pl.col("ranks").max().cast(pl.Int64).alias("rank_count"),
         pl.len().cast(pl.Int64).alias("step_count"),
         pl.col("mean_ns", "longest_ns").cast(pl.Float64).mean(),
@@ -70,9 +71,9 @@ def experts_by_block(job: Job) -> pl.DataFrame:
     )
     lost = pl.col("longest_ns") - pl.col("mean_ns")
     return (
-        blocks.join(heaviest, on="block", nulls_equal=True)
+        blocks.join(heaviest, on=_BLOCK, nulls_equal=True)
         .with_columns((pl.col("longest_ns") / pl.col("mean_ns") - 1).alias("imbalance_share"), lost.alias("lost_ns"))
-        .sort(-pl.col("lost_ns"), "block", nulls_last=True)
+        .sort(-pl.col("lost_ns"), *_BLOCK, nulls_last=True)
     )
 
 

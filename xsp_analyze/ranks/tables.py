@@ -83,7 +83,14 @@ _BY_BLOCK = (
         "Path of the block of experts; null: no layer is recorded, so that all of a step are taken together.",
         role=Role.KEY,
     ),
-    Column("rank_count", pl.Int64(), "Ranks that run any part of it."),
+    Column(
+        "process_group",
+        pl.String(),
+        "Name and ranks of the group that exchanges its tokens as recorded; null: not recorded, so that all ranks"
+        " without one are taken together.",
+        role=Role.KEY,
+    ),
+    Column("rank_count", pl.Int64(), "Ranks of these that run any part of it."),
     Column("step_count", pl.Int64(), "Steps that means are over."),
     _ns("mean_ns", "Time of its experts' products a step, mean over these ranks; a rank with nothing to do counts 0."),
     _ns("longest_ns", "The same of each step's longest rank."),

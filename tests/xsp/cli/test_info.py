@@ -1,4 +1,4 @@
-"""`xsp info`: what to record for more, and its JSON."""
+"""`xsp info`: what to record for more, and its JSON; findings on the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_info_says_what_to_record(replay: Path, capsys: pytest.CaptureFixture[st
 def test_info_names_captures_that_lie_beside_the_trace(replay: Path, capsys: pytest.CaptureFixture[str]) -> None:
     captures = replay.parent / "capture_traces"
     captures.mkdir()
-    assert f"give the capture: --graph-capture {captures}" in _printed(capsys, "info", replay)
+    advice = f"Give the capture that lies beside the trace: --graph-capture {captures}"
+    assert advice in _printed(capsys, "info", replay)
+    assert advice in [one["do"] for one in json.loads(_printed(capsys, "findings", replay, "-f", "json"))]
 
 
 def test_info_as_json_has_what_the_text_has(replay: Path, capsys: pytest.CaptureFixture[str]) -> None:

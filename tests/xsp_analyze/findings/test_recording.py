@@ -60,7 +60,9 @@ def test_nsight_systems_records_nodes_instead() -> None:
 
 def test_captures_beside_the_trace_are_named() -> None:
     one = _topics(_trace(("gemm", 75, "graph_replay")), "a/capture_traces", "a/more_captures")["graph replays"]
-    assert one.do == "give the capture: --graph-capture a/capture_traces --graph-capture a/more_captures"
+    assert one.do == (
+        "Give the capture that lies beside the trace: --graph-capture a/capture_traces --graph-capture a/more_captures"
+    )
 
 
 def test_captures_beside_a_trace_without_replays_are_not() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.helpers.rank_traces import rank_trace, write_rank
+from tests.helpers.rank_traces import collective_args, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.experts import experts_by_block, experts_by_rank
@@ -14,7 +14,7 @@ from xsp_analyze.ranks.job import open_job
 from xsp_analyze.ranks.tables import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from xsp_analyze.ranks.job import Job
@@ -31,7 +31,9 @@ _MOE = (  # products and combine of each rank, in each of two steps; 0: no such 
 # step 1 has 20, 40, 0 (mean 20, longest 40) and waits of 20, 0, 40.
 
 
-def _trace(steps: Sequence[tuple[int, int]], blocks: Sequence[str] = ()) -> KinetoTrace:
+def _trace(
+    steps: Sequence[tuple[int, int]], blocks: Sequence[str] = (), args: Mapping[str, object] | None = None
+) -> KinetoTrace:
     """Each step routes, does its products, and combines; of each block, if any, one after the other."""
     trace = KinetoTrace()
     for number, (products, combine) in enumerate(steps):
@@ -46,7 +48,9 @@ def _trace(steps: Sequence[tuple[int, int]], blocks: Sequence[str] = ()) -> Kine
                 (("topk_softmax", 1), ("fused_moe_kernel", products), (_BACK, combine))
             ):
                 if duration:
-                    trace.launch(name, launch + 6_000 * (position + 1), at, duration * _MS)
+                    call = trace.runtime("cudaLaunchKernel", launch + 6_000 * (position + 1), 5_000)
+                    own = args if name == _BACK else None
+                    trace.kernel(name, at, duration * _MS, correlation=call, args=own)
                     at += duration * _MS
     return trace
 
@@ -73,6 +77,19 @@ def test_each_block_is_held_by_itself_where_layers_are_recorded(tmp_path: Path) 
     table = experts_by_block(_job(tmp_path, blocks))
     assert table["block"].to_list() == list(blocks)
     assert table["imbalance_share"].to_list() == pytest.approx([1.0, 1.0])
+
+
+def test_ranks_of_several_groups_are_held_against_those_of_their_own(tmp_path: Path) -> None:
+    # Group 0, 1: 10 and 30 of products (mean 20); group 2, 3: 40 and 40. Waits: 20 and 0; none.
+    for rank, (products, combine) in enumerate(((10, 25), (30, 5), (40, 5), (40, 5))):
+        ranks = (0, 1) if rank < 2 else (2, 3)
+        args = collective_args("all_to_allv", "ep", ranks, (64, 64))
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, _trace([(products, combine)] * 2, args=args))
+    columns = ("process_group", "rank_count", "imbalance_share", "heaviest_rank", "heaviest_count", "wait_ns")
+    assert experts_by_block(open_job(tmp_path, "job")).select(columns).rows() == [
+        ("ep [0, 1]", 2, 0.5, 1, 2, 10 * _MS),
+        ("ep [2, 3]", 2, 0.0, 2, 0, 0),
+    ]
 
 
 def test_what_each_rank_does_and_waits(tmp_path: Path) -> None:

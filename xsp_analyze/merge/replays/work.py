@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, numbered
-from xsp_analyze.frames.roles import recorded
+from xsp_analyze.frames.timed_runs import timed
 from xsp_analyze.merge.kernel_names import base_name, normalised
 from xsp_model import Attribution, Kind
 
@@ -68,7 +68,7 @@ _SHAPED = {True: ", grid and block", False: ""}
 
 def _activities(trace: Trace) -> pl.DataFrame:
     """All device activities but those of captures, and replays recorded as one, of which nothing can be told."""
-    rows = recorded(trace, "spans").filter(pl.col("attribution").is_not_null()).select(_COLUMNS).collect()
+    rows = timed(trace, trace.scan("spans")).filter(pl.col("attribution").is_not_null()).select(_COLUMNS).collect()
     return rows.filter(pl.col("kind").cast(pl.String) != str(Kind.GRAPH)).with_columns(
         pl.col("duration_ns").fill_null(0)
     )

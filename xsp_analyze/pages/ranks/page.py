@@ -35,7 +35,7 @@ _MEANS = {
     " taken that all ranks take part in each call that all of them ran.",
     "R04": "A10 over all ranks: exact sums over the whole traces, and how unevenly ranks share them.",
     "R05": "One row a block of experts. It is done when the rank with most tokens has done its products; the others"
-    " wait where results are combined. All ranks that run any part of a block are taken for one group.",
+    " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
 }
 
 

@@ -17,10 +17,10 @@ _OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A layer by the name, class and path that an eager run's modules have."""
+    """A layer by the name, class and path that an eager run's modules have, as far as they are known."""
 
     name: str
-    layer_type: str
+    layer_type: str | None
     path: str
 
 

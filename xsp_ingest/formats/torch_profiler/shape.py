@@ -18,7 +18,7 @@ from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annot
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
 from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.range_rules import KINETO, KINETO_STEP, classify
+from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.staging.stage import Stage
@@ -202,8 +202,19 @@ def _modules(parts: _Parts) -> pl.DataFrame:
 
 
 def _operators(parts: _Parts) -> pl.DataFrame:
-    return _host(_of(parts, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
+    operators = _host(_of(parts, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
         correlation_id=pl.lit(None, pl.Int64)  # an operator's `correlation` is not a launch's
+    )
+    names = operators["name"].unique().cast(pl.String)
+    regions = names.filter(names.str.contains(COMPILED_REGION))
+    if regions.is_empty():
+        return operators
+    # Dynamo marks the call of compiled code among the operators: it is none, all that it calls lies in it.
+    is_region = pl.col("name").cast(pl.String).is_in(regions.implode())
+    as_range = {"level": str(Level.APPLICATION), "kind": str(Kind.RANGE)}
+    return operators.with_columns(
+        pl.when(is_region).then(pl.lit(value)).otherwise(pl.col(name).cast(pl.String)).alias(name)
+        for name, value in as_range.items()
     )
 
 
