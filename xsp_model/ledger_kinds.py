@@ -96,7 +96,7 @@ class LedgerKind(StrEnum):
         "command_buffer_unread",
         _WARNING,
         "kernels of command buffers that may be of several instructions, or of none that the program has",
-        "Run once more with XLA_FLAGS=--xla_gpu_enable_command_buffer= and merge the two runs: the other has their layers",
+        "Merge it with a run that has XLA_FLAGS=--xla_gpu_enable_command_buffer=, which says their layers",
     )
     COUNTER_UNAVAILABLE = (
         "counter_unavailable",

@@ -158,9 +158,9 @@ def test_kernels_side_by_side_have_no_order(tmp_path: Path) -> None:
 
 
 def test_device_time_is_conserved_where_it_is_told_whose_it_is(tmp_path: Path) -> None:
-    told, untold = (_converted(_profile(kernels), tmp_path) for kernels in (_KERNELS, tuple(reversed(_KERNELS))))
-    assert {attribution for _, _, attribution in _layers(untold)} == {"graph_replay"}
-    for trace in (told, untold):
+    certain, unsure = (_converted(_profile(kernels), tmp_path) for kernels in (_KERNELS, tuple(reversed(_KERNELS))))
+    assert {attribution for _, _, attribution in _layers(unsure)} == {"graph_replay"}
+    for trace in (certain, unsure):
         assert trace.frame("spans").filter(level="kernel")["duration_ns"].sum() == 10 * 60
 
 

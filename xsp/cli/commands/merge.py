@@ -84,7 +84,12 @@ def merge(
 
     check_writable(output)
     options = options_of(reading)
-    single = [("model", [model]), ("layers", [layers]), ("kernels", kernels or []), ("counters", counters or [])]
+    single: list[tuple[str, Sequence[Path | None]]] = [
+        ("model", [model]),
+        ("layers", [layers]),
+        ("kernels", kernels or []),
+        ("counters", counters or []),
+    ]
     files = [(role, path) for role, paths in single for path in paths if path is not None]
     if (run_set is None) == (not files):
         raise XspError(

@@ -62,19 +62,19 @@ def with_instructions(
         return rows, []
     rows = rows.with_row_index("at")
     launches = calls.filter(pl.col("event_name").is_in(launching.implode())).select(_LAUNCHED).unique()
-    told = _told(_replays(rows, launches), _programs(protos), rows.schema["at"])
-    out = rows.join(told.select("at", "instruction"), on="at", how="left", maintain_order="left").with_columns(
+    kernels_named = _by_instruction(_replays(rows, launches), _programs(protos), rows.schema["at"])
+    out = rows.join(kernels_named.select("at", "instruction"), on="at", how="left", maintain_order="left").with_columns(
         pl.coalesce("instruction", pl.col("hlo_op").cast(pl.String)).alias("hlo_op"),
         pl.col("instruction").is_not_null().alias("replayed"),
     )
-    unknown = told.filter(pl.col("instruction").is_null())
+    unknown = kernels_named.filter(pl.col("instruction").is_null())
     return out.drop("at", "instruction"), [
-        Finding(LedgerKind.COMMAND_BUFFER_READ, count=told.height - unknown.height),
+        Finding(LedgerKind.COMMAND_BUFFER_READ, count=kernels_named.height - unknown.height),
         Finding(LedgerKind.COMMAND_BUFFER_UNREAD, count=unknown.height, duration_ns=int(unknown["duration_ns"].sum())),
     ]
 
 
-def _told(
+def _by_instruction(
     replays: pl.DataFrame, programs: Mapping[tuple[str, int | None], _Program], index: pl.DataType
 ) -> pl.DataFrame:
     """at, duration_ns and instruction (null: unknown) of the kernels whose own name of it is none of the program's."""
@@ -113,15 +113,15 @@ def _is_one_chain(kernels: pl.DataFrame) -> bool:
 def _instructions(program: _Program, kernels: Sequence[str]) -> Sequence[str | None]:
     """The instruction of each kernel, None where that is not certain."""
     kinds = [program.kinds.get(kernel, -1) for kernel in kernels]
-    known = [index for index, kind in enumerate(kinds) if kind >= 0]
-    stretches = list(_stretches(program, [kinds[index] for index in known])) if known else []
+    fusions_at = [index for index, kind in enumerate(kinds) if kind >= 0]
+    stretches = list(_stretches(program, [kinds[index] for index in fusions_at])) if fusions_at else []
     out: list[str | None] = [None] * len(kernels)
     if len(stretches) != 1:
         return out
     schedule, positions = stretches[0]
-    for index, position in zip(known, positions, strict=True):
+    for index, position in zip(fusions_at, positions, strict=True):
         out[index] = schedule[position].name
-    for (first, begin), (last, end) in pairwise(zip(known, positions, strict=True)):
+    for (first, begin), (last, end) in pairwise(zip(fusions_at, positions, strict=True)):
         between = [each.name for each in schedule[begin + 1 : end] if each.opcode == _LIBRARY_CALL]
         if len(between) == 1:
             out[first + 1 : last] = between * (last - first - 1)

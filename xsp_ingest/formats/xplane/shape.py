@@ -110,18 +110,18 @@ def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
         (-_NO_LAUNCH_THREADS - pl.col("device_id") * _STREAMS - pl.col("stream_id")).alias("thread_id"),
         pl.lit(None, pl.Int64).alias("execution"),
     )
-    told = pl.col("hlo_op").is_not_null() & (~pl.col("is_launched") | pl.col("replayed"))
+    names_operator = pl.col("hlo_op").is_not_null() & (~pl.col("is_launched") | pl.col("replayed"))
     texts = pl.col("hlo_op", "hlo_module").cast(pl.String)
-    keyed = operators.numbered(placed.filter(told).with_columns(texts), "key", operators.SERIES)
-    others = placed.filter(~told).with_columns(texts, key=pl.lit(None, pl.Int64))
+    keyed = operators.numbered(placed.filter(names_operator).with_columns(texts), "key", operators.SERIES)
+    others = placed.filter(~names_operator).with_columns(texts, key=pl.lit(None, pl.Int64))
     every = pl.concat([keyed, others])
     return _Work(every.filter("is_launched"), every.filter(~pl.col("is_launched")))
 
 
 def _operators_of_work(work: _Work) -> pl.DataFrame:
     """Runs of instructions that only device work tells of, over that work's own time: of replays, or not launched."""
-    told = pl.concat([work.launched, work.alone]).filter(pl.col("key").is_not_null())
-    return operators.around(told, "key").select(operators.COLUMNS)
+    with_operator = pl.concat([work.launched, work.alone]).filter(pl.col("key").is_not_null())
+    return operators.around(with_operator, "key").select(operators.COLUMNS)
 
 
 def _ranges(events: pl.DataFrame, options: Options, steps: pl.DataFrame) -> pl.DataFrame:
