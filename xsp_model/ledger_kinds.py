@@ -157,6 +157,17 @@ class LedgerKind(StrEnum):
         "Samples of GPU metrics without time, value or name, left out",
     )
     GPU_NOT_USED = "gpu_not_used", _INFO, "GPUs that were sampled but not used by the run, left out"
+    GRAPH_ALIGNED = (
+        "graph_aligned",
+        _INFO,
+        "replayed work that has the layers of the same work in a run without graphs",
+    )
+    GRAPH_NOT_ALIGNED = (
+        "graph_not_aligned",
+        _WARNING,
+        "replayed work that a run without graphs gives no layer",
+        "Take both runs of the same work, at one batch size and precision, with autotuning off",
+    )
     GRAPH_NOT_CAPTURED = (
         "graph_not_captured",
         _WARNING,
@@ -166,7 +177,7 @@ class LedgerKind(StrEnum):
     GRAPH_CAPTURES_ALIKE = (
         "graph_captures_alike",
         _WARNING,
-        "replays that may be of several captured graphs, which belong to different layers",
+        "replays that may be of several captured graphs, or of launches on several streams, of different layers",
         "Record all graphs of one run in one capture, so that their order tells, or step annotations with batch sizes",
     )
     GRAPH_CAPTURE_UNNAMED = (
@@ -178,7 +189,7 @@ class LedgerKind(StrEnum):
     GRAPH_NODES_NOT_RECORDED = (
         "graph_nodes_not_recorded",
         _INFO,
-        "replays lack the last kernel of their graph: the profiler did not record its execution, so its time is missing",
+        "replays lack the last kernel of their graph, whose execution was not recorded: its time is missing",
     )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
     KERNEL_WITHOUT_EXECUTION = (
@@ -239,6 +250,11 @@ class LedgerKind(StrEnum):
     MISSING_REFERENCE = "missing_reference", _WARNING, "spans refer to a parent that is not in the file"
     MISSING_START = "missing_start", _WARNING, "events without a start were left out"
     MISSING_TIME = "missing_time", _WARNING, "rows without a start or a duration"
+    MODULE_TEXT_UNREADABLE = (
+        "module_text_unreadable",
+        _INFO,
+        "ranges whose text begins as a module's does and cannot be read; they keep the text as their name",
+    )
     NEGATIVE_DURATION = "negative_duration", _WARNING, "events that end before they start"
     NEGATIVE_NON_KERNEL = (
         "negative_non_kernel",

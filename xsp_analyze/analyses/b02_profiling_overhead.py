@@ -57,13 +57,13 @@ def profiling_overhead(frames: StepFrames) -> pl.LazyFrame:
     roles = frames.of_trace.roles
     model, layers, kernels = (
         timed_latency(frames.trace, frames.of_trace.all_steps, runs)
-        for runs in (roles.model, roles.layers, roles.serialised_kernels)
+        for runs in (roles.model, roles.profiled_layers, roles.serialised_kernels)
     )
     steps, total = [], []
-    if roles.layers != roles.serialised_kernels:
-        steps = [("layer", model, layers)] if roles.model != roles.layers else []
+    if roles.profiled_layers != roles.serialised_kernels:
+        steps = [("layer", model, layers)] if roles.model != roles.profiled_layers else []
         steps.append(("kernel", layers, kernels))
-    if roles.model not in (roles.layers, roles.serialised_kernels):
+    if roles.model not in (roles.profiled_layers, roles.serialised_kernels):
         total = [("total", model, kernels)]
     rows = pl.concat([_of_model(steps), _by_layer(frames), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")

@@ -15,6 +15,7 @@ import polars as pl
 from xsp_analyze.export.chrome_tracks import Tracks
 from xsp_analyze.export.rows import rows, text
 from xsp_analyze.export.target import Exporter
+from xsp_analyze.frames.timed_runs import capture_runs, timed_runs
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _write(trace: Trace, file: Sink) -> None:
 
 
 def _head(trace: Trace) -> bytes:
-    runs = trace.frame("runs").to_dicts()
+    runs = timed_runs(trace).to_dicts()
     head: dict[str, object] = {"schemaVersion": 1, "displayTimeUnit": "ns", "deviceProperties": _devices(trace)}
     if runs and runs[0]["epoch_ns"] is not None:
         head["baseTimeNanoseconds"] = runs[0]["epoch_ns"]
@@ -101,7 +102,10 @@ def _microseconds(time_ns: int) -> msgspec.Raw:
 def _events(trace: Trace, tracks: Tracks) -> Iterator[dict[str, Any]]:
     yield from tracks.names()
     counters = _metrics(trace)
-    for row in rows(trace, launch=_launches(trace), twin=_twins(trace), own=_own_layers(trace), counted=counters):
+    of_captures = pl.col("run_id").is_in(list(capture_runs(trace)))
+    for row in rows(
+        trace, ~of_captures, launch=_launches(trace), twin=_twins(trace), own=_own_layers(trace), counted=counters
+    ):
         yield from _span_events(row, tracks)
         yield from _launch_flow(row, tracks)
         yield from _backward_flow(row, tracks)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.frames.timed_runs import timed, timed_runs
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ class Tracks:
     """Process and device numbers where they are unlike each other over all runs, else numbers above them."""
 
     def __init__(self, trace: Trace) -> None:
-        spans = trace.scan("spans").with_columns(_on_device().alias("on_device"))
+        spans = timed(trace, trace.scan("spans")).with_columns(_on_device().alias("on_device"))
         keys = ("run_id", "process_id", "device_id", "thread_id", "stream_id", "on_device")
         lanes = spans.select(keys).unique().sort(keys, nulls_last=True).collect()
-        runs = trace.frame("runs").select("run_id", "rank").rows()
+        runs = timed_runs(trace).select("run_id", "rank").rows()
         self._rank = {run: rank for run, rank in runs if rank is not None} if len(runs) > 1 else {}
         self._several = len(runs) > 1
         host = lanes.filter(~pl.col("on_device"))

@@ -26,16 +26,19 @@ def text(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
-def rows(trace: Trace, *, run_id: int | None = None, **more: pl.DataFrame) -> Iterator[Row]:
+def rows(trace: Trace, *conditions: pl.Expr, run_id: int | None = None, **more: pl.DataFrame) -> Iterator[Row]:
     """Every span in order with the columns of its details and `in_TABLE` for each table that has a row for it.
 
-    `more` are frames keyed by a unique `span_id`, whose columns are added. At most 50,000 rows are held at a time.
+    `more` are frames keyed by a unique `span_id`, whose columns are added; `conditions` are of columns of `spans`. At
+    most 50,000 rows are held at a time.
     """
-    for frame in frames(trace, run_id=run_id, **more):
+    for frame in frames(trace, *conditions, run_id=run_id, **more):
         yield from frame.iter_rows(named=True)
 
 
-def frames(trace: Trace, *, run_id: int | None = None, **more: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def frames(
+    trace: Trace, *conditions: pl.Expr, run_id: int | None = None, **more: pl.DataFrame
+) -> Iterator[pl.DataFrame]:
     """As `rows`, in frames."""
     tables: Mapping[str, pl.LazyFrame] = {name: trace.scan(name) for name in DETAILS} | {
         name: frame.lazy() for name, frame in more.items()
@@ -43,7 +46,7 @@ def frames(trace: Trace, *, run_id: int | None = None, **more: pl.DataFrame) -> 
     of_run = pl.lit(value=True) if run_id is None else pl.col("run_id") == run_id
     for first in range(0, trace.row_count, _AT_ONCE):
         inside = pl.col("span_id").is_between(first, first + _AT_ONCE - 1)
-        spans = trace.scan("spans").filter(inside, of_run)
+        spans = trace.scan("spans").filter(inside, of_run, *conditions)
         for name, table in tables.items():
             there = table.filter(inside).with_columns(pl.lit(value=True).alias(f"in_{name}"))
             spans = spans.join(there, on="span_id", how="left", maintain_order="left")

@@ -12,6 +12,7 @@ import polars as pl
 
 from xsp_analyze.export.stacks import device_stacks
 from xsp_analyze.export.target import Exporter
+from xsp_analyze.frames.timed_runs import timed, timed_runs
 from xsp_model import Kind, Level, XspError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _write(trace: Trace, file: Sink) -> None:
 
 
 def _name(trace: Trace) -> str:
-    return ", ".join(path for path in trace.frame("runs")["source_path"] if path) or "trace"
+    return ", ".join(path for path in timed_runs(trace)["source_path"] if path) or "trace"
 
 
 def _device_profile(trace: Trace, frames: _Frames) -> Iterator[bytes]:
@@ -97,7 +98,7 @@ def _host_spans(trace: Trace) -> pl.DataFrame:
     last = pl.max_horizontal(pl.col("start_ns").max(), (pl.col("start_ns") + pl.col("duration_ns")).max())
     elsewhere = trace.scan("ranges").filter(pl.col("end_thread_id").is_not_null()).select("span_id")
     return (
-        trace.scan("spans")
+        timed(trace, trace.scan("spans"))
         .with_columns(
             (pl.col("start_ns") + pl.col("duration_ns")).fill_null(last).alias("end_ns"),
             pl.col("name").cast(pl.String),
@@ -129,7 +130,7 @@ def _event(kind: str, frame: int, at: int) -> dict[str, object]:
 
 def _thread_name(trace: Trace, key: tuple[object, ...]) -> str:
     run, process, thread = ("unknown" if part is None else part for part in key)
-    several = trace.frame("runs").height > 1
+    several = timed_runs(trace).height > 1
     return f"{f'run {run}, ' if several else ''}process {process}, thread {thread}"
 
 

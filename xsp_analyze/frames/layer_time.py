@@ -13,8 +13,11 @@ from xsp_analyze.frames.attributions import attributed_host, shared_out
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
 from xsp_model.arrays import lookup
+from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -40,9 +43,11 @@ def layer_calls(trace: Trace) -> pl.DataFrame:
     )
 
 
-def layer_labels(calls: pl.DataFrame) -> pl.DataFrame:
-    """One row a layer, in order: path, shapes and dtypes of its first call that has them."""
-    ordered = calls[sort_by(*group_ids(calls.select("start_ns", "span_id"), ordered=True))].select(*LAYER_KEY, *_LABELS)
+def layer_labels(calls: pl.DataFrame, captures: Sequence[int] = ()) -> pl.DataFrame:
+    """One row a layer, in order: path, shapes and dtypes of its first call that has them, those in `captures` last."""
+    keys = calls.select(pl.col("run_id").is_in(list(captures)).cast(pl.Int64), "start_ns", "span_id")
+    order = sort_by(*group_ids(keys if captures else keys.drop("run_id"), ordered=True))
+    ordered = calls[order].select(*LAYER_KEY, *_LABELS)
     number, first = numbered(*group_ids(ordered.select(LAYER_KEY)))
     return ordered.select(LAYER_KEY)[first].hstack([_first_known(ordered[c], number, len(first)) for c in _LABELS])
 
@@ -141,13 +146,26 @@ def attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame)
     host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))
     host = host.filter(~pl.col("run_id").is_in(activities["run_id"].unique().implode()))
     work = pl.concat([device, host]).filter(pl.col("span_id").is_in(untimed.implode()))
+    taken = _taken_from_callers(trace, calls, host.filter(pl.col("span_id").is_in(untimed.implode())))
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
-    described = work.join(layers, on="layer_id", how="left", maintain_order="left")
     of_run = pl.col("layer_id").is_in(calls["span_id"].implode())
-    rows = described.with_columns(pl.col("duration_ns").alias("work_ns"), pl.when(~of_run).then("call").alias("call"))
-    return shared_out(trace, rows.with_columns(pl.lit(1).alias("count")), time="work_ns", count="count").select(
-        *_ATTRIBUTED, *LAYER_KEY
-    )
+
+    def described(rows: pl.DataFrame) -> pl.DataFrame:
+        named = rows.join(layers, on="layer_id", how="left", maintain_order="left")
+        call = pl.when(~of_run).then("call").alias("call")
+        return named.with_columns(pl.col("duration_ns").alias("work_ns"), call, pl.lit(1).alias("count"))
+
+    parts = shared_out(trace, described(work), time="work_ns", count="count")
+    return pl.concat([parts, described(taken)]).select(*_ATTRIBUTED, *LAYER_KEY)
+
+
+def _taken_from_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
+    """The same operators as less time of the layers in whose calls they ran, which have it in their own."""
+    parents = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
+    is_timed = np.zeros(len(parents), dtype=np.bool_)
+    is_timed[calls.filter(pl.col("duration_ns").is_not_null())["span_id"].to_numpy()] = True
+    caller = pl.Series("layer_id", innermost(parents, is_timed)[host["span_id"].to_numpy()], dtype=pl.Int64)
+    return host.with_columns(caller, -pl.col("duration_ns")).filter(pl.col("layer_id") >= 0)
 
 
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:

@@ -74,7 +74,6 @@ class CapturedGraph:
     begin: int
     launches: Positions
     tokens: Ints
-    grids: Ints  # a launch a row, x, y, z; -1: unknown
 
     @property
     def is_named(self) -> bool:
@@ -92,7 +91,7 @@ def captured_graphs(run: int, raw: RawTrace, forest: Forest, numbers: KernelNumb
     begins = matches(forest.spans["name"], _BEGIN)
     if not begins.any():
         return []
-    at, tokens, grids = _launches(raw, forest, numbers)
+    at, tokens = _launches(raw, forest, numbers)
     start = forest.spans["start_ns"].to_numpy()
     thread = _threads(forest)
     of_thread = {each: np.flatnonzero(thread[at] == each) for each in np.unique(thread[begins])}
@@ -102,7 +101,7 @@ def captured_graphs(run: int, raw: RawTrace, forest: Forest, numbers: KernelNumb
         first, last = np.searchsorted(start[at[rows]], (start[begin], start[end]))
         if last > first:
             inside = rows[first:last]
-            graphs.append(CapturedGraph(run, begin, at[inside], tokens[inside], grids[inside]))
+            graphs.append(CapturedGraph(run, begin, at[inside], tokens[inside]))
     return graphs
 
 
@@ -124,8 +123,8 @@ def _threads(forest: Forest) -> NDArray[np.uint64]:
     return forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()
 
 
-def _launches(raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> tuple[Positions, Ints, Ints]:
-    """Calls that put work into a graph, in order: positions, tokens and grids.
+def _launches(raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> tuple[Positions, Ints]:
+    """Calls that put work into a graph, in order: positions and tokens.
 
     A call with work of its own in the trace ran at once, and of calls in each other the outermost is the launch.
     """
@@ -139,15 +138,12 @@ def _launches(raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> tuple[Po
     at = np.flatnonzero(launch)
     facts = at_spans(forest.spans, raw.tables["launches"])
     fact = lookup(facts["at"].to_numpy(), at)
-    known = fact >= 0
+    has_fact = fact >= 0
     tokens = np.where(copy[at], COPY, np.where(fill[at], FILL, UNKNOWN)).astype(np.int64)
-    grids = np.full((len(at), 3), -1, dtype=np.int64)
-    if known.any():
-        named = numbers.of(facts["kernel_name"].gather(fact[known]))
-        tokens[known] = np.where(kernel[at[known]], named, tokens[known])
-        axes = facts.select(pl.col(f"grid_{axis}").fill_null(-1) for axis in "xyz").to_numpy()
-        grids[known] = axes[fact[known]]
-    return at, tokens, grids
+    if has_fact.any():
+        named = numbers.of(facts["kernel_name"].gather(fact[has_fact]))
+        tokens[has_fact] = np.where(kernel[at[has_fact]], named, tokens[has_fact])
+    return at, tokens
 
 
 def replay_tokens(forest: Forest, at: Positions, numbers: KernelNumbers) -> Ints:

@@ -17,15 +17,17 @@ import numpy as np
 from xsp_ingest.link.captured_graphs import UNKNOWN
 from xsp_ingest.link.graph_batches import allowed
 from xsp_ingest.link.graph_rounds import rounds
+from xsp_ingest.link.graph_streams import Ambiguous, order_on_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from xsp_ingest.link.captured_graphs import CapturedGraph
     from xsp_ingest.link.graph_batches import Batch
+    from xsp_ingest.link.graph_streams import Order
     from xsp_model.arrays import Ints, Positions
 
-__all__ = ["Outcome", "Replays", "launches_of", "pair", "replays_of"]
+__all__ = ["Outcome", "Replays", "pair", "replays_of"]
 
 _LONG = 8  # from so many kernels on a replay may lack its graph's last one, which ROCm's profiler loses at times
 _ENOUGH = 0.5  # of launches that do not say their kernel so many must be known otherwise
@@ -36,7 +38,7 @@ class Outcome(Enum):
 
     PAIRED = 0
     NOT_CAPTURED = 1  # no captured graph has these kernels in this order
-    SEVERAL = 2  # several graphs of different layers have them
+    SEVERAL = 2  # several graphs, or launches on several streams, of different layers have them
     UNNAMED = 3  # too little says that a graph of as many launches is the one
 
 
@@ -74,61 +76,58 @@ class _Candidates:
     expected: Sequence[Ints]  # tokens with what is known of unnamed launches otherwise
     by_key: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
     without_last: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
-    by_size: dict[tuple[int, bytes], list[int]] = field(default_factory=lambda: defaultdict(list))
+    unnamed: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
+    by_amount: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         for number, graph in enumerate(self.graphs):
-            if graph.is_named:
-                self.by_key[graph.tokens.tobytes()].append(number)
-                if len(graph.tokens) > _LONG:
-                    self.without_last[graph.tokens[:-1].tobytes()].append(number)
-            else:
-                self.by_size[_kinds(graph.tokens)].append(number)
+            self.by_amount[np.sort(_kinds(graph.tokens)).tobytes()].append(number)
+            if not graph.is_named:
+                self.unnamed[_kinds(graph.tokens).tobytes()].append(number)
+                continue
+            self.by_key[graph.tokens.tobytes()].append(number)
+            if len(graph.tokens) > _LONG:
+                self.without_last[graph.tokens[:-1].tobytes()].append(number)
 
-    def of(self, tokens: Ints, stream: Ints) -> tuple[list[int], bool]:
-        """Graphs whose sequence this is, and whether what they lack in names made all of them too uncertain."""
-        key = tokens.tobytes()
-        if found := self.by_key.get(key) or self.without_last.get(key):
-            return found, False
+    def of(self, tokens: Ints, stream: Ints) -> tuple[list[int], Outcome]:
+        """Graphs whose sequence this is, and what to say of it where there are none."""
         if (stream != stream[0]).any():
-            interleaved = [
-                n for n, g in enumerate(self.graphs) if g.is_named and _interleaves(g.tokens, tokens, stream)
-            ]
-            if interleaved:
-                return interleaved, False
-        alike = [n for n in self.by_size.get(_kinds(tokens), ()) if _agrees(self.expected[n], tokens)]
-        certain = [n for n in alike if (self.expected[n] != UNKNOWN).mean() >= _ENOUGH]
-        return certain, bool(alike) and not certain
+            return self._on_streams(tokens, stream)
+        key = tokens.tobytes()
+        if named := self.by_key.get(key) or self.without_last.get(key):
+            return named, Outcome.PAIRED
+        alike = [n for n in self.unnamed.get(_kinds(tokens).tobytes(), ()) if _agrees(self.expected[n], tokens)]
+        certain = [n for n in alike if _known_share(self.expected[n]) >= _ENOUGH]
+        return certain, Outcome.UNNAMED if alike else Outcome.NOT_CAPTURED
+
+    def _on_streams(self, tokens: Ints, stream: Ints) -> tuple[list[int], Outcome]:
+        """The same of work on several streams; each of its launches must be known, and have one place only."""
+        orders: dict[int, Order] = {}
+        outcome = Outcome.NOT_CAPTURED
+        for number in self.by_amount.get(np.sort(_kinds(tokens)).tobytes(), ()):
+            expected = self.expected[number]
+            if (expected == UNKNOWN).any():
+                outcome = Outcome.UNNAMED
+            elif (np.sort(expected) == np.sort(tokens)).all():
+                orders[number] = order_on_streams(expected, tokens, stream)
+        if any(order is Ambiguous.YES for order in orders.values()):
+            return [], Outcome.SEVERAL
+        return [number for number, order in orders.items() if order is not None], outcome
 
 
-def _kinds(tokens: Ints) -> tuple[int, bytes]:
-    """How many, and of what kind each is."""
-    return len(tokens), np.where(tokens >= UNKNOWN, UNKNOWN, tokens).astype(np.int8).tobytes()
+def _kinds(tokens: Ints) -> Ints:
+    """Kernel, copy or memset."""
+    return np.where(tokens >= UNKNOWN, UNKNOWN, tokens)
 
 
 def _agrees(expected: Ints, tokens: Ints) -> bool:
     return bool(((expected == tokens) | (expected == UNKNOWN)).all())
 
 
-def _interleaves(captured: Ints, tokens: Ints, stream: Ints) -> bool:
-    """Whether the streams, each in its order, make up the captured sequence."""
-    return len(captured) == len(tokens) and _order(captured, tokens, stream) is not None
-
-
-def _order(captured: Ints, tokens: Ints, stream: Ints) -> Ints | None:
-    """For each captured launch the place in `tokens` of its work; None where that is not the only way, or none.
-
-    Work runs in the order of the capture within a stream; across streams the next launch is on the one stream whose
-    next work is of its name. Where two streams have it next, nothing says which.
-    """
-    queues = [np.flatnonzero(stream == each).tolist()[::-1] for each in np.unique(stream)]
-    out = np.empty(len(captured), dtype=np.int64)
-    for place, token in enumerate(captured):
-        heads = [queue for queue in queues if queue and tokens[queue[-1]] == token]
-        if len(heads) != 1:
-            return None
-        out[place] = heads[0].pop()
-    return out
+def _known_share(expected: Ints) -> float:
+    """Of the kernels; that a copy is one tells little."""
+    kernels = expected >= UNKNOWN
+    return float((expected[kernels] != UNKNOWN).mean())
 
 
 def pair(
@@ -137,7 +136,7 @@ def pair(
     expected: Sequence[Ints],
     captured: Sequence[int | None],
     batches: Sequence[Batch | None],
-    meaning: Callable[[int], object],
+    meaning: Callable[[int], int],
 ) -> tuple[Ints, Sequence[Outcome]]:
     """For each replay its graph (-1: none) and what became of it.
 
@@ -146,7 +145,7 @@ def pair(
     their work.
     """
     candidates = _Candidates(graphs, expected)
-    known: dict[tuple[bytes, bytes], tuple[list[int], bool]] = {}
+    known: dict[tuple[bytes, bytes], tuple[list[int], Outcome]] = {}
     possible: list[list[int]] = []
     outcomes = [Outcome.NOT_CAPTURED] * len(replays)
     for replay in range(len(replays)):
@@ -155,10 +154,10 @@ def pair(
         key = (tokens.tobytes(), stream.tobytes())
         if key not in known:
             known[key] = candidates.of(tokens, stream)
-        found, unnamed = known[key]
+        found, otherwise = known[key]
         possible.append(allowed(found, captured, batches[replay]))
-        if unnamed:
-            outcomes[replay] = Outcome.UNNAMED
+        if not found:
+            outcomes[replay] = otherwise
     set_of = [(graph.run, batch) for graph, batch in zip(graphs, captured, strict=True)]
     chosen = _chosen(possible, set_of, meaning)
     for replay, graph in enumerate(chosen):
@@ -169,26 +168,14 @@ def pair(
     return chosen, outcomes
 
 
-def _chosen(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], object]) -> Ints:
+def _chosen(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], int]) -> Ints:
     """The only graph possible; else by the order in which graphs are replayed; else any, where all say the same."""
     chosen = np.array([each[0] if len(each) == 1 else -1 for each in possible], dtype=np.int64)
     undecided = [replay for replay, each in enumerate(possible) if len(each) > 1]
     if not undecided:
         return chosen
     in_rounds = rounds(possible, set_of, meaning)
-    meanings: Mapping[int, object] = {g: meaning(g) for replay in undecided for g in possible[replay]}
     for replay in undecided:
-        same = len({meanings[g] for g in possible[replay]}) == 1
+        same = len({meaning(g) for g in possible[replay]}) == 1
         chosen[replay] = in_rounds[replay] if in_rounds[replay] >= 0 else possible[replay][0] if same else -1
     return chosen
-
-
-def launches_of(graph: CapturedGraph, tokens: Ints, stream: Ints) -> Ints:
-    """For each piece of a replay's work the number of its launch in the graph."""
-    if len(tokens) <= len(graph.tokens) and _agrees(graph.tokens[: len(tokens)], tokens):
-        return np.arange(len(tokens))
-    order = _order(graph.tokens, tokens, stream)
-    assert order is not None  # noqa: S101 (it was paired by that)
-    out = np.empty(len(tokens), dtype=np.int64)
-    out[order] = np.arange(len(order))
-    return out

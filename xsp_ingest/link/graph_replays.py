@@ -14,7 +14,8 @@ import polars as pl
 from xsp_ingest.link.captured_graphs import KernelNumbers, captured_graphs, replay_tokens
 from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.link.graph_batches import graph_batches, replay_batches
-from xsp_ingest.link.graph_pairing import Outcome, Replays, launches_of, pair, replays_of
+from xsp_ingest.link.graph_pairing import Outcome, Replays, pair, replays_of
+from xsp_ingest.link.graph_streams import launches_on_streams
 from xsp_ingest.link.graphs import GRAPH_LAUNCH
 from xsp_ingest.link.known_launches import expected_tokens
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level
@@ -75,12 +76,12 @@ def pair_replays(
         return None, []
     stream = forest.spans["stream_id"].fill_null(-1).gather(work).to_numpy()
     replays = replays_of(work, forest.parent[work], replay_tokens(forest, work, numbers), stream)
-    chosen, outcomes = _paired(replays, run, graphs, forests, layerings, names, numbers)
+    expected, chosen, outcomes = _paired(replays, run, graphs, forests, layerings, names, numbers)
     findings = _findings(forest, replays, outcomes, len(graphs))
     paired = chosen >= 0
     lost = np.array([len(graphs[n].launches) for n in chosen[paired]]).sum() - np.diff(replays.first)[paired].sum()
     findings.append(Finding(LedgerKind.GRAPH_NODES_NOT_RECORDED, count=int(lost)))
-    return _work(replays, chosen, graphs, run, forests, layerings), findings
+    return _work(replays, chosen, graphs, expected, run, forests, layerings), findings
 
 
 def _captures_of(raws: Sequence[RawTrace], run: int) -> list[int]:
@@ -98,7 +99,8 @@ def _paired(
     layerings: Sequence[Layering],
     names: Sequence[str],
     numbers: KernelNumbers,
-) -> tuple[Ints, Sequence[Outcome]]:
+) -> tuple[Sequence[Ints], Ints, Sequence[Outcome]]:
+    """The tokens of each graph as far as they are known, the graph of each replay (-1: none), and what became of it."""
     captured: list[int | None] = []
     for each, alike in groupby(graphs, key=lambda graph: graph.run):
         captured += graph_batches(forests[each], [graph.begin for graph in alike], names[each])
@@ -107,12 +109,15 @@ def _paired(
     if unnamed:
         expected = expected_tokens(graphs, forests, sorted({run, *unnamed}), numbers)
 
-    @cache
-    def meaning(number: int) -> object:
-        graph = graphs[number]
-        return _meaning(forests[graph.run], layerings[graph.run], graph)
+    meanings: dict[object, int] = {}
 
-    return pair(replays, graphs, expected, captured, replay_batches(forests[run], replays.launch), meaning)
+    @cache
+    def meaning(number: int) -> int:
+        graph = graphs[number]
+        return meanings.setdefault(_meaning(forests[graph.run], layerings[graph.run], graph), len(meanings))
+
+    batches = replay_batches(forests[run], replays.launch)
+    return expected, *pair(replays, graphs, expected, captured, batches, meaning)
 
 
 def _meaning(forest: Forest, layering: Layering, graph: CapturedGraph) -> object:
@@ -132,6 +137,7 @@ def _work(
     replays: Replays,
     chosen: Ints,
     graphs: Sequence[CapturedGraph],
+    expected: Sequence[Ints],
     run: int,
     forests: Sequence[Forest],
     layerings: Sequence[Layering],
@@ -145,7 +151,9 @@ def _work(
         if (replays.stream[rows] == replays.stream[rows][:, :1]).all():
             launches = np.broadcast_to(graph.launches[:length], rows.shape)
         else:
-            numbers = [launches_of(graph, replays.tokens[each], replays.stream[each]) for each in rows]
+            numbers = [
+                launches_on_streams(expected[number], replays.tokens[each], replays.stream[each]) for each in rows
+            ]
             launches = graph.launches[np.array(numbers)]
         parts.append((replays.at[rows].ravel(), graph.run, launches.ravel()))
     at = np.concatenate([part[0] for part in parts]) if parts else no_refs(0)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["rounds"]
 
 
-def rounds(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], object]) -> Ints:
+def rounds(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], int]) -> Ints:
     """For each replay, in order, its graph where going around the graphs of one set leaves only that; else -1.
 
     `possible[i]`: the graphs that replay i may be of; `set_of[g]`: what graph g was captured with (a run, for a batch
@@ -36,7 +36,7 @@ def rounds(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meanin
     return out
 
 
-def _around(graphs: Sequence[int], possible: Sequence[Sequence[int]], meaning: Callable[[int], object]) -> Ints:
+def _around(graphs: Sequence[int], possible: Sequence[Sequence[int]], meaning: Callable[[int], int]) -> Ints:
     """The graphs of these replays of one set; -1 where its order leaves them open."""
     alike = {tuple(each): number for number, each in enumerate(dict.fromkeys(map(tuple, possible)))}
     sought = np.array([alike[tuple(each)] for each in possible])
@@ -49,8 +49,9 @@ def _around(graphs: Sequence[int], possible: Sequence[Sequence[int]], meaning: C
     ]
     if not ways:
         return np.full(len(sought), -1, dtype=np.int64)
-    certain = np.ones(len(sought), dtype=np.bool_)
-    for way in ways[1:]:
-        differs = np.flatnonzero(way != ways[0])
-        certain[[i for i in differs if meaning(int(way[i])) != meaning(int(ways[0][i]))]] = False
+    if len(ways) == 1:
+        return ways[0]
+    meaning_of = np.zeros(max(graphs) + 1, dtype=np.int64)
+    meaning_of[list(graphs)] = [meaning(graph) for graph in graphs]
+    certain = np.logical_and.reduce([meaning_of[way] == meaning_of[ways[0]] for way in ways[1:]])
     return np.where(certain, ways[0], -1)

@@ -51,7 +51,7 @@ def work_spans(trace: Trace) -> pl.LazyFrame:
     """The rows of `spans` that a report is made from."""
     roles = roles_of(trace)
     spans = trace.scan("spans")
-    return spans.filter(pl.col("run_id").is_in(list(roles.kernels))) if roles.leveled else spans
+    return spans.filter(pl.col("run_id").is_in(list(roles.kernels))) if roles.selective else spans
 
 
 class Sorted(NamedTuple):
@@ -73,7 +73,7 @@ def sorted_out(trace: Trace) -> Sorted:
     of_call = (*_OF_ALL, "correlation_id")
     columns = (of_call, (*of_call, "thread_id"), (*_OF_ALL, "thread_id", "span_id"))
     for piece in trace.pieces("spans", (*of_call, "thread_id", "span_id", "level", "kind")):
-        rows = Roles.of(piece, roles.kernels) if roles.leveled else piece
+        rows = Roles.of(piece, roles.kernels) if roles.selective else piece
         is_work, is_call = rows.select(_IS_WORK.alias("work"), IS_CALL.alias("call"))
         for part, kept, mask in zip(parts, columns, (is_work, is_call, ~(is_work | is_call)), strict=True):
             part.append(rows.select(kept).filter(mask))

@@ -8,6 +8,7 @@ import polars as pl
 import polars.selectors as cs
 
 from xsp_analyze.core import Column, Role
+from xsp_analyze.frames.timed_runs import timed_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ _SPREAD = (
 
 def with_runs(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
     """The rows, with their run where the trace holds several: nsys writes a report of each file alone."""
-    return rows if trace.height("runs") > 1 else rows.drop("run_id")
+    return rows if timed_runs(trace).height > 1 else rows.drop("run_id")
 
 
 def spread(value: str, prefix: str = "") -> list[pl.Expr]:

@@ -12,6 +12,7 @@ import polars as pl
 from xsp_analyze.analyses.nsys.sources import kernels
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.operations import GPU
+from xsp_analyze.frames.timed_runs import timed_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ class Session:
 
 def sessions(trace: Trace) -> Mapping[int, Session]:
     """The capture of each run; where the file does not say how long it was, up to the last end of a span."""
-    runs = trace.frame("runs").select("run_id", "clock_origin_ns", "epoch_ns")
+    runs = timed_runs(trace).select("run_id", "clock_origin_ns", "epoch_ns")
     durations = trace.scan("counters").filter(pl.col("counter").cast(pl.String) == _DURATION)
     recorded = dict(durations.select("run_id", pl.col("value").cast(pl.Int64)).collect().iter_rows())
     ends = trace.scan("spans").group_by("run_id").agg(

@@ -1,7 +1,7 @@
 """What a trace holds, in a few numbers: for `xsp info` and the head of the report.
 
 Of a profile, whose runs are of the same work, device work is that of the kernels run and layers are the layers run's;
-spans are counted as they are stored.
+spans are counted as they are stored, but for those of captures of graphs, in which nothing was timed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.frames.roles import Roles, recorded, roles_of
+from xsp_analyze.frames.roles import Roles, roles_of
+from xsp_analyze.frames.timed_runs import timed, timed_runs
 from xsp_analyze.render.units import FULL_COVERAGE, share
 from xsp_model.vocabulary import LEVELS, Attribution
 
@@ -78,19 +79,24 @@ class Summary:
 def summarise(trace: Trace) -> Summary:
     """Reads the trace once over, a few columns at a time."""
     roles = roles_of(trace)
-    spans = recorded(trace, "spans")
+    spans = timed(trace, trace.scan("spans"))
     device = _of_runs(spans.filter(pl.col("attribution").is_not_null()), roles, roles.kernels)
     device = device.select("attribution", "run_id", "device_id", "start_ns", "duration_ns").collect().lazy()
     layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
-    calls = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
-    layers = calls if roles.leveled else layers
+    called = layers
+    if roles.selective:
+        called = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
+        replayed = layers.join(
+            trace.scan("attributions").select("layer_id"), left_on="span_id", right_on="layer_id", how="semi"
+        )
+        layers = pl.concat([called, replayed])
     return Summary(
-        runs=recorded(trace, "runs").collect().to_dicts(),
+        runs=timed_runs(trace).to_dicts(),
         roles=roles,
         counts=_counts(spans),
         steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),
         layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
-        layer_call_count=calls.select(pl.len()).collect().item(),
+        layer_call_count=called.select(pl.len()).collect().item(),
         devices=_devices(trace, device),
         window_ns=_extent(_of_runs(spans, roles, roles.kernels or roles.layers)),
         device_window_ns=_extent(device),
@@ -101,7 +107,7 @@ def summarise(trace: Trace) -> Summary:
 
 def _of_runs(spans: pl.LazyFrame, roles: Roles, runs: Sequence[int]) -> pl.LazyFrame:
     """The spans of these runs where runs have roles; of a plain trace all."""
-    return spans.filter(pl.col("run_id").is_in(list(runs))) if roles.leveled else spans
+    return spans.filter(pl.col("run_id").is_in(list(runs))) if roles.selective else spans
 
 
 def _counts(spans: pl.LazyFrame) -> dict[str, int]:

@@ -59,6 +59,7 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
             "process_id",
             level=pl.lit(str(Level.LAYER)),
             kind=pl.lit(str(Kind.MODULE)),
+            issued_by_row="holder_row",
         ),
         "layers": compiled_away.select(pl.col("layer_row").alias("row"), "layer_type", "path"),
         "attributions": attributions,
