@@ -168,7 +168,8 @@ def _compiled_code(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     yield Recording(
         "compiled code",
         state,
-        "our torch runner (--mode compile) leaves compiled_code.json beside the trace, to be given with it",
+        "give what the compiler noted with the trace: the log of TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1, or the"
+        " compiled_code.json that our torch runner leaves (--mode compile)",
     )
 
 
