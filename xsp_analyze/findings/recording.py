@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.classification.experts import expert_matcher
-from xsp_analyze.findings.phrases import give_captures
+from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
 from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.render.units import counted, share
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource
@@ -142,10 +142,10 @@ def _graph_replays(names: _Names, captures: Sequence[str]) -> Iterator[Recording
     if lost < _MIN_SHARE:
         return
     state = f"{share(lost)} of device time is replays of graphs without layers"
-    if captures:
+    if "torch_profiler" not in names.formats:
+        do = RECORD_NODES
+    elif captures:
         do = give_captures(captures)
-    elif names.of_nsys:
-        do = "record their capture too: nsys profile --cuda-graph-trace=node, started before the graphs are captured"
     else:
         do = f"record their capture and give it as --graph-capture PATH; {_CAPTURE.get(names.engine, _CAPTURE[''])}"
     yield Recording("graph replays", state, do)
@@ -168,7 +168,8 @@ def _compiled_code(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     yield Recording(
         "compiled code",
         state,
-        "our torch runner (--mode compile) leaves compiled_code.json beside the trace, to be given with it",
+        "give what the compiler noted with the trace: the log of TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1, or the"
+        " compiled_code.json that our torch runner leaves (--mode compile)",
     )
 
 
