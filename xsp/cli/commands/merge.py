@@ -26,7 +26,7 @@ _MIN_MATCH = 0.95  # as xsp_analyze.merge.merge.MIN_MATCH, which --help must not
 _SINGLE = "Runs given one by one"
 
 
-@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "device"))
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "graph_captures", "device"))
 def merge(
     run_set: Annotated[
         Path | None,
