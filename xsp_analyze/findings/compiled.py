@@ -37,7 +37,8 @@ _MAX_EVIDENCE = 3
     " those that vary: torch._dynamo.mark_dynamic, or dynamic=True; keep numbers that change out of what is compiled,"
     " or make them tensors. What is compiled once only: warm up before recording.",
     source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
-    " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V` (PyTorch 2.5 and later).",
+    " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V` (PyTorch 2.5"
+    " and later).",
     explains=("gpu-idle", "uneven-steps", "dominant-layer"),
 )
 def recompilation(facts: Facts) -> Iterator[Observation]:
