@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.files.content import lines
 from xsp_ingest.formats.compiled_code.code import CompiledCode, Graph, KernelCall, Module, event_name
-from xsp_ingest.formats.compiled_code.graph_text import modules_of_nodes, nodes_with_work
+from xsp_ingest.formats.compiled_code.log.graph_text import modules_of_nodes, nodes_with_work
 from xsp_model import XspError
 
 if TYPE_CHECKING:
