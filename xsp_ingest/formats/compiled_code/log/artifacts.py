@@ -121,7 +121,7 @@ class _Log:
                 operators = [operator]
             kernels.append(KernelCall(name, operators, _sources(stacks.get(handle)), shares))
         pair = f"{compile_id} {number[1]}" if number else None
-        return Graph(region, pair, bool(number) and number[2] == "backward", kernels)
+        return Graph(region, pair, number is not None and number[2] == "backward", kernels)
 
 
 def _object(text: str | None) -> dict[str, Any]:
