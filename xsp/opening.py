@@ -146,6 +146,12 @@ def _read_bundle(path: Path, reading: Reading) -> Trace:
             path=path,
             advice="Convert the source files again with them",
         )
+    if reading.graph_captures:
+        raise XspError(
+            "--graph-capture concerns source files; this bundle is already converted",
+            path=path,
+            advice="Convert the source files again with it",
+        )
     trace = bundle.read(path)
     if reading.layer_source == "auto":
         return trace

@@ -21,7 +21,7 @@ from xsp_ingest.staging.selection import EVERYTHING, narrowed
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_ingest.ingester import Ingester, Options
     from xsp_model import Trace
@@ -84,6 +84,7 @@ def _linked(
     raws: list[RawTrace] = []
     sources: list[Source] = []
     traces = [one for one in claimed if not one[1].is_supplement]
+    read: dict[Path, Sequence[RawTrace]] = {}
     unusable: list[XspError] = []
     supplements = [one for one in claimed if traces and one[1].is_supplement]
     part = bool(options.selection)
@@ -103,6 +104,7 @@ def _linked(
             continue
         raws += found_runs
         sources += [source] * len(found_runs)
+        read[path.resolve()] = found_runs
     if unusable and not raws:
         raise unusable[0]
     for path, ingester in supplements:
@@ -110,7 +112,7 @@ def _linked(
         raws = list(ingester.supplement(path, raws))
     if part and supplements:
         raws = [narrowed(raw, options.selection) for raw in raws]
-    captures, capture_sources = _captures(options, say)
+    captures, capture_sources = _captures(options, say, {} if part else read)
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
     noted = [*noted, *(_left_out(error) for error in unusable)]
@@ -123,14 +125,22 @@ def _linked(
     )
 
 
-def _captures(options: Options, say: Callable[[str], None]) -> tuple[list[RawTrace], list[Source]]:
-    """The runs in which graphs were captured; XspError where a file was named that holds no capture."""
+def _captures(
+    options: Options, say: Callable[[str], None], read: Mapping[Path, Sequence[RawTrace]]
+) -> tuple[list[RawTrace], list[Source]]:
+    """The runs in which graphs were captured; XspError where a file was named that holds no capture.
+
+    `read`: runs by files that are read whole already, which are not read again.
+    """
     raws: list[RawTrace] = []
     sources: list[Source] = []
     for path in options.graph_captures:
         members = _find([path], None)[0]
         begun = False
         for paths, ingester in units([each for each in members if not each[1].is_supplement]):
+            if (own := read.get(paths[0].resolve())) is not None:
+                begun |= any(map(holds_capture, own))
+                continue
             say(f"reading {paths[0].name}")
             with Digests() as digests:
                 digest = digests.of(paths[0])

@@ -87,6 +87,17 @@ class LedgerKind(StrEnum):
         _INFO,
         "a run's clock runs apart from the first run's, judged by collectives; not corrected",
     )
+    COMMAND_BUFFER_READ = (
+        "command_buffer_read",
+        _INFO,
+        "kernels of command buffers whose instructions follow from the order of the program's schedule",
+    )
+    COMMAND_BUFFER_UNREAD = (
+        "command_buffer_unread",
+        _WARNING,
+        "kernels of command buffers that may be of several instructions, or of none that the program has",
+        "Merge it with a run that has XLA_FLAGS=--xla_gpu_enable_command_buffer=, which says their layers",
+    )
     COUNTER_UNAVAILABLE = (
         "counter_unavailable",
         _WARNING,

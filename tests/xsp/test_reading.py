@@ -30,6 +30,7 @@ _OTHER: dict[str, object] = {
     "time_range": "1s..2s",
     "process_ids": [7],
     "device_ids": [0],
+    "graph_captures": ["captures/"],
     "device": "devices.toml",
     "gpu": "H100 SXM5",
 }

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
-from xsp_analyze.findings.phrases import give_captures, times
+from xsp_analyze.findings.phrases import RECORD_NODES, give_captures, times
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import count, counted, duration, share
 from xsp_model import Attribution
@@ -153,17 +153,11 @@ def graph_replays(facts: Facts) -> Iterator[Observation]:
     replayed, total = facts.attributed.get(str(Attribution.GRAPH_REPLAY), 0.0), sum(facts.attributed.values())
     if not total or replayed / total < least.REPLAY_SHARE:
         return
-    is_nsys = any(name.startswith("nsys") for name in facts.context.runs["format"].drop_nulls().unique())
+    is_of_torch = "torch_profiler" in facts.context.runs["format"].to_list()
     yield Observation(
         f"{share(replayed / total)} of device time is replays of graphs, of which no layer is known.",
         (Evidence("replayed", replayed), Evidence("all device time", total)),
         None,
         "ledger",
-        do=give_captures(facts.captures) if facts.captures else _BY_NODE if is_nsys else "",
+        do=f"{RECORD_NODES}." if not is_of_torch else give_captures(facts.captures) if facts.captures else "",
     )
-
-
-_BY_NODE = (
-    "Record nodes instead of graphs, with the capture in the window: nsys profile --cuda-graph-trace=node, started"
-    " before the graphs are captured."
-)

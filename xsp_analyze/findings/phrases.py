@@ -11,7 +11,13 @@ from xsp_analyze.render.units import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["give_captures", "times"]
+__all__ = ["RECORD_NODES", "give_captures", "times"]
+
+RECORD_NODES = (
+    "Record each node of a replay, from before the graphs are captured on (nsys profile --cuda-graph-trace=node): nodes"
+    " tell where they were captured"
+)
+"""What to do about replays in traces that hold no PyTorch launches to pair them with."""
 
 
 def times(number: float) -> str:

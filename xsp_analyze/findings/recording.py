@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings.phrases import give_captures
+from xsp_analyze.classification.experts import expert_matcher
+from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
 from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.render.units import counted, share
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource
@@ -25,7 +26,6 @@ __all__ = ["Recording", "recordings"]
 _MIN_SHARE = 0.01  # of device time: what is less is worth no recording
 _GENERATED = r"^triton_(?:poi|per|red|tem|for)_"
 _COMPILED_CALL = "## Call CompiledFxGraph"
-_EXPERTS = r"(?i)moe|matmul_ogs|(?:^|[^a-z])experts?(?:[^a-z]|$)|deep_?ep"
 _ENGINES = {"SGLang": r"(?i)sglang|sgl_kernel", "vLLM": r"(?i)\bvllm::", "TensorRT-LLM": r"\btensorrt_llm::"}
 """Whose kernels and operators these are; engines borrow from those further down."""
 
@@ -142,10 +142,10 @@ def _graph_replays(names: _Names, captures: Sequence[str]) -> Iterator[Recording
     if lost < _MIN_SHARE:
         return
     state = f"{share(lost)} of device time is replays of graphs without layers"
-    if captures:
+    if "torch_profiler" not in names.formats:
+        do = RECORD_NODES
+    elif captures:
         do = give_captures(captures)
-    elif names.of_nsys:
-        do = "record their capture too: nsys profile --cuda-graph-trace=node, started before the graphs are captured"
     else:
         do = f"record their capture and give it as --graph-capture PATH; {_CAPTURE.get(names.engine, _CAPTURE[''])}"
     yield Recording("graph replays", state, do)
@@ -168,7 +168,8 @@ def _compiled_code(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     yield Recording(
         "compiled code",
         state,
-        "our torch runner (--mode compile) leaves compiled_code.json beside the trace, to be given with it",
+        "give what the compiler noted with the trace: the log of TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1, or the"
+        " compiled_code.json that our torch runner leaves (--mode compile)",
     )
 
 
@@ -197,15 +198,21 @@ def _layerwise(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
 
 
 def _experts(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
-    part = names.device_share(names.device.filter(pl.col("name").str.contains(_EXPERTS)))
+    kernels = names.device["name"].drop_nulls().unique()
+    expert_matcher().learn(kernels)
+    entries = {kernel: expert_matcher().first(kernel) for kernel in kernels}
+    own = [kernel for kernel, entry in entries.items() if entry and not entry.between]
+    part = names.device_share(names.device.filter(pl.col("name").is_in(own)))
     if part < _MIN_SHARE:
         return
-    alone = (
-        ""
-        if len(roles_of(names.trace).kernels) > 1
-        else "traces of all expert-parallel ranks together tell how evenly they are used (xsp ranks)"
+    is_alone = len(roles_of(names.trace).kernels) == 1
+    yield Recording(
+        "experts",
+        f"a mixture of experts: {share(part)} of device time in kernels named so (B21)",
+        "traces of all expert-parallel ranks together (xsp batch FOLDER) tell how evenly they are used"
+        if is_alone
+        else "",
     )
-    yield Recording("experts", f"a mixture of experts: {share(part)} of device time in kernels named so", alone)
 
 
 _TOPICS: Sequence[Callable[[_Names, Sequence[str]], Iterator[Recording]]] = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance"]
+__all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance", "ways"]
 
 ATTRIBUTIONS: Mapping[Attribution, LedgerKind] = {a: LedgerKind(a) for a in Attribution}
 """The ledger's kind for each place that device time can go to."""
@@ -49,9 +49,9 @@ def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
         pl.col("count").sum(), time if frames.of_trace.is_timed else pl.lit(None, pl.Int64).alias("duration_ns")
     )
     per_step = ", per step" if frames.averaged else ""
-    ways = {LedgerKind.LAYER: _ways(frames)}
+    bases = {LedgerKind.LAYER: ways(frames)}
     texts = pl.DataFrame(
-        [(str(k), str(k.severity), k.sentence + per_step + ways.get(k, ""), k.advice) for k in ATTRIBUTIONS.values()],
+        [(str(k), str(k.severity), k.sentence + per_step + bases.get(k, ""), k.advice) for k in ATTRIBUTIONS.values()],
         schema=["kind", "severity", "detail", "advice"],
         orient="row",
     )
@@ -63,7 +63,7 @@ def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
     )
 
 
-def _ways(frames: StepFrames) -> str:
+def ways(frames: StepFrames) -> str:
     """How the layers of work are known that did not simply run in them, with the time of each way; else empty."""
     if not frames.trace.height("attributions"):
         return ""

@@ -8,6 +8,8 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass, by_name, learn
 from xsp_analyze.classification.experts import ExpertPart, expert_matcher, module_matcher
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.recorded_collectives import recorded_facts
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.trace_frames import TraceFrames
@@ -20,6 +22,7 @@ PARTS = pl.Enum([str(part) for part in ExpertPart])
 _SEQUENCE = ("run_id", "process_id", "device_id", "step")
 _ROUTING_CLASSES = (KernelClass.SOFTMAX, KernelClass.SORTING)
 _BOUNDARY_CLASSES = [str(KernelClass.MATRIX_PRODUCT), str(KernelClass.ATTENTION)]
+_DIRECTED = ("dispatch", "combine")  # kernels whose name says which way they send
 _BOUNDARY = "boundary"
 _ANCHORS = pl.Enum([*(str(part) for part in ExpertPart), _BOUNDARY])
 _DESCRIBED = ["name", "path", "kernel_class", "collective"]
@@ -49,9 +52,9 @@ def expert_parts(frames: TraceFrames) -> pl.DataFrame:
     paths = frames.trace.scan("layers").select(pl.col("path").unique()).collect()["path"]
     described = _described(work.select(_DESCRIBED).unique(), paths)
     columns = "part", "anchor", "exchanges", "between", "of_class", "block"
-    told = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
-    told = told.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
-    ordered = told.sort(*_SEQUENCE, "start_ns", "span_id", nulls_last=True).with_columns(
+    work = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
+    work = work.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
+    ordered = work.sort(*_SEQUENCE, "start_ns", "span_id", nulls_last=True).with_columns(
         pl.col("anchor").shift(1).forward_fill().over(_SEQUENCE).alias("before"),
         pl.col("anchor").shift(-1).backward_fill().over(_SEQUENCE).alias("behind"),
     )
@@ -62,14 +65,20 @@ def expert_parts(frames: TraceFrames) -> pl.DataFrame:
 def _work(frames: TraceFrames) -> pl.DataFrame:
     """Every activity with its position, and what there is to tell its part by; of these few differ."""
     calls = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "path").collect()
-    recorded = frames.trace.frame("collectives").select("span_id", "operation").drop_nulls()
+    kernels = frames.all_activities.filter(IS_COMMUNICATION)["span_id"]
+    facts = recorded_facts(frames.trace, kernels.to_numpy())
+    recorded = pl.DataFrame([kernels, facts["operation"].cast(pl.Categorical)]).drop_nulls()
+    operation = pl.coalesce("operation", "collective")
     return (
         frames.all_activities.select(
             "span_id", *_SEQUENCE, "start_ns", "layer_id", "name", "kernel_class", pl.col("collective")
         )
         .join(calls, on="layer_id", how="left", maintain_order="left")
         .join(recorded, on="span_id", how="left", maintain_order="left")
-        .with_columns(pl.coalesce(pl.col("operation", "collective").cast(pl.Categorical)).alias("collective"))
+        .with_columns(pl.col("collective").cast(pl.Categorical))
+        .with_columns(
+            pl.when(_is("collective", *_DIRECTED)).then("collective").otherwise(operation).alias("collective")
+        )
         .drop("layer_id", "operation")
     )
 

@@ -12,7 +12,7 @@ from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import attributed_host, shared_out
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
-from xsp_model.arrays import lookup
+from xsp_model.arrays import lookup, nullable_index
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
     """What a layer's latency is measured by in each run: run_id, basis (host or device), observed (bool).
 
     Host without device work, whatever the run says. Else a run that says whether it was serialised is believed; of
-    one that does not, host where at least 99 % of the layers' forward activities end within their layer's call, so
-    that the device was waited for.
+    one that does not, host where at least 99 % of the layers' forward activities end within their layer's call in the
+    same run, so that the device was waited for.
     """
     forward = activities.select(
         "run_id",
@@ -74,7 +74,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
         pl.col("start_ns") + pl.col("duration_ns"),
     )
     at = _call_of(activities, calls)
-    selected = (forward["attribution"] & forward["phase"]).fill_null(value=False).to_numpy() & (at >= 0)
+    of_own_run = (calls["run_id"].gather(nullable_index(at)) == forward["run_id"]).fill_null(value=False)
+    selected = (forward["attribution"] & forward["phase"] & of_own_run).fill_null(value=False).to_numpy()
     rows = np.flatnonzero(selected)
     ends = calls["end_ns"].gather(at[rows])
     inside = (

@@ -24,7 +24,7 @@ EAGER_KERNELS = "kernels, eager"
 
 _ORDER = {
     "model": ("model", "layers", "kernels"),
-    "layers": ("layers", "kernels, serialised", EAGER_KERNELS, "kernels"),
+    "layers": ("layers", "kernels, serialised", "kernels"),
     "kernels": ("kernels",),
     "serialised_kernels": ("kernels, serialised", "kernels"),
     "profiled_layers": ("layers", "kernels, serialised", "kernels"),
@@ -56,6 +56,11 @@ class Roles:
     def selective(self) -> bool:
         """Whether there are runs that give nothing: those of other levels, or captures of graphs."""
         return self.leveled or "graph_captures" in self.sources
+
+    @property
+    def layers_are_replayed(self) -> bool:
+        """Whether layers take what their replayed work takes: no other run was made to time their calls."""
+        return set(self.layers) <= set(self.kernels)
 
     @staticmethod
     def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:

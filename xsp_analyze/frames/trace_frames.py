@@ -168,6 +168,7 @@ class TraceFrames:
     def layer_steps(self) -> pl.DataFrame:
         """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
         attributed = layer_time.attributed_work(self.trace, self.layer_calls, self.all_activities)
+        attributed = attributed if self.roles.layers_are_replayed else attributed.clear()
         return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases, attributed)
 
     @cached_property

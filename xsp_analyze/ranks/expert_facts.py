@@ -9,6 +9,8 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.classification.experts import ExpertPart
 from xsp_analyze.frames.expert_parts import expert_parts, has_experts
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -52,10 +54,7 @@ def experts_of_rank(frames: StepFrames) -> pl.DataFrame:
 
 
 def _groups(frames: StepFrames) -> pl.DataFrame:
-    """span_id of what a file says the process group of, and the group's name and ranks."""
-    names = pl.col("group_name", "group_ranks").cast(pl.String)
-    label = pl.concat_str(names, separator=" ", ignore_nulls=True)
-    groups = frames.trace.frame("collectives").select(
-        "span_id", pl.when(label != "").then(label).alias("process_group")
-    )
-    return groups.drop_nulls()
+    """span_id of communication of which a process group is recorded, and the group's name and ranks."""
+    kernels = frames.of_trace.all_activities.filter(IS_COMMUNICATION)["span_id"]
+    facts = recorded_facts(frames.trace, kernels.to_numpy())
+    return pl.DataFrame([kernels]).hstack(facts).select("span_id", group_label()).drop_nulls()

@@ -65,6 +65,7 @@ _BY_FRAMEWORKS = one_of(
         r"^PyTorch Profiler",
         r"^(Distributed|FullySharded)?DataParallel\.",
         r"^\[pl\]",
+        r"^\w+_data: .*\bcompile_id=",  # TorchDynamo's notes on its own phases
     )
 )  # what PyTorch and Lightning annotate by themselves: no layers, whichever profiler recorded them
 

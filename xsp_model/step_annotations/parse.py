@@ -94,7 +94,11 @@ def _split(counts: _Counts, mode: Mode) -> None:
 
 
 def _sum(counts: _Counts) -> None:
-    """Adds up what both sides have and the name does not say itself."""
+    """Adds up what both sides have and the name does not say itself; without requests a side has no tokens."""
+    for side in _SIDES:
+        if counts.get(f"{side}_requests") == 0:
+            counts.setdefault(f"{side}_tokens", 0)
+            counts.setdefault(f"{side}_kv_tokens", 0)
     for count in _COUNTS:
         sides = [counts.get(f"{side}_{count}") for side in _SIDES]
         if all(value is not None for value in sides):

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 from tests.helpers.linked import converted
-from tests.helpers.serving_trace import BATCHES, serving_trace
+from tests.helpers.serving_trace import BATCHES, served, serving_trace
 from tests.helpers.synth import KinetoTrace
+from tests.helpers.synth_nsys import PROCESS, NsightFile
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import polars as pl
 
     from xsp_model import Trace
 
@@ -106,6 +109,41 @@ def test_a_step_that_the_user_chose_around_two_batches_adds_their_tokens(tmp_pat
     (row,) = answer(trace, "B20").to_dicts()
     assert (row["serving_phase"], row["requests"], row["tokens"], row["decode_tokens"]) == ("mixed", None, 902, 2)
     assert row["annotation"] == "2 batches, execute_context_2(900)_generation_0(0) the first"
+
+
+def test_names_of_nvtx_ranges_are_read_too(tmp_path: Path) -> None:
+    # TensorRT-LLM under Nsight Systems, in two processes of one job: each names the batch that they compute together.
+    export = NsightFile()
+    for process in (PROCESS, PROCESS + 1):
+        for index, name in enumerate(
+            ("1 ctx reqs, 8192 ctx tokens, 0 gen reqs", "0 ctx reqs, 0 ctx tokens, 64 gen reqs")
+        ):
+            start = (1 + 10 * index) * MS
+            thread = process  # a process's first thread has its number
+            export.range(
+                start, start + 9 * MS, f"[Executor] _forward_step {index + 41}: {name}", process=process, thread=thread
+            )
+            call, work = (start + 1_000, start + 6_000), (start + 10_000, start + 8 * MS)
+            export.launch(call, work, process=process, thread=thread)
+    trace = convert([export.write(tmp_path / "server.sqlite")], Options())
+    steps = answer(trace, "B20").select("step", "serving_phase", "requests", "tokens", "decode_tokens")
+    assert steps.rows() == [(41, "prefill", 1, 8_192, 0), (42, "decode", 64, None, None)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_neither_the_order_of_events_nor_the_origin_of_time_matters(server: Trace, tmp_path: Path, seed: int) -> None:
+    kineto = served()
+    Random(seed).shuffle(kineto.events)  # noqa: S311 (nothing to keep secret)
+    for event in kineto.events:
+        event["ts"] = int(str(event["ts"])) + seed * 1_000_003
+    other = converted(kineto, tmp_path)
+    for analysis in ("B20", "B25"):
+        assert answer(other, analysis).equals(answer(server, analysis))
+
+
+def test_phases_divide_the_steps(server: Trace) -> None:
+    parts = [answer(server, "B20", None, phase) for phase in ("prefill", "mixed", "decode")]
+    assert pl.concat(parts).sort("step").equals(answer(server, "B20"))
 
 
 @pytest.mark.parametrize(

@@ -672,6 +672,14 @@ def test_recompilation_is_told_without_device_work_too() -> None:
     assert [(e.label, e.value) for e in one.observation.evidence] == [("entire_frame_compile", 400)]
 
 
+def test_replays_ask_for_their_capture_where_launches_can_be_paired_else_for_nodes() -> None:
+    of_torch = _fired(_trace(_replayed(8_000), format="torch_profiler"))["graph-replays"]
+    assert "--graph-capture PATH" in of_torch.do
+    of_nsys = _fired(_trace(_replayed(8_000), format="nsys_sqlite"))["graph-replays"]
+    assert "--cuda-graph-trace=node" in of_nsys.do
+    assert "--graph-capture" not in of_nsys.do
+
+
 def test_replays_do_not_make_the_rest_unattributed() -> None:
     fired = _fired(_trace(_replayed(8_000)))
     assert "unattributed" not in fired

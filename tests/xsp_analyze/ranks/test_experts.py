@@ -8,10 +8,15 @@ import pytest
 
 from tests.helpers.rank_traces import collective_args, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.experts import experts_by_block, experts_by_rank
 from xsp_analyze.ranks.job import open_job
 from xsp_analyze.ranks.tables import tables
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +82,22 @@ def test_each_block_is_held_by_itself_where_layers_are_recorded(tmp_path: Path) 
     table = experts_by_block(_job(tmp_path, blocks))
     assert table["block"].to_list() == list(blocks)
     assert table["imbalance_share"].to_list() == pytest.approx([1.0, 1.0])
+
+
+def test_sends_and_receives_of_a_recorded_all_to_all_are_one(tmp_path: Path) -> None:
+    """NCCL has no kernel of its own for it in most versions: what PyTorch records beside the kernel tells."""
+    trace, group = KinetoTrace(), collective_args("all_to_allv", "ep", (0, 1), (64, 64))
+    trace.step(0, 0, _STEP_MS * _MS)
+    send = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    work = (("topk_softmax", None), (send, group), ("fused_moe_kernel", None), (send, group), (send, None))
+    for position, (name, args) in enumerate(work):
+        call = trace.runtime("cudaLaunchKernel", 1_000 + 6_000 * position, 5_000)
+        trace.kernel(name, (position + 1) * _MS, _MS, correlation=call, args=args)
+    linked = convert([trace.write(tmp_path / "trace.json")], Options())
+    table = run(find("B21"), StepFrames.of(linked, "all")).table
+    assert table.select("part", "duration_ns").rows() == [
+        ("routing", _MS), ("dispatch", _MS), ("expert products", _MS), ("combine", _MS),
+    ]  # fmt: skip
 
 
 def test_ranks_of_several_groups_are_held_against_those_of_their_own(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def test_replayed_work_belongs_to_the_layer_that_its_annotation_names(
 ) -> None:
     trace = convert([_written(tmp_path / "trace.json", annotate)], Options())
     assert _time_by_layer(trace) == _EXPECTED
-    said = trace.frame("attributions").select("weight", pl.col("basis").cast(pl.String))
-    assert said.height == 9
-    assert said.unique().rows() == [(1.0, "annotation")]
+    rows = trace.frame("attributions").select("weight", pl.col("basis").cast(pl.String))
+    assert rows.height == 9
+    assert rows.unique().rows() == [(1.0, "annotation")]
     counts = trace.frame("spans")["attribution"].cast(pl.String).drop_nulls().value_counts().rows()
     assert dict(counts) == {"layer": 9, "graph_replay": 3, "model_only": 3}
 

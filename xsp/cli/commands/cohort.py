@@ -30,7 +30,7 @@ __all__ = ["cohort"]
 _SUMMARY = "summary.json"
 
 
-@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "device"))
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "graph_captures", "device"))
 def cohort(
     inputs: Annotated[
         list[str],

@@ -34,7 +34,7 @@ _BASELINE_FILE = Path("baselines.toml")
 _TWO = 2
 
 
-@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "nsys", "device"))
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "graph_captures", "nsys", "device"))
 def compare(
     inputs: Annotated[
         list[str],

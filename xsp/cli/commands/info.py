@@ -157,9 +157,17 @@ def _run(run: Mapping[str, object]) -> str:
         run["profiler"],
         run["framework"],
         rank,
-        f"captured {run['level_captured']}" if run["level_captured"] else None,
+        _captured(run),
     )
     return clean(", ".join(str(p) for p in parts if p))
+
+
+def _captured(run: Mapping[str, object]) -> str | None:
+    from xsp_model import GRAPH_CAPTURE  # noqa: PLC0415
+
+    if run["role"] == GRAPH_CAPTURE:
+        return "holds how graphs were captured, and is not counted"
+    return f"captured {run['level_captured']}" if run["level_captured"] else None
 
 
 def _steps(summary: Summary) -> str:

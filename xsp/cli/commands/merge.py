@@ -26,7 +26,7 @@ _MIN_MATCH = 0.95  # as xsp_analyze.merge.merge.MIN_MATCH, which --help must not
 _SINGLE = "Runs given one by one"
 
 
-@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "device"))
+@reads_input(only=("layer_source", "model_ranges", "layer_ranges", "graph_captures", "device"))
 def merge(
     run_set: Annotated[
         Path | None,
@@ -84,7 +84,12 @@ def merge(
 
     check_writable(output)
     options = options_of(reading)
-    single = [("model", [model]), ("layers", [layers]), ("kernels", kernels or []), ("counters", counters or [])]
+    single: list[tuple[str, Sequence[Path | None]]] = [
+        ("model", [model]),
+        ("layers", [layers]),
+        ("kernels", kernels or []),
+        ("counters", counters or []),
+    ]
     files = [(role, path) for role, paths in single for path in paths if path is not None]
     if (run_set is None) == (not files):
         raise XspError(

@@ -100,6 +100,6 @@ def test_what_lacks_kernels_gets_no_wrong_layer(seed: int, real_dir: Path, tmp_p
     replay.write_text(json.dumps(content))
     profile = merge([_read(replay), _read(eager)])
     real = _layers(profile, 1).select("offset_ns", "path", "phase")
-    told = _layers(profile, 0).filter(pl.col("attribution") == "layer")
-    assert told.height >= 50
-    assert told.join(real, on=["offset_ns", "path", "phase"], how="semi").height == told.height
+    layered = _layers(profile, 0).filter(pl.col("attribution") == "layer")
+    assert layered.height >= 50
+    assert layered.join(real, on=["offset_ns", "path", "phase"], how="semi").height == layered.height

@@ -101,8 +101,8 @@ def test_the_trace_says_how_it_is_known(tmp_path: Path) -> None:
 def test_times_are_of_the_replay_and_never_of_the_run_without_graphs(tmp_path: Path) -> None:
     view = StepFrames.of(_profile(tmp_path, replayed_run(), eager_run()))
     by_layer = run(find("A11"), view).table
-    assert by_layer.select("layer_name", "kernel_duration_ns").rows() == [
-        ("Linear_0", 1_300.0), ("Linear_1", 1_200.0), ("ReLU_0", 400.0)]  # fmt: skip
+    assert by_layer.select("layer_name", "layer_latency_ns", "kernel_duration_ns").rows() == [
+        ("Linear_0", 1_300.0, 1_300.0), ("Linear_1", 1_200.0, 1_200.0), ("ReLU_0", 400.0, 400.0)]  # fmt: skip
     assert run(find("A15"), view).table["model_latency_ns"].to_list() == [60_000.0]
 
 
@@ -125,6 +125,8 @@ def test_a_run_of_layers_gives_its_identities(tmp_path: Path) -> None:
     profile = _profile(tmp_path, replayed_run(), eager_run())
     assert _time_by_layer(profile) == _IN_LAYERS
     assert profile.frame("runs")["role"].to_list() == ["layers", "kernels", "kernels, eager"]
+    by_layer = run(find("A11"), StepFrames.of(profile)).table
+    assert by_layer["layer_latency_ns"].to_list() == [29_000.0] * 3  # of the run that waits for the device
 
 
 def _long(count: int = 40) -> list[DeviceKernel]:
@@ -217,6 +219,12 @@ def test_without_steps_a_graph_is_looked_for_in_the_other_run(tmp_path: Path) ->
     assert _ledger(profile, "graph_aligned")[0][2].endswith("order in its graph")
 
 
+def test_without_steps_a_layer_takes_what_its_work_takes_and_not_the_time_between_replays(tmp_path: Path) -> None:
+    profile = _profile(tmp_path, replayed_run(marked=False), eager_run(steps=5))
+    table = run(find("A11"), StepFrames.of(profile, steps="all")).table
+    assert dict(table.select("layer_name", "layer_latency_ns").rows()) == _IN_LAYERS
+
+
 def test_a_graph_that_the_run_has_in_several_layers_stays_a_replay(tmp_path: Path) -> None:
     only_gemm = [KERNELS[0]]
     profile = _profile(tmp_path, replayed_run(only_gemm, marked=False), eager_run(marked=False))
@@ -271,8 +279,8 @@ def test_the_command_takes_two_files_and_says_what_was_matched(
     files = [replayed_run().write(tmp_path / "graphs.json"), eager_run().write(tmp_path / "eager.json")]
     out = tmp_path / "profile.xsp"
     assert main(["merge", "--kernels", str(files[0]), "--kernels", str(files[1]), "-o", str(out)]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "12 activities: replayed work of the kernels run (graphs.json) has the layers of the same work" in said
+    output = " ".join(capsys.readouterr().err.split())
+    assert "12 activities: replayed work of the kernels run (graphs.json) has the layers of the same work" in output
     assert _time_by_layer(bundle.read(out)) == _IN_LAYERS
 
 
