@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
-from xsp_ingest.formats.compiled_code import COMPILED_CODE, TORCH_TRACE_LOG
+from xsp_ingest.formats.compiled_code.log import TORCH_TRACE_LOG
+from xsp_ingest.formats.compiled_code.record import COMPILED_CODE
 from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
 from xsp_ingest.formats.jaeger import JAEGER

@@ -101,9 +101,12 @@ def _by_layer(frames: StepFrames) -> pl.DataFrame:
 
 
 def _host_latency(frames: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
-    """Host time of each layer per step. A run that was not serialised has none that means anything: no rows."""
+    """Host time of each layer per step. A run that was not serialised has none that means anything: no rows.
+
+    Nor has a layer that was compiled away, and so has no call.
+    """
     hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
-    serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()))
+    serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()), pl.col("duration_ns").is_not_null())
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
     in_steps = per_step.filter(pl.col("step").is_not_null())
     return mean_over_steps(in_steps, frames.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(

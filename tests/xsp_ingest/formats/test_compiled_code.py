@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.compiled_code import COMPILED_CODE
 from xsp_ingest.formats.compiled_code.code import event_name
+from xsp_ingest.formats.compiled_code.record import COMPILED_CODE
 from xsp_ingest.ingester import Options
 from xsp_model import XspError, integrity
 

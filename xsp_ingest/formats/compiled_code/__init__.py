@@ -1,6 +1,1 @@
-"""Records of what compiled kernels are made of: our runner's, and PyTorch's own logs."""
-
-from xsp_ingest.formats.compiled_code.ingester import COMPILED_CODE
-from xsp_ingest.formats.compiled_code.log_ingester import TORCH_TRACE_LOG
-
-__all__ = ["COMPILED_CODE", "TORCH_TRACE_LOG"]
+"""What compiled kernels are made of: our runner's record, PyTorch's own log, and how either is joined to a trace."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.files.content import lines
 from xsp_ingest.formats.compiled_code.code import CompiledCode, Graph, KernelCall, Module, event_name
-from xsp_ingest.formats.compiled_code.graph_text import modules_of_nodes, nodes_with_work
+from xsp_ingest.formats.compiled_code.log.graph_text import modules_of_nodes, nodes_with_work
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Log:
                 operators = [operator]
             kernels.append(KernelCall(name, operators, _sources(stacks.get(handle)), shares))
         pair = f"{compile_id} {number[1]}" if number else None
-        return Graph(region, pair, bool(number) and number[2] == "backward", kernels)
+        return Graph(region, pair, number is not None and number[2] == "backward", kernels)
 
 
 def _object(text: str | None) -> dict[str, Any]:

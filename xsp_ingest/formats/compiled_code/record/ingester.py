@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.compiled_code.join import joined
-from xsp_ingest.formats.compiled_code.mapping import HEAD, read_mapping
+from xsp_ingest.formats.compiled_code.record.mapping import HEAD, read_mapping
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
