@@ -28,7 +28,7 @@ _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
 
 def graph_replays(frames: TraceFrames) -> pl.DataFrame:
-    """One row a run, step and graph (by its number, in order of first replay): GRAPH_LABELS, REPLAY_MEASURES, layer_count.
+    """One row a run, step and graph, numbered in order of first replay: GRAPH_LABELS, REPLAY_MEASURES, layer_count.
 
     Replays are of one graph where they were captured by the same launches; of which that is not known, where the same
     kernels ran in the same order.
