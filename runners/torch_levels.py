@@ -9,6 +9,7 @@ memory and, on a GPU, kernels. All time their steps in the same way, with the sa
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import sys
@@ -21,21 +22,23 @@ if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
 from xsp_runners import level_process
+from xsp_runners.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
 from xsp_runners.level_process import shape_of
 from xsp_runners.own_workload import run_script, zoo_name
-from xsp_runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError, put
 from xsp_runners.steps import AllStepsDone
-from xsp_runners.torch_profiler import TRACE, Ranges, Session, write_trace
+from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, write_trace
 from xsp_runners.torch_ranges import ranges
 from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from xsp_runners.torch_workload import Work
 
-__all__ = ["main", "measure"]
+__all__ = ["main", "measure", "recorded_capture"]
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may choose another algorithm in every run
 
@@ -102,8 +105,11 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     torch = import_torch()
     on_gpu = _prepared(torch, args, level)
     settings = _fixed(torch, args, on_gpu=on_gpu)
-    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu")
     own = level.profiled and args.recorder == "own"
+    compiled_code = CompiledCode(torch) if own and args.execution == "compile" else None
+    captured = own and level.detailed and args.execution == "cudagraph" and not args.script
+    capturing = recorded_capture(torch, args.out) if captured else None
+    work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", compiled_code, capturing)
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
     profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
     with ExitStack() as around:
@@ -122,8 +128,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
             marks,
         )
         batch_size = _run(args, session, work)
-    if profiler:
-        write_trace(profiler, args.out)
+    files = _written(args, profiler, compiled_code) if profiler else []
     return {
         "serialized": layers_wait or level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
         "model": {"name": work.name, "task": work.task} if work else {"name": Path(args.script).stem, "task": ""},
@@ -131,12 +136,23 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "batch_size": batch_size,
         "device": {"name": torch.cuda.get_device_name() if on_gpu else "cpu"},
         "step_durations_ns": session.durations_ns,
-        "files": [{"path": TRACE, "format": "torch_profiler"}] if profiler else [],
+        "files": files,
+        **({"graph_captures": [CAPTURE]} if captured else {}),
         "deepest_level": _deepest(level, on_gpu=on_gpu),
         "settings": settings,
         **(work.facts if work else {}),
         **_memory(torch, on_gpu=on_gpu),
     }
+
+
+def _written(args: argparse.Namespace, profiler: Any, compiled_code: CompiledCode | None) -> list[dict[str, str]]:  # noqa: ANN401
+    """Writes what was recorded; the files as run.json lists them."""
+    write_trace(profiler, args.out)
+    files = [{"path": TRACE, "format": "torch_profiler"}]
+    if compiled_code:
+        put(args.out / COMPILED_CODE, json.dumps(compiled_code.document()).encode())
+        files.append({"path": COMPILED_CODE, "format": FORMAT})
+    return files
 
 
 def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # noqa: ANN401
@@ -201,7 +217,13 @@ def _fixed(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> dict[str, o
     }
 
 
-def _work(torch: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN401
+def _work(
+    torch: Any,  # noqa: ANN401
+    args: argparse.Namespace,
+    device: str,
+    compiled_code: CompiledCode | None,
+    capturing: AbstractContextManager[object] | None,
+) -> Work:
     name = zoo_name(args.workload)
     if name is None:
         return own_work(args.workload, batch=args.batch_size, device=device)
@@ -214,7 +236,23 @@ def _work(torch: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: A
         precision=args.precision,
         execution=args.execution,
         shape=shape_of(args.input_shape),
+        compiled_code=compiled_code,
+        capturing=capturing,
     )
+
+
+@contextmanager
+def recorded_capture(torch: Any, out: Path) -> Iterator[None]:  # noqa: ANN401
+    """Records how a graph is captured: its launches, with the operators and modules around them, but no kernels.
+
+    The steps before, which a capture needs anyway, show which kernels each operator launches. They are not timed.
+    """
+    kinds = torch.profiler.ProfilerActivity
+    kept = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_available() else [])]
+    profiler = torch.profiler.profile(activities=kept, record_shapes=True, with_stack=True)
+    with profiler:
+        yield
+    write_trace(profiler, out, CAPTURE)
 
 
 def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # noqa: ANN401

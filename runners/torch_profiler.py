@@ -36,10 +36,13 @@ from xsp_runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_tor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["TRACE", "Ranges", "RunnerError", "Session", "capture", "main", "write_trace"]
+__all__ = ["CAPTURE", "TRACE", "Ranges", "RunnerError", "Session", "capture", "main", "write_trace"]
 
 TRACE = "trace.json.gz"
 """The file that holds the profiler's trace, beside run.json."""
+
+CAPTURE = "graph_capture.json.gz"
+"""The file that holds how the graph was captured that the trace replays."""
 
 
 class Ranges(Protocol):
@@ -168,7 +171,7 @@ def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # n
     )
 
 
-def write_trace(profiler: Any, out: Path, *, python_calls: bool = False) -> None:  # noqa: ANN401
+def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> None:  # noqa: ANN401
     """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -180,7 +183,7 @@ def write_trace(profiler: Any, out: Path, *, python_calls: bool = False) -> None
         raise RunnerError(
             "the profiler's trace is not there or cut off: is the disk of temporary files full?"
         ) from error
-    put(out / TRACE, gzip.compress(cleaned.encode(), mtime=0))
+    put(out / name, gzip.compress(cleaned.encode(), mtime=0))
 
 
 def _run_workload(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ torch is imported when a run starts, so that this module can be read without it.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from xsp_runners.compiled_code import CompiledCode
 
 __all__ = [
     "DTYPES",
@@ -89,11 +93,13 @@ def zoo_work(
     precision: str,
     execution: str = "eager",
     shape: Sequence[int] | None = None,
+    compiled_code: CompiledCode | None = None,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> Work:
     """A step of a model of the zoo, with random weights and inputs that torch's seed decides.
 
-    `shape` is that of one input, where it is not to be the model's usual one. RunnerError where the model cannot be
-    had here.
+    `shape` is that of one input, where it is not to be the model's usual one; `compiled_code` watches the model be
+    compiled, `capturing` is entered while a graph is captured. RunnerError where the model cannot be had here.
     """
     entry = find(name)
     training = mode == "training"
@@ -104,7 +110,7 @@ def zoo_work(
     inputs = random_inputs(
         torch, model, built.input, batch=batch, shape=input_shape, device=device, dtype=dtype, training=training
     )
-    called = torch.compile(model) if execution == "compile" else model
+    called = _compiled(torch, model.train(training), inputs, compiled_code) if execution == "compile" else model
     graph = execution == "cudagraph"
     if training:
         step = training_step(torch, called, inputs, Loss(torch, entry.task), graph=graph)
@@ -113,7 +119,16 @@ def zoo_work(
     source = {"source": built.library, **({"source_version": built.version} if built.version else {})}
     facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": input_shape}
     facts |= {"optimizer": "AdamW"} if training else {}
-    return Work(entry.name, entry.task, prepared(torch, execution, step, device=device), facts)
+    with capturing or nullcontext():
+        ready = prepared(torch, execution, step, device=device)
+    return Work(entry.name, entry.task, ready, facts)
+
+
+def _compiled(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:  # noqa: ANN401
+    if compiled_code is None:
+        return torch.compile(model)
+    compiled_code.called_once(model, lambda: inputs.given_to(model))
+    return compiled_code.compiled(model)
 
 
 def small_work(

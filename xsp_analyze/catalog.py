@@ -34,6 +34,10 @@ from xsp_analyze.analyses.b14_energy import energy
 from xsp_analyze.analyses.b16_idle_calls import idle_calls
 from xsp_analyze.analyses.b17_kernel_by_class import kernel_by_class
 from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
+from xsp_analyze.analyses.b19_compiled_code import kernels_of_compiled_code
+from xsp_analyze.analyses.b20_serving_steps import serving_steps
+from xsp_analyze.analyses.b21_mixture_of_experts import expert_blocks, mixture_of_experts
+from xsp_analyze.analyses.b25_serving_phases import serving_phases
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
@@ -75,6 +79,11 @@ ANALYSES: tuple[Analysis, ...] = (
     idle_calls,
     kernel_by_class,
     replayed_graphs,
+    kernels_of_compiled_code,
+    serving_steps,
+    mixture_of_experts,
+    expert_blocks,
+    serving_phases,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )

@@ -125,6 +125,7 @@ class Analysis:
     section: str = ""  # the section of the report that shows its rows; empty: the one of all analyses
     about_layers: bool = False  # whether what the ledger has on tables over layers concerns it
     by_step: bool = True  # whether --steps applies; reports of other tools always take the whole trace
+    each_step: bool = False  # whether it is of single steps even where a mean, or all of them, was asked for
     read: str = ""  # how to read its figure and table, in one sentence; empty: the columns say all
     reads: Mapping[str, Sequence[str]] | None = None
     """What of a capture its table is made from, links, layers and steps not being among it; None: anything.
@@ -156,6 +157,7 @@ def analysis(
     about_layers: bool = False,
     figure: FigureSpec | None = None,
     by_step: bool = True,
+    each_step: bool = False,
     read: str = "",
     reads: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[[StepFrames], pl.LazyFrame]], Analysis]:
@@ -174,6 +176,7 @@ def analysis(
             section=section,
             about_layers=about_layers,
             by_step=by_step,
+            each_step=each_step,
             read=read,
             reads=reads,
         )
@@ -232,7 +235,9 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
     columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
 
     def about() -> StepFrames:
-        return frames if analysis.by_step else frames.of_all_steps
+        if not analysis.by_step:
+            return frames.of_all_steps
+        return frames.of_each_step if analysis.each_step and frames.choice.number is None else frames
 
     def ledger() -> pl.DataFrame:
         return coverage.ledger(about(), on_layers=analysis.about_layers)

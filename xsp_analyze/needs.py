@@ -13,7 +13,13 @@ _NEEDS = {  # what is no level: in words, and how to get it
     "metrics": ("hardware counters", "Measure them in a run of their own (ncu --csv) and join it with xsp merge"),
     "communication": ("communication kernels (NCCL, RCCL)", ""),
     "graph replay": ("replays of device graphs (cudaGraphLaunch, hipGraphLaunch)", ""),
+    "experts": ("kernels of a mixture of experts", ""),
+    "compiled code": ("kernels that a compiler generated (torch.compile)", ""),
     "leveled": ("runs at several levels", "Join them with xsp merge"),
+    "serving": (
+        "steps that a serving engine named",
+        "Record them as docs/serving-steps.md says; torch.profiler's annotations and NVTX ranges both do",
+    ),
     "power": (
         "samples of power",
         "Record them beside the run (the nvml runner), and name their file in the run's run.json",

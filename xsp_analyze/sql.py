@@ -28,17 +28,17 @@ _UNKNOWN_COLUMN = re.compile(r"unable to find column \"(.*?)\"(?:; valid columns
 _MAX_COLUMNS = 30
 
 
-def query(trace: Trace, text: str, *, steps: str | None = None) -> pl.DataFrame:
+def query(trace: Trace, text: str, *, steps: str | None = None, serving_phase: str | None = None) -> pl.DataFrame:
     """The answer to one SELECT over the tables of `schema.TABLES` and over analyses by their id (`A10`).
 
-    Words such as `level` are text, times int64 ns, unknown is null. `steps` is how analyses see the trace. XspError in
-    one sentence where the query is no SELECT, names what is not there, or cannot be computed.
+    Words such as `level` are text, times int64 ns, unknown is null. `steps` and `serving_phase` are how analyses see
+    the trace. XspError in one sentence where the query is no SELECT, names what is not there, or cannot be computed.
     """
     bare = _checked(text)
     identifiers = {identifier.lower() for identifier in _IDENTIFIER.findall(bare)}
     tables = {name: _plain(trace.scan(name)) for name in TABLES if name in identifiers}
     analyses = [one for one in ANALYSES if one.id.lower() in identifiers]
-    frames = StepFrames.of(trace, steps=steps)
+    frames = StepFrames.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(run(one, frames).table.lazy()) for one in analyses}
     try:
         return pl.SQLContext(tables).execute(text, eager=True)

@@ -135,9 +135,9 @@ def _captures(
     raws: list[RawTrace] = []
     sources: list[Source] = []
     for path in options.graph_captures:
-        found = _find([path], None)[0]
+        members = _find([path], None)[0]
         begun = False
-        for paths, ingester in units([each for each in found if not each[1].is_supplement]):
+        for paths, ingester in units([each for each in members if not each[1].is_supplement]):
             if (own := read.get(paths[0].resolve())) is not None:
                 begun |= any(map(holds_capture, own))
                 continue

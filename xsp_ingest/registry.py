@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
+from xsp_ingest.formats.compiled_code.log import TORCH_TRACE_LOG
+from xsp_ingest.formats.compiled_code.record import COMPILED_CODE
 from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
 from xsp_ingest.formats.jaeger import JAEGER
@@ -49,6 +51,8 @@ INGESTERS: tuple[Ingester, ...] = (
     TF_TIMELINE,
     ROCPROFV3,
     EXECUTION_TRACE,
+    COMPILED_CODE,
+    TORCH_TRACE_LOG,
     MEMORY_SNAPSHOT,
     NVML_SAMPLES,
     ONNXRUNTIME,

@@ -87,6 +87,17 @@ class LedgerKind(StrEnum):
         _INFO,
         "a run's clock runs apart from the first run's, judged by collectives; not corrected",
     )
+    COMMAND_BUFFER_READ = (
+        "command_buffer_read",
+        _INFO,
+        "kernels of command buffers whose instructions follow from the order of the program's schedule",
+    )
+    COMMAND_BUFFER_UNREAD = (
+        "command_buffer_unread",
+        _WARNING,
+        "kernels of command buffers that may be of several instructions, or of none that the program has",
+        "Merge it with a run that has XLA_FLAGS=--xla_gpu_enable_command_buffer=, which says their layers",
+    )
     COUNTER_UNAVAILABLE = (
         "counter_unavailable",
         _WARNING,
@@ -135,6 +146,17 @@ class LedgerKind(StrEnum):
         _WARNING,
         "numbered operators that the execution trace does not have",
     )
+    COMPILED_CODE_JOINED = (
+        "compiled_code_joined",
+        _INFO,
+        "calls of compiled kernels of which the compiler says what they were generated from",
+    )
+    COMPILED_CODE_UNMATCHED = (
+        "compiled_code_unmatched",
+        _WARNING,
+        "calls in compiled graphs that the trace has more or less often than the generated code",
+        "Record the trace in the process that wrote what the compiler says, from the start of a step to its end",
+    )
     FLOPS_HALF_COLLECTED = (
         "flops_half_collected",
         _WARNING,
@@ -146,6 +168,17 @@ class LedgerKind(StrEnum):
         "Samples of GPU metrics without time, value or name, left out",
     )
     GPU_NOT_USED = "gpu_not_used", _INFO, "GPUs that were sampled but not used by the run, left out"
+    GRAPH_ALIGNED = (
+        "graph_aligned",
+        _INFO,
+        "replayed work that has the layers of the same work in a run without graphs",
+    )
+    GRAPH_NOT_ALIGNED = (
+        "graph_not_aligned",
+        _WARNING,
+        "replayed work that a run without graphs gives no layer",
+        "Take both runs of the same work, at one batch size and precision, with autotuning off",
+    )
     GRAPH_NOT_CAPTURED = (
         "graph_not_captured",
         _WARNING,
@@ -228,6 +261,11 @@ class LedgerKind(StrEnum):
     MISSING_REFERENCE = "missing_reference", _WARNING, "spans refer to a parent that is not in the file"
     MISSING_START = "missing_start", _WARNING, "events without a start were left out"
     MISSING_TIME = "missing_time", _WARNING, "rows without a start or a duration"
+    MODULE_TEXT_UNREADABLE = (
+        "module_text_unreadable",
+        _INFO,
+        "ranges whose text begins as a module's does and cannot be read; they keep the text as their name",
+    )
     NEGATIVE_DURATION = "negative_duration", _WARNING, "events that end before they start"
     NEGATIVE_NON_KERNEL = (
         "negative_non_kernel",

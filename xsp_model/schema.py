@@ -235,6 +235,21 @@ _ATTRIBUTIONS = TableSpec(
     ("span_id", "layer_id"),
 )
 
+_COMPILED_KERNELS = TableSpec(
+    "compiled_kernels",
+    "One row a call, in the code of a compiled graph, for which the compiler says what it was generated from.",
+    (
+        _SPAN_ID,
+        _key("region", "The compiled graph, by the hash that its calls have in the trace.", _LABEL),
+        ColumnSpec("region_call", _INT, "Which call of that graph in the run it is in; from 0.", nullable=False),
+        _key("direction", "forward or backward.", _LABEL),
+        _key("kernel_name", "The function's name in the generated code.", _LABEL),
+        ColumnSpec("operators", _LABEL, "The operators that it stands for, in the order of its nodes."),
+        ColumnSpec("sources", _LABEL, "Lines of the model's source that these came from, as file:line."),
+    ),
+    ("span_id",),
+)
+
 _METRICS = TableSpec(
     "metrics",
     "One row a span and metric: counters and modelled numbers.",
@@ -335,6 +350,7 @@ TABLES: Mapping[str, TableSpec] = {
         _COPIES,
         _COLLECTIVES,
         _ATTRIBUTIONS,
+        _COMPILED_KERNELS,
         _METRICS,
         _DEVICES,
         _PEAKS,

@@ -18,7 +18,7 @@ __all__ = ["UPGRADES", "upgrade"]
 
 def _with_tables_of_2(tables: Tables) -> Tables:
     """Version 2 says how the layer of replayed and compiled work is known; its earliest bundles lacked collectives."""
-    added = ("attributions", "collectives")
+    added = ("attributions", "collectives", "compiled_kernels")
     return {**{name: TABLES[name].schema.empty_table() for name in added}, **tables}
 
 

@@ -28,6 +28,7 @@ _SAMPLES = (  # in order of preference where two fill as many columns
     "fixtures/torch_profiler/transformer_train_gpu_synthetic",
     "fixtures/nsys_sqlite/inference_2gpu_synthetic",
     "fixtures/torch_profiler/two_ranks",
+    "fixtures/torch_profiler/serving_synthetic",
     "fixtures/nsys_sqlite/nvtx_cpu",
     "fixtures/nvml_samples/beside_two_ranks_synthetic",
 )

@@ -40,6 +40,7 @@ _STEPLESS = {
     "nvprof/trace_async.gtx950.csv": "text_facts.nvprof_busy_ms",
     "rocprof/dispatches.mi350x.rocprofv3.json.gz": "text_facts.rocprof_busy_ms",
 }
+_ONE_STEP = "kineto/vllm_prefilldecode_piecewise_graph.mi300.json.gz"  # all of its work is of one step of the engine
 _FILES = [f"kineto/{name}.json.gz" for name in _KINETO] + [
     "kineto/dlrm_8rank.v100", *_STEPLESS, "xplane/conv3d_8gpu.mi300x.jax.xplane.pb", "xplane/gemm.mi300x.jax.xplane.pb",
     "xplane/transformer_train_multiworker.v100.tf.xplane.pb",
@@ -139,6 +140,8 @@ def test_busy_time_is_what_the_script_by_hand_unites(name: str, real_dir: Path, 
         assert used.busy_ms == pytest.approx(_by_hand(_STEPLESS[name], real_dir / name), abs=1e-3)
     elif name.endswith("v100"):
         assert used.json == pytest.approx(_by_hand("kineto_facts.rank_busy_percent", real_dir / name), abs=0.01)
+    elif name == _ONE_STEP:
+        assert used.json == [pytest.approx(_by_hand("kineto_facts.capture_busy_percent", real_dir / name), abs=0.01)]
     elif used.step_count:
         by_hand = _by_hand("kineto_facts.step_busy_percent", real_dir / name)
         assert used.json == [pytest.approx(by_hand, abs=_TRIMMED)]

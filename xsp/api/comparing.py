@@ -97,10 +97,16 @@ class ComparedTraces:
 
 
 def compared(
-    before: Trace, after: Trace, *, names: tuple[str, str], steps: str | None, per_input: bool
+    before: Trace,
+    after: Trace,
+    *,
+    names: tuple[str, str],
+    steps: str | None,
+    per_input: bool,
+    serving_phase: str | None = None,
 ) -> ComparedTraces:
     """See `OpenTrace.compare`."""
-    views = [[StepFrames.of(one, steps=steps)] for one in (before, after)]
+    views = [[StepFrames.of(one, steps, serving_phase)] for one in (before, after)]
     if names[0] == names[1]:
         names = ("before", "after")
     return ComparedTraces(comparison.compare(*views, names=names, per_input=per_input))

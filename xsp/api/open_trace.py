@@ -57,11 +57,11 @@ class OpenTrace:
             raise no_table(name)
         return self.trace.scan(name)
 
-    def sql(self, query: str, *, steps: str | None = None) -> pl.DataFrame:
+    def sql(self, query: str, *, steps: str | None = None, serving_phase: str | None = None) -> pl.DataFrame:
         """The answer to one SELECT over the tables and over analyses by their id; see docs/sql.md."""
         from xsp_analyze.sql import query as answer  # noqa: PLC0415 (only where SQL is spoken)
 
-        return answer(self.trace, query, steps=steps)
+        return answer(self.trace, query, steps=steps, serving_phase=serving_phase)
 
     def info(self) -> Info:
         """What the trace holds: runs, levels, steps, devices, and how much device time has a layer."""
@@ -76,33 +76,42 @@ class OpenTrace:
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
 
-    def analyze(self, analysis: str, *, steps: str | int | None = None) -> Result:
+    def analyze(self, analysis: str, *, steps: str | int | None = None, serving_phase: str | None = None) -> Result:
         """One analysis, by its id (`A10`).
 
         Args:
             analysis: An id that `analyses` lists, however it is capitalised.
             steps: `mean` (what you get where the trace has steps), `all`, `each`, or a step's number.
+            serving_phase: Of a server's trace only steps of `prefill`, `decode`, `mixed` or `diffusion`.
 
         Raises:
-            XspError: There is no such analysis or step, or the trace lacks what the analysis needs.
+            XspError: There is no such analysis, step or phase, or the trace lacks what the analysis needs.
         """
-        frames = StepFrames.of(self.trace, steps=None if steps is None else str(steps))
+        frames = StepFrames.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(run(find(analysis), frames))
 
-    def findings(self) -> Findings:
+    def findings(self, *, serving_phase: str | None = None) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
         from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
-        return Findings(advise(StepFrames.of(self.trace)))
+        return Findings(advise(StepFrames.of(self.trace, serving_phase=serving_phase)))
 
-    def compare(self, after: OpenTrace, *, steps: str | None = None, per_input: bool = False) -> ComparedTraces:
+    def compare(
+        self,
+        after: OpenTrace,
+        *,
+        steps: str | None = None,
+        per_input: bool = False,
+        serving_phase: str | None = None,
+    ) -> ComparedTraces:
         """What changed from this trace to another: model, layers, operators and kernels, with intervals.
 
         Args:
             after: The other side, such as the new version or the other GPU.
             steps: `mean` or `all`; without it the mean step, where the traces have steps.
             per_input: Compare times per input, for sides of different batch sizes.
+            serving_phase: Of servers' traces only steps of this phase.
 
         Raises:
             XspError: The sides cannot be set beside each other at all. Whether they did the same work is told by
@@ -111,16 +120,24 @@ class OpenTrace:
         from xsp.api.comparing import compared  # noqa: PLC0415 (only where two are compared)
 
         names = (self.name, after.name)
-        return compared(self.trace, after.trace, names=names, steps=steps, per_input=per_input)
+        return compared(
+            self.trace, after.trace, names=names, steps=steps, per_input=per_input, serving_phase=serving_phase
+        )
 
-    def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
+    def report(self, path: str | os.PathLike[str] = "report.html", *, serving_phase: str | None = None) -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""
         from xsp_analyze.pages.report import render  # noqa: PLC0415
 
-        return write(Path(path).expanduser(), render(self.trace))
+        return write(Path(path).expanduser(), render(self.trace, serving_phase))
 
     def export(
-        self, path: str | os.PathLike[str], *, to: str, step: int | None = None, levels: Sequence[str] = ()
+        self,
+        path: str | os.PathLike[str],
+        *,
+        to: str,
+        step: int | None = None,
+        levels: Sequence[str] = (),
+        serving_phase: str | None = None,
     ) -> Path:
         """Writes the trace for another program, and says where; compressed where the name ends in .gz.
 
@@ -129,6 +146,7 @@ class OpenTrace:
             to: `chrome` (Perfetto), `jaeger`, `speedscope` or `graphml`.
             step: Only this step.
             levels: Only these levels, such as `["layer", "kernel"]`.
+            serving_phase: Of a server's trace only steps of this phase.
 
         Raises:
             XspError: No such format, step or level, or the file cannot be written.
@@ -137,7 +155,7 @@ class OpenTrace:
         from xsp_analyze.export import find as format_of  # noqa: PLC0415
 
         target = Path(path).expanduser()
-        part = part_of(self.trace, step=step, levels=levels)
+        part = part_of(self.trace, step=step, levels=levels, serving_phase=serving_phase)
         try:
             export(part, format_of(to), target)
         except OSError as error:

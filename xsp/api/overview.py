@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_analyze.findings.recording import Recording, recordings
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_analyze.render import html
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_model import Trace
 
@@ -26,6 +27,8 @@ class Info:
     """Runs, levels, steps, devices, and how much device time has a layer; times in ns, null where unknown."""
 
     summary: Summary
+    recording: Sequence[Recording] = ()
+    """By topic what the trace has, and what to record or give for more."""
 
     @property
     def spans_by_level(self) -> Mapping[str, int]:
@@ -69,6 +72,8 @@ class Info:
             "ledger",
             "; ".join(f"{one['severity']}: {one['detail']} ({one['count']:,})" for one in worrying) or "clear",
         )
+        for one in self.recording:
+            yield "recording", f"{one.topic}: {one.state}{f'; {one.do}' if one.do else ''}"
 
     def _device_time(self) -> str:
         if self.device_time_ns is None:
@@ -88,7 +93,7 @@ class Info:
 
 def info_of(trace: Trace) -> Info:
     """Reads the trace once over."""
-    return Info(summarise(trace))
+    return Info(summarise(trace), recordings(trace))
 
 
 def _steps(summary: Summary) -> str:

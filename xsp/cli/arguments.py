@@ -6,13 +6,23 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Inputs"]
+__all__ = ["Inputs", "ServingPhase"]
 
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
         help="Profiler files, a folder of them, a quoted pattern such as 'trace_*.json.gz', or one .xsp bundle.",
+        show_default=False,
+    ),
+]
+
+ServingPhase = Annotated[
+    str | None,
+    typer.Option(
+        "--phase",
+        metavar="prefill|decode|mixed|diffusion",
+        help="Of a server's trace only the steps of this phase, by the names that the engine gave to its steps.",
         show_default=False,
     ),
 ]

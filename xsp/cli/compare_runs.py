@@ -38,6 +38,7 @@ class Request:
     run_noise: float | None
     rules: Sequence[Rule]
     strict: bool
+    serving_phase: str | None = None
 
 
 def comparisons(
@@ -93,7 +94,8 @@ def _view(text: str, request: Request, progress: Progress) -> StepFrames:
 
     if request.steps not in {None, "mean", "all"}:
         raise XspError(f"{request.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    return StepFrames.of(load([text], request.reading, progress.note, cache=request.cache), steps=request.steps)
+    trace = load([text], request.reading, progress.note, cache=request.cache)
+    return StepFrames.of(trace, request.steps, request.serving_phase)
 
 
 def _of_one_source(views: Sequence[Sequence[StepFrames]], request: Request) -> Sequence[Sequence[StepFrames]]:
@@ -113,7 +115,7 @@ def _of_one_source(views: Sequence[Sequence[StepFrames]], request: Request) -> S
         [
             frames
             if _layer_sources(frames) == [LayerSource.OPERATOR]
-            else StepFrames.of(relayer(frames.trace, LayerSource.OPERATOR), steps=request.steps)
+            else StepFrames.of(relayer(frames.trace, LayerSource.OPERATOR), request.steps, request.serving_phase)
             for frames in side
         ]
         for side in views

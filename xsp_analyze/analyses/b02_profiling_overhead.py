@@ -57,13 +57,13 @@ def profiling_overhead(frames: StepFrames) -> pl.LazyFrame:
     roles = frames.of_trace.roles
     model, layers, kernels = (
         timed_latency(frames.trace, frames.of_trace.all_steps, runs)
-        for runs in (roles.model, roles.layers, roles.serialised_kernels)
+        for runs in (roles.model, roles.profiled_layers, roles.serialised_kernels)
     )
     steps, total = [], []
-    if roles.layers != roles.serialised_kernels:
-        steps = [("layer", model, layers)] if roles.model != roles.layers else []
+    if roles.profiled_layers != roles.serialised_kernels:
+        steps = [("layer", model, layers)] if roles.model != roles.profiled_layers else []
         steps.append(("kernel", layers, kernels))
-    if roles.model not in (roles.layers, roles.serialised_kernels):
+    if roles.model not in (roles.profiled_layers, roles.serialised_kernels):
         total = [("total", model, kernels)]
     rows = pl.concat([_of_model(steps), _by_layer(frames), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")
@@ -101,9 +101,12 @@ def _by_layer(frames: StepFrames) -> pl.DataFrame:
 
 
 def _host_latency(frames: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
-    """Host time of each layer per step. A run that was not serialised has none that means anything: no rows."""
+    """Host time of each layer per step. A run that was not serialised has none that means anything: no rows.
+
+    Nor has a layer that was compiled away, and so has no call.
+    """
     hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
-    serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()))
+    serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()), pl.col("duration_ns").is_not_null())
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
     in_steps = per_step.filter(pl.col("step").is_not_null())
     return mean_over_steps(in_steps, frames.of_trace.all_steps, LAYER_KEY, ("host_ns",)).with_columns(

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.serving_steps import of_phase, parsed_phase, serving_steps
+from xsp_analyze.frames.steps import marked_steps
 from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 from xsp_model.tree import ancestors, innermost
@@ -22,19 +25,23 @@ __all__ = ["part_of"]
 _REFERENCES = {"operators": "forward_id", "kernels": "captured_in_id"}
 
 
-def part_of(trace: Trace, *, step: int | None = None, levels: Sequence[str] = ()) -> Trace:
-    """The spans of one step and of the levels given (empty: all); times stay as they are.
+def part_of(
+    trace: Trace, *, step: int | None = None, levels: Sequence[str] = (), serving_phase: str | None = None
+) -> Trace:
+    """The spans of one step, of the levels given (empty: all) and of a phase's steps; times stay as they are.
 
     A span whose parent is left out becomes a child of its nearest ancestor that is not. Layers of work in the step
     are kept even where they were called outside it. Device work whose layer's level is left out counts as the
     model's. XspError where no such span is in the trace.
     """
-    if step is None and not levels:
+    if step is None and not levels and serving_phase is None:
         return trace
     spans = trace.frame("spans")
-    keep = _chosen(spans, step, levels)
+    keep = _chosen(spans, step, levels, None if serving_phase is None else _of_phase(trace, serving_phase))
     if not keep.any():
-        raise XspError(_nothing(spans, step, levels), advice="`xsp info` says which steps and levels there are")
+        raise XspError(
+            _nothing(spans, step, levels, serving_phase), advice="`xsp info` says which steps and levels there are"
+        )
     builder = TraceBuilder()
     for name in TABLES:
         if name != "spans":
@@ -45,13 +52,20 @@ def part_of(trace: Trace, *, step: int | None = None, levels: Sequence[str] = ()
     return builder.build()
 
 
-def _chosen(spans: pl.DataFrame, step: int | None, levels: Sequence[str]) -> Bools:
+def _of_phase(trace: Trace, serving_phase: str) -> pl.DataFrame:
+    return of_phase(marked_steps(trace), serving_steps(trace), parsed_phase(serving_phase))
+
+
+def _chosen(spans: pl.DataFrame, step: int | None, levels: Sequence[str], steps: pl.DataFrame | None) -> Bools:
     unknown = sorted(set(levels) - {str(level) for level in LEVELS})
     if unknown:
         raise XspError(f"there is no level {unknown[0]!r}", advice=f"Levels: {', '.join(map(str, LEVELS))}")
     keep: Bools = np.ones(spans.height, dtype=np.bool_)
     if step is not None:
         keep = (spans["step"] == step).fill_null(value=False).to_numpy(writable=True)
+    if steps is not None:
+        keep &= positions_in(steps, spans, ("run_id", "step")) >= 0
+    if step is not None or steps is not None:
         keep |= _layers_of(spans, keep)
     if levels:
         keep &= spans["level"].cast(pl.String).is_in(list(levels)).to_numpy()
@@ -68,9 +82,11 @@ def _layers_of(spans: pl.DataFrame, keep: Bools) -> Bools:
     return mask
 
 
-def _nothing(spans: pl.DataFrame, step: int | None, levels: Sequence[str]) -> str:
+def _nothing(spans: pl.DataFrame, step: int | None, levels: Sequence[str], serving_phase: str | None) -> str:
     if step is not None and not (spans["step"] == step).any():
         return f"the trace has no step {step}"
+    if serving_phase is not None and not levels:
+        return f"step {step} is no {serving_phase} step"
     return f"the trace has no spans of level {' or '.join(levels)}{f' in step {step}' if step is not None else ''}"
 
 

@@ -82,7 +82,7 @@ def orphans(facts: Facts) -> Iterator[Observation]:
 @rule(
     "unattributed",
     "Most device time is outside of every layer",
-    fires=f"Less than {least.ATTRIBUTED_SHARE:.0%} of device time is in a layer.",
+    fires=f"Less than {least.ATTRIBUTED_SHARE:.0%} of device time, replays of graphs aside, is in a layer.",
     why="Tables over layers then show the smaller part of the model.",
     gain="None: this is about the numbers.",
     do="Record modules (with_stack=True), or name ranges that are layers with --layer-range.",
@@ -92,7 +92,7 @@ def orphans(facts: Facts) -> Iterator[Observation]:
 def unattributed(facts: Facts) -> Iterator[Observation]:
     """Coverage of layers, over the whole trace."""
     part = facts.layer_coverage
-    if part >= least.ATTRIBUTED_SHARE:
+    if facts.layer_coverage_beside_replays >= least.ATTRIBUTED_SHARE:
         return
     times = facts.attributed.items()
     others = [Evidence(name.replace("_", " "), time) for name, time in sorted(times) if name != "layer"]
@@ -103,11 +103,6 @@ def unattributed(facts: Facts) -> Iterator[Observation]:
 def _record_more(facts: Facts) -> str:
     """What would bring work into layers, in this trace."""
     context = facts.context
-    if context.replayed_share >= least.ATTRIBUTED_SHARE:
-        return (
-            "Most device time is replays of graphs, which carry no layers. Record the capture of the graphs too, with"
-            " modules, or a run without graphs, and read times of layers there."
-        )
     if context.modules_recorded:
         return "Modules are recorded; see the ledger for the work that none of them launched."
     return _RECORD.get(context.framework, _RANGES)

@@ -53,10 +53,11 @@ class Context:
     @cached_property
     def _answers(self) -> Mapping[Circumstance, bool]:
         has_work = bool(self.work.height)
+        is_one_by_one = self.frames.of_trace.is_one_by_one  # then no gap tells anything
         return {
             Circumstance.DEVICE_WORK: has_work,
-            Circumstance.TIMELINE: has_work and not self.one_by_one,
-            Circumstance.LAYERS: self.replayed_share < _MOSTLY and not self.one_by_one,
+            Circumstance.TIMELINE: has_work and not is_one_by_one,
+            Circumstance.LAYERS: self.replayed_share < _MOSTLY and not is_one_by_one,
             Circumstance.LAUNCHES: self.has_launches,
             Circumstance.NOT_REPLAYED: self.replayed_share < _MOSTLY,
             Circumstance.STEPS: not self.frames.of_trace.all_steps.is_empty(),
@@ -88,11 +89,6 @@ class Context:
     def has_launches(self) -> bool:
         """Whether any device work has a runtime call that launched it."""
         return bool(self.work["call_start_ns"].is_not_null().any())
-
-    @cached_property
-    def one_by_one(self) -> bool:
-        """Whether kernels were run alone for their counters (ncu, nvprof --metrics): then no gap tells anything."""
-        return self.frames.of_trace.is_one_by_one
 
     @cached_property
     def replayed_share(self) -> float:

@@ -17,7 +17,7 @@ from xsp_model import Attribution, XspError
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.core import Result
     from xsp_analyze.frames.step_frames import StepFrames
@@ -28,9 +28,15 @@ __all__ = ["Facts"]
 class Facts:
     """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
-    def __init__(self, frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> None:
-        """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here."""
+    def __init__(
+        self, frames: StepFrames, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
+    ) -> None:
+        """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
+
+        `captures` are paths beside the trace that look like traces of graphs' capture.
+        """
         self.frames = frames
+        self.captures = captures
         self._answered: dict[str, Result | str] = {}
         self._of = of or self._run
 
@@ -66,10 +72,16 @@ class Facts:
     @cached_property
     def layer_coverage(self) -> float:
         """The part of device time, other than communication, that is in a layer; 1 where there is none."""
-        work = self.frames.of_trace.all_activities
-        times = _by_attribution(work.filter(~IS_COMMUNICATION))
-        total = sum(times.values())
-        return times.get(str(Attribution.LAYER), 0.0) / total if total else 1.0
+        return _coverage(self._computing)
+
+    @cached_property
+    def layer_coverage_beside_replays(self) -> float:
+        """The same without replays of graphs, which are a matter of their own."""
+        return _coverage({name: ns for name, ns in self._computing.items() if name != Attribution.GRAPH_REPLAY})
+
+    @cached_property
+    def _computing(self) -> Mapping[str, float]:
+        return _by_attribution(self.frames.of_trace.all_activities.filter(~IS_COMMUNICATION))
 
     @cached_property
     def work(self) -> pl.DataFrame:
@@ -138,6 +150,11 @@ class Facts:
     def device_share(self, time_ns: float) -> float:
         """The time as a share of all device time."""
         return time_ns / self.device_ns if self.device_ns else 0.0
+
+
+def _coverage(times: Mapping[str, float]) -> float:
+    total = sum(times.values())
+    return times.get(str(Attribution.LAYER), 0.0) / total if total else 1.0
 
 
 def _by_attribution(work: pl.DataFrame) -> Mapping[str, float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model.intervals import covered_before, intersection, merge, union_length
+from xsp_model.intervals import covered_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
@@ -59,18 +59,20 @@ class Gaps:
 
 
 def gaps_of(work: pl.DataFrame, windows: pl.DataFrame, run_id: int) -> Gaps:
-    """The gaps of the run's device work inside its windows (run_id, start_ns, end_ns)."""
+    """The gaps of the run's device work inside its windows (run_id, start_ns, end_ns).
+
+    Of all devices together, and of every window: what device time is idle for (`frames/idle.py`) is a device's, of the
+    steps that a trimmed mean keeps, and a step that recompiles is none of these.
+    """
     rows = work.filter(pl.col("run_id") == run_id)
     start = rows["start_ns"].to_numpy()
-    busy = merge(start, start + rows["duration_ns"].to_numpy())
+    end = start + rows["duration_ns"].to_numpy()
     own = windows.filter(pl.col("run_id") == run_id)
     inside = merge(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
-    if not len(busy[0]):
-        return Gaps(*inside, np.zeros(len(inside[0]), dtype=np.bool_))
-    first = np.concatenate(([min(busy[0][0], inside[0].min(initial=busy[0][0]))], busy[1]))
-    last = np.concatenate((busy[0], [max(busy[1][-1], inside[1].max(initial=busy[1][-1]))]))
-    gaps = intersection(merge(first, last), inside)
-    return Gaps(*gaps, (gaps[0] >= busy[1][0]) & (gaps[1] <= busy[0][-1]))
+    bounds = np.array([inside[0].min(), inside[1].max()]) if len(inside[0]) else np.empty(0, dtype=np.int64)
+    first, last = intersection(gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds))), inside)
+    earliest, latest = (start.min(), start.max()) if len(start) else (0, -1)
+    return Gaps(first, last, (first >= earliest) & (last <= latest))
 
 
 def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:

@@ -8,37 +8,21 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings.gaps import gaps_of
-from xsp_analyze.frames.host_blocks import INPUT_CALLS
-from xsp_analyze.frames.launches import SYNC_CALLS, names_like
+from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.compiled_regions import compiled_regions
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS
+from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.findings.gaps import Gaps, Intervals
+    from xsp_analyze.frames.compiled_regions import CompiledRegions
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["HostTime"]
-
-LAUNCH_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Ext|Module)?Launch"
-"""Calls that launch a kernel or a graph."""
-
-COMPILATIONS = (
-    r"(?i)^_compile\.compile_inner|compile_fx|fw_compiler_base|Graph(?:Node)?\.record|^(?:nv|hip)rtcCompile|"
-    r"XlaCompile|backend_compile|PjRt.*Compile|triton.*compile|^(?:cu|hip)(?:Module|Library)Load|^cudaLibraryLoad"
-)
-"""Spans in which code is made or loaded for the device: TorchDynamo, Inductor, capture of graphs, NVRTC, HIPRTC, XLA,
-Triton, and the driver's loading of the result."""
-
-_HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY)
-
-_NO_CALLS = pl.DataFrame(
-    schema={
-        "run_id": pl.Int64, "step": pl.Int64, "name": pl.String, "start_ns": pl.Int64, "duration_ns": pl.Int64,
-    }
-)  # fmt: skip
 
 
 class HostTime:
@@ -54,13 +38,14 @@ class HostTime:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """run_id, step, start_ns, end_ns of the time of every step chosen; without steps, of runs with device work."""
+        """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
         runs = self.frames.of_trace.roles.kernels
         if self.frames.averaged:
             steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
-        worked = self.frames.activities.select("run_id").unique()
-        extents = Roles.of(self.frames.of_trace.seen, runs).join(worked, on="run_id", how="semi")
+        extents = Roles.of(self.frames.of_trace.seen, runs)
+        if not self.frames.activities.is_empty():
+            extents = extents.join(self.frames.activities.select("run_id").unique(), on="run_id", how="semi")
         none = pl.lit(None, pl.Int64).alias("step")
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
@@ -68,40 +53,45 @@ class HostTime:
     def gaps(self) -> Mapping[int, Gaps]:
         """Of each run, when none of its devices worked."""
         work = self.frames.of_trace.all_activities
-        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self.windows["run_id"].unique().sort()}
+        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self._runs}
 
-    def _host(self, levels: tuple[Level, ...], pattern: str) -> pl.DataFrame:
-        """The host's spans of these levels whose name matches, in the runs of kernels and inside their windows."""
-        names = names_like(self.frames.of_trace.span_names, lambda name: name.str.contains(pattern))
-        if names.is_empty():
-            return _NO_CALLS
-        spans = (
-            self.frames.trace.scan("spans")
-            .filter(
-                pl.col("name").is_in(names.implode()),
-                pl.col("level").is_in([str(level) for level in levels]),
-                pl.col("kind") != str(Kind.SYNC),
-                pl.col("run_id").is_in(list(self.frames.of_trace.roles.kernels)),
-                pl.col("duration_ns").is_not_null(),
+    @property
+    def _runs(self) -> list[int]:
+        return list(self.windows["run_id"].unique().sort())
+
+    @cached_property
+    def blocks(self) -> pl.DataFrame:
+        """Calls that hold up the host, the outermost of each thread: run_id, step, name, start_ns, duration_ns, cause.
+
+        `cause` is a name of BLOCK_CAUSES.
+        """
+        of_trace = self.frames.of_trace
+        runs = self._runs or [-1]  # of no run there are none, in the same columns
+        rows = pl.concat(of_trace.host_blocks(run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
+        causes = pl.Series(BLOCK_CAUSES, dtype=pl.String)
+        return self.inside(
+            rows.select(
+                "run_id",
+                column_at(self.frames.trace, "name", rows["call"]).cast(pl.String).alias("name"),
+                "start_ns",
+                (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
+                causes.gather(rows["cause"]).alias("cause"),
             )
-            .select("run_id", pl.col("name").cast(pl.String), "start_ns", "duration_ns")
-            .collect()
         )
-        return self._inside(spans)
 
-    def _inside(self, spans: pl.DataFrame) -> pl.DataFrame:
+    def inside(self, spans: pl.DataFrame) -> pl.DataFrame:
         """The spans that begin in a window, with its step: what begins with a step need not be nested in it."""
-        windows = self.windows.sort("start_ns")
+        windows, columns = self.windows.sort("start_ns"), spans.columns
         return (
             spans.sort("start_ns")
             .join_asof(windows, on="start_ns", by="run_id", strategy="backward", check_sortedness=False)
             .filter(pl.col("start_ns") < pl.col("end_ns"))
-            .select("run_id", "step", "name", "start_ns", "duration_ns")
+            .select("run_id", "step", *(column for column in columns if column != "run_id"))
         )
 
     @cached_property
     def syncs(self) -> pl.DataFrame:
-        """Calls in which the host waited for a device: run_id, step, name, start_ns, duration_ns.
+        """Calls in which the host waited for a device: as `blocks`.
 
         Those before a run's first device work or after its last are left out: profilers make them.
         """
@@ -111,26 +101,33 @@ class HostTime:
         )
         end = pl.col("start_ns") + pl.col("duration_ns")
         return (
-            self._host((Level.RUNTIME,), SYNC_CALLS)
+            self.blocks.filter(pl.col("cause") == "sync", pl.col("name").str.contains(SYNC_CALLS))
             .join(work, on="run_id", maintain_order="left")
             .filter(end > pl.col("first_ns"), pl.col("start_ns") < pl.col("last_ns"))
             .drop("first_ns", "last_ns")
         )
 
     @cached_property
-    def launches(self) -> pl.DataFrame:
-        """Calls that launched kernels or graphs, likewise."""
-        return self._host((Level.RUNTIME,), LAUNCH_CALLS)
+    def compilations(self) -> pl.DataFrame:
+        """Calls in which code was compiled or loaded, likewise."""
+        return self.blocks.filter(pl.col("cause") == "initialisation", pl.col("name").str.contains(COMPILATIONS))
 
     @cached_property
-    def compilations(self) -> pl.DataFrame:
-        """Spans in which code was compiled or loaded, likewise."""
-        return self._host((*_HOST_LEVELS, Level.RUNTIME), COMPILATIONS)
+    def regions(self) -> CompiledRegions:
+        """Calls of what torch.compile made, in the whole of the runs of kernels; see `compiled_regions`."""
+        of_trace = self.frames.of_trace
+        return compiled_regions(self.frames.trace, of_trace.roles.kernels, of_trace.span_names)
+
+    @cached_property
+    def graph_breaks(self) -> pl.DataFrame:
+        """Where compiled code was left in the middle of a function: run_id, step, start_ns, duration_ns, from_graph."""
+        length = (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns")
+        return self.inside(self.regions.breaks.select("run_id", "start_ns", length, "from_graph"))
 
     @cached_property
     def data_waits(self) -> pl.DataFrame:
-        """Spans in which the host fetched the next batch, likewise."""
-        return self._host(_HOST_LEVELS, INPUT_CALLS)
+        """Calls in which the host fetched the next batch, likewise."""
+        return self.blocks.filter(pl.col("cause") == "input")
 
     @cached_property
     def interruptions(self) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Rules on a device that has nothing to do: launches, waits of the host, input data, compilation."""
+"""Rules on a device that has nothing to do: launches, waits of the host, input data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound", "recompilation"]
+__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
 
 _MAX_EVIDENCE = 3
 _BETWEEN_REPLAYS = (
@@ -114,10 +114,11 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     lost = facts.host.idle_between(least.LAUNCH_GAP_NS)
     if number < least.MANY_KERNELS or facts.share(lost) < least.LAUNCH_SHARE:
         return
-    launches = facts.host.launches["duration_ns"]
+    launches = kernels.drop_nulls("call_end_ns").unique("parent_id")
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
-    if len(launches):
-        evidence.append(Evidence("time in launch calls", facts.per_step(launches)))
+    if launches.height:
+        spent = facts.per_step(launches["call_end_ns"] - launches["call_start_ns"])
+        evidence.append(Evidence("time in launch calls", spent))
     median = float(kernels["duration_ns"].median() or 0)  # type: ignore[arg-type]
     yield Observation(
         f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device is idle for"
@@ -186,41 +187,6 @@ def data_wait(facts: Facts) -> Iterator[Observation]:
         f"Devices are idle for {duration(lost)}, {share(facts.share(lost))} of the time, while the next batch is"
         " fetched.",
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
-        lost,
-        "timeline",
-    )
-
-
-@rule(
-    "recompilation",
-    "Code is compiled or loaded while the device waits",
-    fires=f"Devices are idle for at least {least.COMPILE_SHARE:.0%} of the steps after the first (of the trace, without"
-    " steps) while the host compiles, captures or loads code for them.",
-    why="A program is compiled for the shapes it meets. New shapes, or a guard that fails, compile it anew, and the"
-    " device waits for that as in the first step.",
-    gain="Idle device time while a span of compilation or of loading is open.",
-    do="Keep shapes the same (pad, bucket), mark those that vary as dynamic, and look at TORCH_LOGS=recompiles, or"
-    " jax_log_compiles, for the reason. What is compiled once only: warm up before recording.",
-    source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
-    " calls that load modules.",
-    needs=(Circumstance.TIMELINE,),
-    explains=("gpu-idle", "uneven-steps", "dominant-layer"),
-)
-def recompilation(facts: Facts) -> Iterator[Observation]:
-    """Idle time inside spans of compilation, but those of each run's first step."""
-    spans = facts.host.compilations
-    if facts.frames.averaged:
-        first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
-        spans = spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
-    lost = facts.host.idle_within(spans)
-    if spans.is_empty() or facts.share(lost) < least.COMPILE_SHARE:
-        return
-    names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
-    where = f" in {count(spans.select('run_id', 'step').n_unique())} steps" if facts.frames.averaged else ""
-    yield Observation(
-        f"While code is compiled or loaded{where}, devices are idle for {duration(lost)}"
-        f"{' a step on average' if where else ''}, {share(facts.share(lost))} of the time.",
-        [Evidence(clean(name), time / facts.step_count) for name, time in names.head(_MAX_EVIDENCE).iter_rows()],
         lost,
         "timeline",
     )

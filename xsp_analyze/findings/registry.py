@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.findings import (
+    compiled,
     computing,
     confidence,
     copying,
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     confidence.device_only,
     confidence.orphans,
     confidence.unattributed,
+    compiled.graph_replays,
     confidence.no_modules,
     confidence.profiling_overhead,
     confidence.few_steps,
@@ -45,8 +47,9 @@ RULES: tuple[Rule, ...] = (
     ranks.unbalanced_pipeline,
     ranks.small_collectives,
     idle.data_wait,
-    idle.recompilation,
+    compiled.recompilation,
     idle.host_sync,
+    compiled.graph_breaks,
     idle.launch_bound,
     idle.gpu_idle,
     uneven.uneven_steps,
@@ -68,12 +71,15 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal gain are told."""
 
 
-def advise(frames: StepFrames, of: Callable[[str], Result | str] | None = None) -> list[Advice]:
+def advise(
+    frames: StepFrames, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
+) -> list[Advice]:
     """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
 
-    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames.
+    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames;
+    `captures` are paths beside the trace that look like traces of graphs' capture.
     """
-    facts = Facts(frames, of)
+    facts = Facts(frames, of, captures)
     advice = _unexplained([_advice(rule, _fitted(rule, one, facts), facts) for rule, one in _fired(facts)])
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= least.FLOOR]
     return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))

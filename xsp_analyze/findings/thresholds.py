@@ -13,6 +13,7 @@ __all__ = [
     "AT_BANDWIDTH",
     "BATCH_GROWTH",
     "BELOW_ROOF",
+    "BREAKS",
     "BUCKET_BYTES",
     "BUSY_SHARE",
     "CALL_SHARE",
@@ -40,6 +41,7 @@ __all__ = [
     "PAGEABLE_SHARE",
     "QUEUED_NS",
     "RECOMPUTE_SHARE",
+    "REPLAY_SHARE",
     "ROOF_TIME_SHARE",
     "SMALL_BYTES",
     "SMALL_CALLS",
@@ -64,6 +66,12 @@ LAUNCH_GAP_NS = 200_000
 
 LAUNCH_SHARE = 0.02
 """Of a step, in such gaps. Our choice, as for SYNC_SHARE."""
+
+BREAKS = 0.5
+"""A step: in every second, so that a branch that few steps take counts, and a first step alone does not. Our choice."""
+
+REPLAY_SHARE = 0.05
+"""Of device time. Our choice: what layers miss by less changes no ranking of them."""
 
 COMPILE_SHARE = 0.02
 """Of the steps after the first, idle while code is compiled. Our choice."""

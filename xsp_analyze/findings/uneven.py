@@ -9,6 +9,8 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.frames.roles import Roles
+from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.render.units import duration, share
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
+    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 
@@ -23,7 +26,8 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 @rule(
     "uneven-steps",
     "Steps differ in length",
-    fires=f"Of at least {least.FEW_STEPS} steps of a run, slowest and fastest differ by at least"
+    fires=f"Of at least {least.FEW_STEPS} steps of a run (of a server's those of its commonest batch), slowest"
+    " and fastest differ by at least"
     f" {least.STEP_SPREAD:.0%} of the median, and the mean step is at least {least.STEP_GAIN:.0%} above the fastest.",
     why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
     " another process, inputs of another shape.",
@@ -36,18 +40,18 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
-    for durations in facts.frames.run_latencies["durations"].to_list() if facts.frames.averaged else []:
-        lengths = pl.Series(durations, dtype=pl.Float64)
+    for lengths, part in _lengths(facts.frames) if facts.frames.averaged else ():
         if len(lengths) < least.FEW_STEPS:
             continue
         low, middle, high = (float(v) for v in (lengths.min(), lengths.median(), lengths.max()))  # type: ignore[arg-type]
         spread = (high - low) / middle if middle else 0.0
         if spread >= least.STEP_SPREAD and (widest is None or spread > widest[0]):
-            widest = (spread, low, middle, high)
+            mean = facts.latency_ns if part == 1 else float(lengths.mean() or 0)  # type: ignore[arg-type]
+            widest = (spread, low, middle, high, (mean - low) * part)
     if widest is None:
         return
-    spread, low, middle, high = widest
-    gain = max(facts.latency_ns - low, 0.0)
+    spread, low, middle, high, gain = widest
+    gain = max(gain, 0.0)
     if facts.share(gain) < least.STEP_GAIN:
         return
     yield Observation(
@@ -56,6 +60,18 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
         gain,
         "A01",
     )
+
+
+def _lengths(frames: StepFrames) -> Iterator[tuple[pl.Series, float]]:
+    """Latencies of each run's steps, and their part of all; of a server's those of its commonest batch.
+
+    Steps with other batches do other work, and may well take longer.
+    """
+    batches = batch_of(Roles.of(frames.steps, frames.of_trace.roles.model), frames.of_trace.serving_steps)
+    alike = ["run_id", "serving_phase", "requests", "tokens"]
+    for _, steps in batches.group_by("run_id", maintain_order=True):
+        rows = max((rows for _, rows in steps.group_by(alike, maintain_order=True)), key=lambda rows: rows.height)
+        yield rows["duration_ns"].cast(pl.Float64), rows.height / steps.height
 
 
 @rule(

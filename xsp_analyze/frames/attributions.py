@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["attributed_host", "attribution_bases", "origins", "shared_out"]
 
 _LAYER = ("layer_index", "layer_name", "layer_type")
-_WHOLE = 1.0
+_ALONE = 1.0
 
 
 def origins(trace: Trace, spans: pl.Series) -> Ints:
@@ -37,9 +37,9 @@ def origins(trace: Trace, spans: pl.Series) -> Ints:
 
 def attribution_bases(trace: Trace, spans: pl.Series) -> pl.Series:
     """For each span how its layer is known, an `AttributionBasis`; null where it simply is that of its launch."""
-    known = trace.scan("attributions").select("span_id", "basis").unique("span_id", keep="first").collect()
-    at = lookup(known["span_id"].to_numpy(), spans.to_numpy())
-    return known["basis"].gather(nullable_index(at)).alias("attribution_basis")
+    bases = trace.scan("attributions").select("span_id", "basis").unique("span_id", keep="first").collect()
+    at = lookup(bases["span_id"].to_numpy(), spans.to_numpy())
+    return bases["basis"].gather(nullable_index(at)).alias("attribution_basis")
 
 
 def shared_out(
@@ -50,7 +50,7 @@ def shared_out(
     Whole ns are shared without a remainder: the parts of a row add up to it. It is counted with the layer that has
     most of it. `by_weight`: other amounts. A column `layer_id` becomes that of the part.
     """
-    shares = trace.scan("attributions").filter(pl.col("weight") < _WHOLE).collect()
+    shares = trace.scan("attributions").filter(pl.col("weight") < _ALONE).collect()
     if shares.is_empty():
         return rows
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *_LAYER)

@@ -8,23 +8,19 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
-from xsp_model import Kind, Level
-from xsp_model.arrays import nullable_index
+from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
+from xsp_model import Kind
 from xsp_model.intervals import covered_before, merge
-from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["PAIRWISE", "bus_factor", "message_bytes", "operations"]
 
 PAIRWISE = ("send", "recv")
 """Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
 
-_RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
-_FACTS = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes")
 _UNIT = ("run_id", "process_id", "device_id")
 
 
@@ -74,11 +70,11 @@ def operations(frames: StepFrames) -> pl.DataFrame:
     """
     kernels = frames.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
-    described = kernels.hstack(_recorded(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
+    described = kernels.hstack(recorded_facts(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
         described.hstack([_ranks(frames.trace, described), _exposed(frames, described)])
-        .with_columns(pl.coalesce("operation", by_name).alias("operation"), _group())
+        .with_columns(pl.coalesce("operation", by_name).alias("operation"), group_label())
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
         .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
@@ -94,12 +90,6 @@ def _is_call(kernels: pl.DataFrame) -> pl.Expr:
     return pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
 
 
-def _group() -> pl.Expr:
-    """The ranks tell groups of one name apart, the name groups of the same ranks."""
-    label = pl.concat_str("group_name", "group_ranks", separator=" ", ignore_nulls=True)
-    return pl.when(label != "").then(label).alias("process_group")
-
-
 def _ranks(trace: Trace, kernels: pl.DataFrame) -> pl.Series:
     """Of each kernel the rank that ran it: its run's, or where a run has several devices the device's."""
     runs = trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("run_rank"))
@@ -112,42 +102,6 @@ def _ranks(trace: Trace, kernels: pl.DataFrame) -> pl.Series:
         ranks = pl.int_range(units.height, dtype=pl.Int64, eager=True)
     numbered = units.with_columns(ranks.alias("rank"))
     return kernels.select(_UNIT).join(numbered, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
-
-
-def _recorded(trace: Trace, kernels: Ints) -> pl.DataFrame:
-    """For each kernel _FACTS: its own, else those of the nearest call around its launch that has each."""
-    spans = trace.scan("spans").select("parent_id", "level", "name").collect()
-    parents = spans["parent_id"].fill_null(-1).to_numpy()
-    facts = trace.frame("collectives").with_columns(pl.col(pl.Categorical).cast(pl.String))
-    own = pl.DataFrame({"span_id": kernels}).join(facts, on="span_id", how="left", maintain_order="left")
-    around = [_around(parents, kernels, facts, (name,)) for name in ("operation", "input_bytes", "output_bytes")]
-    group = _around(parents, kernels, facts.filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())), _GROUP)
-    nearest = pl.concat([*around, group], how="horizontal")
-    named = _range_operation(spans, parents, kernels)
-    first = {name: [own[name], nearest[name]] for name in _FACTS}
-    first["operation"].insert(1, named)
-    return pl.DataFrame([pl.select(pl.coalesce(each)).to_series().alias(name) for name, each in first.items()])
-
-
-_GROUP = ("group_name", "group_ranks", "group_size")
-
-
-def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
-    """The columns of the nearest span around each kernel that has the first of them (of a group: any)."""
-    rows = facts if len(columns) > 1 else facts.drop_nulls(columns)
-    mask = np.zeros(len(parents), dtype=np.bool_)
-    mask[rows["span_id"].to_numpy()] = True
-    spans = pl.DataFrame({"span_id": innermost(parents, mask)[kernels].astype(np.int64)})
-    return spans.join(rows, on="span_id", how="left", maintain_order="left").select(columns)
-
-
-def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> pl.Series:
-    """What the range of the framework around each launch names, else null."""
-    names = spans["name"].unique()
-    of_ranges = names.filter(names.cast(pl.String).str.contains(_RANGE))
-    is_range: Bools = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
-    around = innermost(parents, is_range)[kernels]
-    return spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
 
 
 def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames import sanity
+from xsp_analyze.frames.attributions import attribution_bases
 from xsp_analyze.frames.counters import are_known, counter_columns
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
-from xsp_model import Attribution, Kind, LedgerKind, Severity
+from xsp_model import Attribution, AttributionBasis, Kind, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance"]
+__all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance", "ways"]
 
 ATTRIBUTIONS: Mapping[Attribution, LedgerKind] = {a: LedgerKind(a) for a in Attribution}
 """The ledger's kind for each place that device time can go to."""
@@ -48,8 +49,9 @@ def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
         pl.col("count").sum(), time if frames.of_trace.is_timed else pl.lit(None, pl.Int64).alias("duration_ns")
     )
     per_step = ", per step" if frames.averaged else ""
+    bases = {LedgerKind.LAYER: ways(frames)}
     texts = pl.DataFrame(
-        [(str(k), str(k.severity), k.sentence + per_step, k.advice) for k in ATTRIBUTIONS.values()],
+        [(str(k), str(k.severity), k.sentence + per_step + bases.get(k, ""), k.advice) for k in ATTRIBUTIONS.values()],
         schema=["kind", "severity", "detail", "advice"],
         orient="row",
     )
@@ -59,6 +61,30 @@ def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
         .sort(*by, "place")
         .drop("place")
     )
+
+
+def ways(frames: StepFrames) -> str:
+    """How the layers of work are known that did not simply run in them, with the time of each way; else empty."""
+    if not frames.trace.height("attributions"):
+        return ""
+    work = frames.named_work.select("duration_ns", attribution_bases(frames.trace, frames.named_work["span_id"]))
+    total = work["duration_ns"].sum()
+    time = work.drop_nulls().group_by("attribution_basis").agg(pl.col("duration_ns").sum())
+    shares = [
+        f"{100 * duration / total:.1f} % of all device time by {_BASES[AttributionBasis(basis)]}"
+        for basis, duration in time.sort(-pl.col("duration_ns"), "attribution_basis").iter_rows()
+        if total
+    ]
+    return f" ({', '.join(shares)})" if shares else ""
+
+
+_BASES: Mapping[AttributionBasis, str] = {
+    AttributionBasis.GRAPH_NODE: "the graph nodes that the file names",
+    AttributionBasis.GRAPH_CAPTURE: "the capture of the replayed graphs",
+    AttributionBasis.ALIGNED: "the same kernels of a run without graphs",
+    AttributionBasis.ANNOTATION: "what the framework wrote beside them",
+    AttributionBasis.COMPILED_CODE: "what the compiler says of its kernels",
+}
 
 
 def ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
@@ -102,10 +128,11 @@ def _left_out(frames: StepFrames) -> Iterator[_Row]:
     outside = frames.of_trace.device_work.height - inside.height
     if outside:
         duration = int(frames.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
-        severity = Severity.INFO if frames.choice.mode is StepMode.ONE else None
+        few = frames.choice.mode is StepMode.ONE or frames.serving_phase is not None
+        severity = Severity.INFO if few else None
         yield _row(LedgerKind.OUTSIDE_STEPS, outside, duration, severity)
     if frames.averaged:
-        stubs = frames.of_trace.all_steps.height - frames.worked_steps.height
+        stubs = frames.every_step.height - frames.worked_steps.height
         if stubs:
             yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
         ramp_up = frames.worked_steps.join(frames.steps, on=["run_id", "step"], how="anti")
@@ -166,6 +193,7 @@ def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, o
         "levels": list(frames.trace.levels),
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
+        "serving_phase": frames.serving_phase and str(frames.serving_phase),
         "step_count": frames.steps["step"].n_unique(),
         "ramp_up_steps": frames.ramp_up_count,
         "model_latency_basis": _model_basis(frames),

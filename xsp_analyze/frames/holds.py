@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.compiled_kernels import has_compiled_kernels
 from xsp_analyze.frames.energy import power_series
+from xsp_analyze.frames.expert_parts import has_experts
 from xsp_analyze.frames.graph_replays import replayed_work
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.needs import AnyOf
@@ -57,9 +59,12 @@ _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "kernel": _works,
     "communication": _communicates,
     "graph replay": _replays,
+    "experts": has_experts,
+    "compiled code": has_compiled_kernels,
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
     "leveled": lambda frames: frames.roles.leveled,
     "layer": lambda frames: not frames.layer_calls.is_empty() or frames.trace.height("attributions") > 0,
     "module": _has_modules,
+    "serving": lambda frames: not frames.serving_steps.is_empty(),
 }
 """What an analysis may need besides levels and tables."""

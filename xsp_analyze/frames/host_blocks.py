@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["BLOCK_CAUSES", "INPUT_CALLS", "NO_THREAD", "Blocks", "blocks_of", "outermost_blocks"]
+__all__ = ["BLOCK_CAUSES", "COMPILATIONS", "INPUT_CALLS", "NO_THREAD", "Blocks", "blocks_of", "outermost_blocks"]
 
 BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
 """What a call can explain idle time by: it waits for a device, starts something up, fetches input, or reserves."""
@@ -23,14 +23,20 @@ BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
 INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
 
-_STARTS_UP = (
-    r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|DevicePrimaryCtxRetain|Module(?:Load|Unload)|Library(?:Load|Unload)"
-    r"|Link(?:Create|Add|Complete)|DeviceReset)|nvrtc\w*Compile|hiprtcCompile|nvJitLink"
-    r"|entire_frame_compile|backend_compile|compile_fx|inductor_compile|async_compile|triton.*compile|CachingAutotuner"
-    r"|XlaCompile|CompileXla|PjRt\w*Compile|BackendCompile|LlvmCompile|jit_compile"
+COMPILATIONS = (
+    r"(?i)^(?:cuda|cu|hip)(?:Module|Library)Load|^(?:cuda|cu|hip)Link(?:Create|Add|Complete)|nvrtc\w*Compile"
+    r"|hiprtc\w*Compile|nvJitLink|^_compile\.compile_inner|entire_frame_compile|compile_fx|fw_compiler_base"
+    r"|inductor_compile|async_compile|Graph(?:Node)?\.record|triton.*compile|CachingAutotuner"
+    r"|XlaCompile|CompileXla|PjRt\w*Compile|backend_?compile|LlvmCompile|jit_compile"
 )
-"""Contexts, modules and libraries loaded (CUDA runtime and driver, HIP); compilation by NVRTC, HIPRTC, Dynamo and
-Inductor, Triton, XLA. Names as these tools' own traces have them."""
+"""Spans in which code is made or loaded for the device: the driver's linking and loading, NVRTC, HIPRTC, TorchDynamo,
+Inductor, capture of graphs by Inductor, Triton, XLA. Names as these tools' own traces have them."""
+
+_STARTS_UP = (
+    r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|DevicePrimaryCtxRetain|(?:Module|Library)Unload|DeviceReset)"
+    rf"|{COMPILATIONS.removeprefix('(?i)')}"
+)
+"""Contexts made and code unloaded (CUDA runtime and driver, HIP), and COMPILATIONS."""
 
 _ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRegister|StreamCreate|EventCreate)"
 """Calls that reserve memory, streams or events: other work of the host, worth its name."""

@@ -60,12 +60,11 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     has_launch = launch != _NEVER
     launched = np.clip(launch, left, right)
     unknown = _pieces(left[~has_launch], right[~has_launch], _UNKNOWN)
-    parts = [unknown]
+    parts, loading = [unknown], Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
     for number in np.unique(thread[has_launch]).tolist():
         rows = has_launch & (thread == number)
         own, others = _split(blocks, number)
         parts.append(_explained(_pieces(left[rows], launched[rows], _HOST), (own, others)))
-        loading = Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
         inside, after = _within_launch(launched[rows], right[rows], own)
         parts.extend((inside, *_long_calls(_explained(after, (loading,)), work, row[rows], right[rows])))
     return _in_order(parts)

@@ -12,7 +12,8 @@ from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import attributed_host, shared_out
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
-from xsp_model.arrays import lookup
+from xsp_model.arrays import lookup, nullable_index
+from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +64,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
     """What a layer's latency is measured by in each run: run_id, basis (host or device), observed (bool).
 
     Host without device work, whatever the run says. Else a run that says whether it was serialised is believed; of
-    one that does not, host where at least 99 % of the layers' forward activities end within their layer's call, so
-    that the device was waited for.
+    one that does not, host where at least 99 % of the layers' forward activities end within their layer's call in the
+    same run, so that the device was waited for.
     """
     forward = activities.select(
         "run_id",
@@ -73,7 +74,8 @@ def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -
         pl.col("start_ns") + pl.col("duration_ns"),
     )
     at = _call_of(activities, calls)
-    selected = (forward["attribution"] & forward["phase"]).fill_null(value=False).to_numpy() & (at >= 0)
+    of_own_run = (calls["run_id"].gather(nullable_index(at)) == forward["run_id"]).fill_null(value=False)
+    selected = (forward["attribution"] & forward["phase"] & of_own_run).fill_null(value=False).to_numpy()
     rows = np.flatnonzero(selected)
     ends = calls["end_ns"].gather(at[rows])
     inside = (
@@ -135,23 +137,36 @@ def attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame)
     `call` is what replayed it; null where the layer has calls that are counted, though none that took a time.
     Device work, and on a host without a device generated operators.
     """
-    known = trace.scan("attributions").select("span_id", "layer_id").collect()
-    if known.is_empty():
+    pairs = trace.scan("attributions").select("span_id", "layer_id").collect()
+    if pairs.is_empty():
         return pl.DataFrame(schema={**_ATTRIBUTED, **{key: activities.schema[key] for key in LAYER_KEY}})
     timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
-    untimed = known.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
+    untimed = pairs.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
     columns = ("span_id", "run_id", "step", "layer_id", "duration_ns")
     device = activities.select(*columns, pl.col("parent_id").alias("call"))
     host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))
     host = host.filter(~pl.col("run_id").is_in(activities["run_id"].unique().implode()))
     work = pl.concat([device, host]).filter(pl.col("span_id").is_in(untimed.implode()))
+    taken = _taken_from_callers(trace, calls, host.filter(pl.col("span_id").is_in(untimed.implode())))
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
-    described = work.join(layers, on="layer_id", how="left", maintain_order="left")
     of_run = pl.col("layer_id").is_in(calls["span_id"].implode())
-    rows = described.with_columns(pl.col("duration_ns").alias("work_ns"), pl.when(~of_run).then("call").alias("call"))
-    return shared_out(trace, rows.with_columns(pl.lit(1).alias("count")), time="work_ns", count="count").select(
-        *_ATTRIBUTED, *LAYER_KEY
-    )
+
+    def described(rows: pl.DataFrame) -> pl.DataFrame:
+        named = rows.join(layers, on="layer_id", how="left", maintain_order="left")
+        call = pl.when(~of_run).then("call").alias("call")
+        return named.with_columns(pl.col("duration_ns").alias("work_ns"), call, pl.lit(1).alias("count"))
+
+    parts = shared_out(trace, described(work), time="work_ns", count="count")
+    return pl.concat([parts, described(taken)]).select(*_ATTRIBUTED, *LAYER_KEY)
+
+
+def _taken_from_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
+    """The same operators as less time of the layers in whose calls they ran, which have it in their own."""
+    parents = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
+    is_timed = np.zeros(len(parents), dtype=np.bool_)
+    is_timed[calls.filter(pl.col("duration_ns").is_not_null())["span_id"].to_numpy()] = True
+    caller = pl.Series("layer_id", innermost(parents, is_timed)[host["span_id"].to_numpy()], dtype=pl.Int64)
+    return host.with_columns(caller, -pl.col("duration_ns")).filter(pl.col("layer_id") >= 0)
 
 
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:

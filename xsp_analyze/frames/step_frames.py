@@ -17,15 +17,26 @@ from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import aligned, executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roles import Roles
-from xsp_analyze.frames.steps import StepChoice, StepMode, choose_steps, mean_over_steps, settled, without_stubs
+from xsp_analyze.frames.serving_steps import batch_of, of_phase, parsed_phase
+from xsp_analyze.frames.steps import (
+    STEP_COLUMNS,
+    StepChoice,
+    StepMode,
+    choose_steps,
+    mean_over_steps,
+    settled,
+    without_stubs,
+)
 from xsp_analyze.frames.timed_runs import capture_runs
 from xsp_analyze.frames.trace_frames import TraceFrames
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xsp_analyze.needs import Need
     from xsp_model import Trace
+    from xsp_model.step_annotations import ServingPhase
 
 __all__ = ["StepFrames"]
 
@@ -35,18 +46,31 @@ T = TypeVar("T")
 class StepFrames:
     """A trace over the steps chosen: `mean` (default where there are steps), `all`, `each` or one step's number."""
 
-    def __init__(self, of_trace: TraceFrames, steps: StepChoice | str | None = None) -> None:
-        """`of_trace` is what other choices of steps share with this one."""
+    def __init__(
+        self,
+        of_trace: TraceFrames,
+        steps: StepChoice | str | None = None,
+        serving_phase: ServingPhase | str | None = None,
+    ) -> None:
+        """`of_trace` is what other choices of steps share with this one; `serving_phase`: the steps of that alone."""
         self.of_trace = of_trace
+        self.serving_phase = None if serving_phase is None else parsed_phase(serving_phase)
         self._requested = steps
         self._computed: dict[object, object] = {}
-        if steps is not None:
+        if self.serving_phase is not None and str(steps) == StepMode.ALL:
+            raise XspError(
+                "--steps all takes the trace as one, of which no phase can be taken apart",
+                advice="Take the mean of the phase's steps, or each, with --steps mean or each",
+            )
+        if steps is not None or serving_phase is not None:
             _ = self.choice  # says at once where it cannot be met
 
     @classmethod
-    def of(cls, trace: Trace, steps: StepChoice | str | None = None) -> StepFrames:
+    def of(
+        cls, trace: Trace, steps: StepChoice | str | None = None, serving_phase: ServingPhase | str | None = None
+    ) -> StepFrames:
         """Those of a trace that no other choice of steps is looked at of."""
-        return cls(TraceFrames(trace), steps)
+        return cls(TraceFrames(trace), steps, serving_phase)
 
     @property
     def trace(self) -> Trace:
@@ -64,12 +88,29 @@ class StepFrames:
         """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
         if self._requested == str(StepMode.ALL):
             return StepChoice(StepMode.ALL)
-        return choose_steps(self._requested, self.of_trace.marked_steps)
+        what = f"{self.serving_phase} step" if self.serving_phase else "step"
+        return choose_steps(self._requested, self._of_phase(self.of_trace.marked_steps), what)
+
+    def _of_phase(self, steps: pl.DataFrame) -> pl.DataFrame:
+        if self.serving_phase is None:
+            return steps
+        return of_phase(steps, self.of_trace.serving_steps, self.serving_phase)
+
+    @cached_property
+    def every_step(self) -> pl.DataFrame:
+        """Every step of the trace, as `all_steps`; of a serving phase its own."""
+        return self._of_phase(self.of_trace.all_steps)
 
     @cached_property
     def of_all_steps(self) -> StepFrames:
         """The frames of all steps and of what is outside of them, which is what reports of other tools answer for."""
         return self if self.choice.mode is StepMode.ALL else StepFrames(self.of_trace, StepMode.ALL)
+
+    @cached_property
+    def of_each_step(self) -> StepFrames:
+        """The frames of every step by itself."""
+        each = self.choice.mode is StepMode.EACH
+        return self if each else StepFrames(self.of_trace, StepMode.EACH, self.serving_phase)
 
     @property
     def by(self) -> Sequence[str]:
@@ -89,14 +130,16 @@ class StepFrames:
     def steps(self) -> pl.DataFrame:
         """The steps chosen, as `all_steps`; a mean leaves out stubs and ramp-up (see `without_stubs`, `settled`)."""
         if self.choice.mode is StepMode.ONE:
-            return self.of_trace.all_steps.filter(pl.col("step") == self.choice.number)
-        every = self.of_trace.all_steps
-        return settled(self.worked_steps) if self.averaged else every
+            return self.every_step.filter(pl.col("step") == self.choice.number)
+        if not self.averaged:
+            return self.every_step
+        by_phase = batch_of(self.worked_steps, self.of_trace.serving_steps)  # a prefill before decoding is no ramp-up
+        return settled(by_phase, ("run_id", "serving_phase")).select(STEP_COLUMNS)
 
     @cached_property
     def worked_steps(self) -> pl.DataFrame:
         """Every step but stubs; of a mean, `steps` leaves out ramp-up as well."""
-        return without_stubs(self.of_trace.all_steps, self.of_trace.all_activities)
+        return without_stubs(self.every_step, self.of_trace.all_activities)
 
     @cached_property
     def ramp_up_count(self) -> int:

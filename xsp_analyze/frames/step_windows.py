@@ -2,9 +2,9 @@
 
 A host annotation is no step of asynchronous work: the host runs ahead, and the device is behind by as much as the
 queue holds. A step ends when the last device work launched in it ends, and begins when the work launched before it
-had ended. Where work on the side (an asynchronous checkpoint, a prefetched copy) outlasts whole steps, the stream that
-most steps launch on tells for all. Time between two steps in which neither the earlier one's range was open nor its
-work ran is of neither.
+had ended, be it of before the trace. Where work on the side (an asynchronous checkpoint, a prefetched copy) outlasts
+whole steps, the stream that most steps launch on tells for all. Time between two steps in which neither the earlier
+one's range was open nor its work ran is of neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ import polars as pl
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["StepBasis", "step_windows"]
+__all__ = ["QUEUED_NS", "StepBasis", "step_windows"]
+
+QUEUED_NS = 1_000_000
+"""A device with nothing to do starts work microseconds after its launch; where it took longer, it was busy."""
 
 _MAX_GAP_SHARE = 0.01  # of the shorter neighbour: marks of profilers leave microseconds between steps that follow on
 _NEVER = np.iinfo(np.int64).min
@@ -50,8 +53,8 @@ def step_windows(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     """The steps with `begin_ns` and `end_ns`, whose distance is the step's latency, and `basis`, a `StepBasis`.
 
     `steps` has one row a process and step: run_id, process_id, step, start_ns, host_ns (duration of its range);
-    `activities` run_id, process_id, device_id, stream_id, step, start_ns, duration_ns and call_start_ns (null where no
-    launch is known).
+    `activities` run_id, process_id, device_id, stream_id, step, start_ns, duration_ns, call_start_ns and call_end_ns
+    (null where no launch is known).
     """
     pieces = [_of_process(rows, activities) for _, rows in steps.group_by("run_id", "process_id", maintain_order=True)]
     if not pieces:
@@ -69,6 +72,7 @@ def _of_process(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     if ((own != _NEVER) & (own <= before)).any():  # a copy or collective on the side outlasted whole steps
         main = work.filter(_on_main_stream(work))
         own, before = _own_end(steps, main), _end_before(steps, main)
+    before = np.where(before == _NEVER, _unseen_end(work), before)
     begin, end, bases = _windows(
         steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["host_ns"]).to_numpy(), own, before
     )
@@ -103,6 +107,13 @@ def _end_before(steps: pl.DataFrame, work: pl.DataFrame) -> Ints:
     end = (work["start_ns"] + work["duration_ns"]).to_numpy()[order]
     reach = np.concatenate(([_NEVER], np.maximum.accumulate(end)))
     return np.asarray(reach[np.searchsorted(launch[order], steps["start_ns"].to_numpy(), side="left")], dtype=np.int64)
+
+
+def _unseen_end(work: pl.DataFrame) -> int:
+    """When work of before the trace ended behind which the first one stood; `_NEVER` where it stood behind none."""
+    first = work.sort("start_ns", maintain_order=True).head(1)
+    waited = first.filter(pl.col("start_ns") - pl.col("call_end_ns") > QUEUED_NS)
+    return int(waited["start_ns"][0]) if waited.height else _NEVER
 
 
 def _launched(work: pl.DataFrame) -> pl.Series:

@@ -138,8 +138,11 @@ def all_steps(trace: Trace, windows: pl.DataFrame, *, timed_first: Sequence[int]
     return pl.concat([spanned.select(STEP_COLUMNS), rest.select(STEP_COLUMNS)]).sort("run_id", "step")
 
 
-def choose_steps(requested: StepChoice | str | None, steps: pl.DataFrame) -> StepChoice:
-    """The choice made explicit: `mean` where there are steps and nothing was said; XspError where it cannot be met."""
+def choose_steps(requested: StepChoice | str | None, steps: pl.DataFrame, what: str = "step") -> StepChoice:
+    """The choice made explicit: `mean` where there are steps and nothing was said; XspError where it cannot be met.
+
+    `what` errors call one of the steps.
+    """
     if requested is None:
         return StepChoice(StepMode.ALL if steps.is_empty() else StepMode.MEAN)
     choice = StepChoice.parse(requested) if isinstance(requested, str) else requested
@@ -152,7 +155,7 @@ def choose_steps(requested: StepChoice | str | None, steps: pl.DataFrame) -> Ste
         )
     numbers = steps["step"].unique().sort().to_list()
     if choice.mode is StepMode.ONE and choice.number not in numbers:
-        raise XspError(f"the trace has no step {choice.number}", advice=f"Its steps are {_listed(numbers)}")
+        raise XspError(f"the trace has no {what} {choice.number}", advice=f"Its {what}s are {_listed(numbers)}")
     return choice
 
 
@@ -172,15 +175,15 @@ def without_stubs(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame
     return steps.join(idle, on=["run_id", "step"], how="anti", maintain_order="left")
 
 
-def settled(steps: pl.DataFrame) -> pl.DataFrame:
-    """The steps of each run but for its ramp-up: those before its latency settled (caches, lazy loading, a queue).
+def settled(steps: pl.DataFrame, by: Sequence[str] = ("run_id",)) -> pl.DataFrame:
+    """The steps of each run (or part of it) but for its ramp-up: those before its latency settled (caches, a queue).
 
     A first step is ramp-up if it is further from the median of those after it than they lie apart, thrice, and 10 % of
     it; likewise the next. So are the steps before the first that comes within half of where the later half of the steps
     has settled, if these agree. Never more than half of the run.
     """
-    kept = [rows[_ramp_up_count(rows["duration_ns"]) :] for _, rows in steps.group_by("run_id", maintain_order=True)]
-    return pl.concat(kept) if kept else steps
+    kept = [rows[_ramp_up_count(rows["duration_ns"]) :] for _, rows in steps.group_by(by, maintain_order=True)]
+    return pl.concat(kept).sort("run_id", "step") if kept else steps
 
 
 def _ramp_up_count(latencies: pl.Series) -> int:

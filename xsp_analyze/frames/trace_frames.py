@@ -14,7 +14,8 @@ from xsp_analyze.frames.host_blocks import blocks_of
 from xsp_analyze.frames.kernel_classes import kernel_classes
 from xsp_analyze.frames.launches import waits_of
 from xsp_analyze.frames.roles import Roles, roles_of
-from xsp_analyze.frames.step_windows import step_windows
+from xsp_analyze.frames.serving_steps import serving_steps
+from xsp_analyze.frames.step_windows import QUEUED_NS, step_windows
 from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
 from xsp_analyze.frames.timed_runs import timed
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceFrames"]
 
-_QUEUED_NS = 1_000_000
+_CALL = ("call_start_ns", "call_end_ns")
 
 
 class TraceFrames:
@@ -47,14 +48,20 @@ class TraceFrames:
     @cached_property
     def process_steps(self) -> pl.DataFrame:
         """Every step that a span marks, of every process, with the time it took on the process's devices."""
-        return step_windows(host_steps(self.trace), self._launched_work)
+        return step_windows(self._host_steps, self._launched_work)
+
+    @cached_property
+    def _host_steps(self) -> pl.DataFrame:
+        """Every step of every process as its range marks it on the host; see `steps.host_steps`."""
+        return host_steps(self.trace)
 
     @cached_property
     def _launched_work(self) -> pl.DataFrame:
         """What `step_windows` asks of device work; of processes without steps it counts as that of one with steps."""
-        steps = host_steps(self.trace)
-        owners = steps.group_by("run_id").agg(pl.col("process_id").unique(), pl.col("process_id").min().alias("owner"))
-        columns = ("run_id", "process_id", "device_id", "stream_id", "step", "start_ns", "duration_ns", "call_start_ns")
+        owners = self._host_steps.group_by("run_id").agg(
+            pl.col("process_id").unique(), pl.col("process_id").min().alias("owner")
+        )
+        columns = ("run_id", "process_id", "device_id", "stream_id", "step", "start_ns", "duration_ns", *_CALL)
         work = self.all_activities.select(columns).join(owners, on="run_id", maintain_order="left", suffix="_owners")
         owns = pl.col("process_id").is_in(pl.col("process_id_owners"))
         return work.with_columns(pl.when(owns).then("process_id").otherwise("owner").alias("process_id"))
@@ -80,6 +87,11 @@ class TraceFrames:
         """Every device activity of the runs that kernels are taken from; see `device_activities`, `kernel_classes`."""
         activities = Roles.of(device_activities(self.trace), self.roles.kernels)
         return activities.hstack(kernel_classes(self.trace, activities))
+
+    @cached_property
+    def serving_steps(self) -> pl.DataFrame:
+        """What a serving engine named its steps; see `serving_steps.serving_steps`."""
+        return serving_steps(self.trace)
 
     def waits(self, run: int) -> pl.DataFrame:
         """The run's calls in which the host waited for a device; see `launches.waits_of`."""
@@ -113,12 +125,11 @@ class TraceFrames:
     def seen(self) -> pl.DataFrame:
         """The extents, without what was before the first device work where that stood behind work of before the trace.
 
-        On a device with nothing to do work starts microseconds after the call that launched it; if it took over a
-        millisecond, the device did until then what the trace does not hold.
+        If it started over a millisecond after its launch, the device did until then what the trace does not hold.
         """
         work = self.all_activities.select("run_id", "start_ns", "call_end_ns")
         first = work.group_by("run_id", maintain_order=True).first()  # they stand in order of start
-        waited = (pl.col("start_ns") - pl.max_horizontal("call_end_ns", "begin_ns")) > _QUEUED_NS
+        waited = (pl.col("start_ns") - pl.max_horizontal("call_end_ns", "begin_ns")) > QUEUED_NS
         queued = pl.col("call_end_ns").is_not_null() & waited
         return self.extents.join(first, on="run_id", how="left", maintain_order="left").select(
             "run_id", pl.when(queued).then("start_ns").otherwise("begin_ns").alias("begin_ns"), "end_ns"
@@ -157,6 +168,7 @@ class TraceFrames:
     def layer_steps(self) -> pl.DataFrame:
         """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
         attributed = layer_time.attributed_work(self.trace, self.layer_calls, self.all_activities)
+        attributed = attributed if self.roles.layers_are_replayed else attributed.clear()
         return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases, attributed)
 
     @cached_property

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.roles import OTHER_BATCH
+from xsp_analyze.frames.roles import EAGER_KERNELS, OTHER_BATCH
 from xsp_analyze.frames.steps import marked_steps
 from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_sizes, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
 from xsp_analyze.merge.parents import resolved
+from xsp_analyze.merge.replays.realigned import holds_replays, realigned
+from xsp_analyze.merge.replays.work import Run
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.schema import TABLES
 
@@ -40,7 +42,7 @@ class _Parts:
 
     traces: list[tuple[str, Trace]] = field(default_factory=list)  # role and run
     layers: dict[int, pl.DataFrame] = field(default_factory=dict)  # id(trace) -> the table under new identities
-    spans: dict[int, pl.DataFrame] = field(default_factory=dict)  # likewise
+    tables: dict[int, dict[str, pl.DataFrame]] = field(default_factory=dict)  # likewise, other tables that changed
     metrics: list[pl.DataFrame] = field(default_factory=list)  # of spans of the kernels run
     findings: list[Finding] = field(default_factory=list)
 
@@ -61,16 +63,22 @@ def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH, noted: Seque
         raise XspError("the runs hold counters only", advice="Add the run whose kernels they are of")
     parts = _Parts(findings=[*noted, *_not_used(traces, by_role)])
     for role in _ONE_EACH:
-        parts.traces += [(role if n == 0 else f"{role}, serialised", t) for n, t in enumerate(by_role.get(role, []))]
+        runs = by_role.get(role, [])
+        beside = EAGER_KERNELS if _holds_replays_beside(runs) else f"{role}, serialised"
+        parts.traces += [(role if n == 0 else beside, t) for n, t in enumerate(runs)]
     parts.traces += [(OTHER_BATCH if len(by_role) > 1 or "model" not in by_role else "model", t) for t in swept]
     _tie_layers(parts, by_role, min_match)
     _tie_parents(parts, by_role, min_match)
+    _tie_replays(parts, by_role, min_match)
     _tie_counters(parts, by_role, min_match)
     return _built(parts, by_role)
 
 
 def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
-    """The runs by role. Of a role's runs, one asynchronous or else the first is taken, and one serialised beside it."""
+    """The runs by role. Of a role's runs, one asynchronous or else the first is taken, and one serialised beside it.
+
+    Of runs of kernels one that replays graphs goes first, with one beside it that tells what it replays.
+    """
     by_role: dict[str, list[Trace]] = {}
     for trace in traces:
         by_role.setdefault(role_of(trace), []).append(trace)
@@ -78,7 +86,11 @@ def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
         runs = by_role.get(role, [])
         serialised = [t for t in runs if _serialised(t)]
         free = [t for t in runs if not _serialised(t)]
-        if role == "kernels" and serialised and free:
+        replayed = [t for t in free if holds_replays(t)] if role == "kernels" and len(runs) > 1 else []
+        eager = [t for t in runs if t not in replayed]
+        if replayed and eager:
+            by_role[role] = [replayed[0], next((t for t in eager if _serialised(t)), eager[0])]
+        elif role == "kernels" and serialised and free:
             by_role[role] = [free[0], serialised[0]]
         elif runs:
             by_role[role] = (serialised if role == "layers" else free or serialised)[:1] or runs[:1]
@@ -101,28 +113,44 @@ def _serialised(trace: Trace) -> bool:
     return any(trace.table("runs").column("serialised").to_pylist())
 
 
+def _holds_replays_beside(runs: Sequence[Trace]) -> bool:
+    """Whether the first of a role's runs replays graphs, and a run beside it tells what they are."""
+    return len(runs) > 1 and holds_replays(runs[0])
+
+
 def _tie_layers(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
     runs = by_role.get("kernels", [])
     reference = next(iter(by_role.get("layers", runs[1:])), None)
     for other in runs:
         if reference is not None and reference is not other:
             matched, mapping = match_layers(reference, other)
-            matched.require(min_rate, name_of(reference), name_of(other))
+            if other is not runs[0] or not _holds_replays_beside(runs):  # it calls only what is around its graphs
+                matched.require(min_rate, name_of(reference), name_of(other))
+                parts.findings.append(matched.finding(name_of(reference), name_of(other)))
             parts.layers[id(other)] = renamed(other.frame("layers"), mapping)
-            parts.findings.append(matched.finding(name_of(reference), name_of(other)))
 
 
 def _tie_parents(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
     """Where an asynchronous run leaves two parents open, the serialised run of the set tells which is right."""
     runs = by_role.get("kernels", [])
-    if len(runs) > 1:
+    if len(runs) > 1 and not _holds_replays_beside(runs):
         free, serialised = runs[:2]
         ours = parts.layers.get(id(free), free.frame("layers"))
         theirs = parts.layers.get(id(serialised), serialised.frame("layers"))
         layer_index = resolved((free, ours), (serialised, theirs))
         layer_index.matched.require(min_rate, name_of(serialised), name_of(free))
-        parts.spans[id(free)] = layer_index.spans
+        parts.tables[id(free)] = {"spans": layer_index.spans}
         parts.findings += layer_index.findings
+
+
+def _tie_replays(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
+    """Kernels that graphs replayed get the layers of the same kernels in the run without graphs."""
+    runs = by_role.get("kernels", [])
+    if _holds_replays_beside(runs):
+        replayed, eager = (Run(t, parts.layers.get(id(t), t.frame("layers"))) for t in runs[:2])
+        aligned = realigned(replayed, eager, min_rate)
+        parts.tables[id(runs[0])] = aligned.tables
+        parts.findings += aligned.findings
 
 
 def _tie_counters(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
@@ -168,8 +196,7 @@ def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
     run = span = 0
     for role, trace in parts.traces:
         for name in TABLES:
-            rows = parts.layers.get(id(trace)) if name == "layers" else None
-            rows = parts.spans.get(id(trace), rows) if name == "spans" else rows
+            rows = parts.layers.get(id(trace)) if name == "layers" else parts.tables.get(id(trace), {}).get(name)
             rows = trace.frame(name) if rows is None else rows
             rows = rows.with_columns(_role(role), *facts) if name == "runs" else rows
             rows = _in_order(rows, trace) if name == "spans" else rows

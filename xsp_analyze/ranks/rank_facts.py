@@ -1,4 +1,4 @@
-"""What one rank leaves for the job: small tables of its steps, kernels and collectives, and a line on itself."""
+"""What one rank leaves for the job: small tables of steps, kernels, collectives and experts, and a line on itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timeline import MEASURES
+from xsp_analyze.ranks.expert_facts import experts_of_rank
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLES", "write_tables"]
 
-TABLES = ("steps", "kernels", "collectives")
-"""The tables, each a file NAME.parquet. Their columns are those of `_steps`, `_kernels` and `_collectives`."""
+TABLES = ("steps", "kernels", "collectives", "experts")
+"""Each a file NAME.parquet, with the columns of `_steps`, `_kernels`, `_collectives` and `experts_of_rank`."""
 
 _MEAN = ("duration_ns", *MEASURES[1:])
 
@@ -35,7 +36,12 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
     runs = trace.frame("runs")
     recorded = runs["rank"].drop_nulls()
     number = rank if rank is not None else (int(recorded[0]) if recorded.len() else 0)
-    tables = {"steps": _steps(frames), "kernels": _kernels(frames), "collectives": _collectives(frames)}
+    tables = {
+        "steps": _steps(frames),
+        "kernels": _kernels(frames),
+        "collectives": _collectives(frames),
+        "experts": experts_of_rank(frames),
+    }
     for name, frame in tables.items():
         frame.select(pl.lit(number, pl.Int64).alias("rank"), pl.all()).write_parquet(folder / f"{name}.parquet")
     facts = facts_of(trace, source).to_json()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_analyze.ranks.experts import experts_by_block
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 
@@ -75,15 +76,44 @@ _BY_COLLECTIVE = (
     _ns("wait_ns", "What they together spent beyond that: waiting for the last to come."),
     Column("matched_share", pl.Float64(), "Of its time, that of calls which all of them ran; the rest is not judged."),
 )
+_BY_BLOCK = (
+    Column(
+        "block",
+        pl.String(),
+        "Path of the block of experts; null: no layer is recorded, so that all of a step are taken together.",
+        role=Role.KEY,
+    ),
+    Column(
+        "process_group",
+        pl.String(),
+        "Name and ranks of the group that exchanges its tokens as recorded; null: not recorded, so that all ranks"
+        " without one are taken together.",
+        role=Role.KEY,
+    ),
+    Column("rank_count", pl.Int64(), "Ranks of these that run any part of it."),
+    Column("step_count", pl.Int64(), "Steps that means are over."),
+    _ns("mean_ns", "Time of its experts' products a step, mean over these ranks; a rank with nothing to do counts 0."),
+    _ns("longest_ns", "The same of each step's longest rank."),
+    Column("imbalance_share", pl.Float64(), "The longest over the mean, less 1."),
+    _ns("lost_ns", "The longest less the mean: what would be gained a step if all ranks had the same."),
+    Column("heaviest_rank", pl.Int64(), "The rank with most of it over all steps.", role=Role.LABEL),
+    Column("heaviest_count", pl.Int64(), "Steps in which it alone took longest."),
+    _ns(
+        "wait_ns",
+        "Time a step in communication that combines, beyond the shortest rank's: waiting for the last, mean over ranks;"
+        " null: no such communication is known.",
+    ),
+)
 
 
 def tables(job: Job) -> list[Result]:
-    """The tables that the job has rows for: by rank, by step, by collective, by kernel."""
+    """The tables that the job has rows for: by rank, by step, by collective, by kernel, of experts by block."""
     rows = (
         _result("R01", "ranks", _BY_RANK, job.by_rank()),
         _result("R02", "steps over ranks", _BY_STEP, job.by_step()),
         _result("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective()),
         _result("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel()),
+        _result("R05", "experts over ranks", _BY_BLOCK, experts_by_block(job)),
     )
     return [each for each in rows if each.table.height]
 

@@ -85,15 +85,15 @@ def _recorded(run: int, raw: RawTrace, forest: Forest, source: LayerSource) -> _
         return None
     rows = forest.spans["row"].to_numpy()
     at, layer = (lookup(rows, table[column].to_numpy()) for column in ("row", "layer_row"))
-    known = table.with_columns(pl.Series("at", at), pl.Series("layer", layer), pl.lit(run).alias("layer_run")).filter(
+    usable = table.with_columns(pl.Series("at", at), pl.Series("layer", layer), pl.lit(run).alias("layer_run")).filter(
         pl.col("at") >= 0, pl.col("layer") >= 0, pl.col("weight") > 0
     )
     share = pl.col("weight") / pl.col("weight").sum().over("at")
-    known = known.with_columns(share).select(pl.col(name).cast(kind) for name, kind in _ROWS.items())
-    said = np.zeros(len(rows), dtype=np.bool_)
-    said[known["at"].to_numpy()] = True
-    nearest = innermost(forest.parent, said | layer_spans(forest, source))
-    return _Recorded(known.sort("at", "layer"), np.where((nearest >= 0) & said[nearest], nearest, -1))
+    shares = usable.with_columns(share).select(pl.col(name).cast(kind) for name, kind in _ROWS.items())
+    has_shares = np.zeros(len(rows), dtype=np.bool_)
+    has_shares[shares["at"].to_numpy()] = True
+    nearest = innermost(forest.parent, has_shares | layer_spans(forest, source))
+    return _Recorded(shares.sort("at", "layer"), np.where((nearest >= 0) & has_shares[nearest], nearest, -1))
 
 
 def _with_launched(recorded: _Recorded, forest: Forest) -> pl.DataFrame:
@@ -106,7 +106,7 @@ def _with_launched(recorded: _Recorded, forest: Forest) -> pl.DataFrame:
 def _copied(at: Positions, source: Positions, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of the spans `source` as rows of the spans `at`."""
     pairs = pl.DataFrame({"to": pl.Series(at, dtype=pl.Int64), "at": pl.Series(source, dtype=pl.Int64)})
-    return pairs.join(rows, on="at", how="inner", maintain_order="left").drop("at").rename({"to": "at"}).select(_ROWS)
+    return pairs.join(rows, on="at", how="inner", maintain_order="left").drop("at").rename({"to": "at"}).select(*_ROWS)
 
 
 def _move_held(recorded: _Recorded, layering: Layering) -> None:
@@ -136,9 +136,9 @@ def _of_replays(paired: PairedWork, recorded: Sequence[_Recorded | None]) -> pl.
     plain = np.ones(len(paired.at), dtype=np.bool_)
     parts = []
     for run in np.unique(paired.run):
-        if (said := recorded[run]) is not None:
-            source = np.where(paired.run == run, said.of_span[paired.launch], -1)
-            parts.append(_copied(paired.at[source >= 0], source[source >= 0], said.rows).with_columns(basis))
+        if (of_run := recorded[run]) is not None:
+            source = np.where(paired.run == run, of_run.of_span[paired.launch], -1)
+            parts.append(_copied(paired.at[source >= 0], source[source >= 0], of_run.rows).with_columns(basis))
             plain &= source < 0
     plain &= paired.layer >= 0
     columns = {"at": paired.at[plain], "layer_run": paired.layer_run[plain], "layer": paired.layer[plain]}

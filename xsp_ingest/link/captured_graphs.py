@@ -138,11 +138,11 @@ def _launches(raw: RawTrace, forest: Forest, numbers: KernelNumbers) -> tuple[Po
     at = np.flatnonzero(launch)
     facts = at_spans(forest.spans, raw.tables["launches"])
     fact = lookup(facts["at"].to_numpy(), at)
-    known = fact >= 0
+    has_fact = fact >= 0
     tokens = np.where(copy[at], COPY, np.where(fill[at], FILL, UNKNOWN)).astype(np.int64)
-    if known.any():
-        named = numbers.of(facts["kernel_name"].gather(fact[known]))
-        tokens[known] = np.where(kernel[at[known]], named, tokens[known])
+    if has_fact.any():
+        named = numbers.of(facts["kernel_name"].gather(fact[has_fact]))
+        tokens[has_fact] = np.where(kernel[at[has_fact]], named, tokens[has_fact])
     return at, tokens
 
 

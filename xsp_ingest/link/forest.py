@@ -13,7 +13,7 @@ from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
 from xsp_ingest.link.nest import Moments, Nesting
 from xsp_ingest.link.range_nesting import named_ranges, nest_with_ranges
-from xsp_ingest.link.recorded_links import with_callers, with_holders
+from xsp_ingest.link.recorded_links import in_generated_code, with_callers, with_holders
 from xsp_ingest.link.replica_threads import with_replicas
 from xsp_ingest.link.span_kinds import SpanKinds, span_kinds
 from xsp_ingest.link.threads import Threads
@@ -139,6 +139,7 @@ def _nest_host(
     threads = Threads.of(spans.select("process_id", "thread_id"))
     thread = threads.numbers(spans)
     thread[kinds.is_level(Level.KERNEL) | kinds.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
+    thread[in_generated_code(spans, kinds)] = -1  # nor are layers that no thread called
     end = _ends(spans)
     end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
     points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())

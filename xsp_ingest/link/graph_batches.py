@@ -41,8 +41,8 @@ def graph_batches(forest: Forest, begins: Sequence[int], file: str) -> list[int 
 
 
 def _size(text: str, *, captures: bool) -> int | None:
-    said = parse_step_annotation(text)
-    return said.batch_key if said is not None and said.is_capture == captures else None
+    annotation = parse_step_annotation(text)
+    return annotation.batch_key if annotation is not None and annotation.is_capture == captures else None
 
 
 def replay_batches(forest: Forest, launches: Positions) -> list[Batch | None]:
@@ -54,10 +54,10 @@ def _around(forest: Forest, at: Positions, *, captures: bool) -> list[Batch | No
     """The innermost annotation around each span that says a batch."""
     batches: dict[str, Batch] = {}
     for name in forest.spans["name"].unique().drop_nulls().cast(pl.String):
-        said = parse_step_annotation(name)
-        if said is not None and said.is_capture == captures and said.batch_key is not None:
-            padded = said.padded_tokens if said.padded_requests is None else said.padded_requests
-            batches[name] = Batch(said.batch_key, padded is not None)
+        annotation = parse_step_annotation(name)
+        if annotation is not None and annotation.is_capture == captures and annotation.batch_key is not None:
+            padded = annotation.padded_tokens if annotation.padded_requests is None else annotation.padded_requests
+            batches[name] = Batch(annotation.batch_key, padded is not None)
     if not batches:
         return [None] * len(at)
     annotated = forest.spans["name"].cast(pl.String).is_in(list(batches)).to_numpy()
@@ -71,6 +71,6 @@ def allowed(found: Sequence[int], captured: Sequence[int | None], step: Batch | 
     if step is None:
         return list(found)
     sizes = {graph: captured[graph] for graph in found}
-    known = [size for size in sizes.values() if size is not None and size >= step.size]
-    wanted = step.size if step.exact else min(known, default=None)
-    return [graph for graph, size in sizes.items() if size is None or size == wanted]
+    enough = [size for size in sizes.values() if size is not None and size >= step.size]
+    replayed = step.size if step.exact else min(enough, default=None)
+    return [graph for graph, size in sizes.items() if size is None or size == replayed]

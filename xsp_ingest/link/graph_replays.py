@@ -65,6 +65,8 @@ def pair_replays(
     `names`: of the files. Captures of another rank count only where there are none of the run's own.
     """
     forest = forests[run]
+    if not forest.replayed.any():
+        return None, []
     launched = np.append(matches(forest.spans["name"], GRAPH_LAUNCH), [False])  # parent -1 reads the last
     work = np.flatnonzero(launched[forest.parent] & forest.is_level(Level.KERNEL) & (forest.captured_in < 0))
     sources = [run, *_captures_of(raws, run)]

@@ -12,7 +12,7 @@ from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
-from xsp_model import LayerSource, Level, scratch
+from xsp_model import AttributionBasis, LayerSource, Level, scratch
 from xsp_model.arrays import lookup, no_refs, nullable_index, true_indices
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["calls", "with_index", "with_recorded"]
+__all__ = ["calls", "with_compiled", "with_index", "with_recorded"]
 
 _INSTANCE = r"_\d+$"
 _MODULE = "nn.Module: "
@@ -226,6 +226,14 @@ def with_recorded(calls: pl.DataFrame, spans: pl.DataFrame, recorded: pl.DataFra
     # As they were: the tables of several runs are put together, also of those of which nothing is said.
     better = (pl.coalesce(f"{name}_recorded", name).cast(kinds[name]).alias(name) for name in columns)
     return joined.with_columns(better).drop(f"{name}_recorded" for name in columns)
+
+
+def with_compiled(calls: pl.DataFrame, attributions: pl.DataFrame) -> pl.DataFrame:
+    """The calls, those that have a part of a compiled kernel as calls with work of their own."""
+    parts = attributions.filter(pl.col("basis") == str(AttributionBasis.COMPILED_CODE))["layer"]
+    if parts.is_empty():
+        return calls
+    return calls.with_columns(pl.col("has_work") | pl.col("at").is_in(parts.unique().implode()))
 
 
 def with_index(tables: Sequence[pl.DataFrame], source: LayerSource) -> list[pl.DataFrame]:

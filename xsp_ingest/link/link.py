@@ -17,7 +17,7 @@ from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
-from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, TraceBuilder, peaks
+from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def link(
     for run, raw in enumerate(raws):
         forest, doubts = grow(raw)
         forests.append(forest)
-        findings += [_of_run(f, run) for f in (*raw.findings, *doubts)]
+        doubted = (f for f in (*raw.findings, *doubts) if run < count or f.severity is not Severity.INFO)
+        findings += [_of_run(f, run) for f in doubted]
     findings += clock.skew(
         forests[:count], [zero.origin_ns for zero in zeros[:count]], [raw.tables["collectives"] for raw in raws[:count]]
     )
@@ -117,7 +118,7 @@ def _calls(
     forest = forests[run]
     calls = layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
     if kept is None:
-        return calls
+        return layer_table.with_compiled(calls, attributed[run].rows)
     return replayed_first(calls.filter(pl.Series(kept[calls["at"].to_numpy()])), run, attributed, forests)
 
 
@@ -316,7 +317,7 @@ def _add_details(
         return rows.select(identity, "sequence_number", twin, "external_id", *inputs)
 
     builder.add_pieces("operators", forest.operators.height, operators)
-    for name in ("ranges", "kernels", "copies", "collectives"):
+    for name in ("ranges", "kernels", "copies", "collectives", "compiled_kernels"):
         table = at_spans(forest.spans, raw.tables[name]).drop("row")
 
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:

@@ -9,22 +9,27 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_model import Kind, Level
+from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["ANNOTATIONS", "COMPILED_REGION", "KINETO", "KINETO_STEP", "NVTX", "Rule", "Rules", "classify", "one_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Ranges whose name and domain match (empty: any) are this; `numbered`: only those with torch's numbers."""
+    """Ranges whose name and domain match (empty: any) are this; `numbered`: only those with torch's numbers.
+
+    `reads`: only those whose name it takes.
+    """
 
     level: Level
     kind: Kind
     name: str = ""
     domain: str = ""
     numbered: bool = False
+    reads: Callable[[str], bool] | None = None
 
     def matches(self, name: str, domain: str, *, numbered: bool) -> bool:
         """Whether the range is one of these."""
@@ -32,6 +37,7 @@ class Rule:
             numbered >= self.numbered
             and (not self.name or bool(re.search(self.name, name)))
             and (not self.domain or bool(re.search(self.domain, domain)))
+            and (self.reads is None or self.reads(name))
         )
 
 
@@ -59,13 +65,24 @@ _BY_FRAMEWORKS = one_of(
         r"^PyTorch Profiler",
         r"^(Distributed|FullySharded)?DataParallel\.",
         r"^\[pl\]",
+        r"^\w+_data: .*\bcompile_id=",  # TorchDynamo's notes on its own phases
     )
 )  # what PyTorch and Lightning annotate by themselves: no layers, whichever profiler recorded them
+
+_SERVING = (
+    # A step of a serving engine: execute_context_2(6144)_generation_3(3), step[DECODE bs=32].
+    Rule(Level.MODEL, Kind.STEP, reads=is_serving_step),
+    # Where other ranges are the steps it is no layer either, nor is a graph's capture.
+    Rule(Level.APPLICATION, Kind.RANGE, reads=lambda name: parse_step_annotation(name) is not None),
+)
+_MODULE_CALL = Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: ")
+_MODULE_RETURNED = Rule(Level.APPLICATION, Kind.RANGE, name=r"^nn\.Module outputs: ")  # no call of its own
 
 NVTX = Rules(
     defaults=(
         # A module's call as torch.profiler names it and our runners mark it: one layer, however often called.
-        Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: "),
+        _MODULE_CALL,
+        _MODULE_RETURNED,
         # Communication is a library's doing wherever it is said: ncclAllReduce, nccl:all_reduce.
         Rule(Level.LIBRARY, Kind.RANGE, name=r"^nccl[A-Z:_]"),
         # Domains in which libraries mark their own calls.
@@ -79,6 +96,7 @@ NVTX = Rules(
         Rule(Level.MODEL, Kind.STEP, name=r"^I?ExecutionContext::(enqueue|execute)(V\d+)?$"),
         # TensorRT's other entry points (builder, runtime, engine) are calls of the library, not layers.
         Rule(Level.LIBRARY, Kind.RANGE, name=r"^I?(Builder|Runtime|CudaEngine|ExecutionContext|Refitter|Network\w*)::"),
+        *_SERVING,
         # Steps, iterations and batches, numbered or not: "step 3", "iteration12", "ProfilerStep#7", "train_step",
         # "batch 4/10" (torch.profiler, Megatron-LM, nanoGPT, Lightning, hand-written loops).
         Rule(
@@ -112,9 +130,12 @@ KINETO = Rules(
     fixed=(Rule(Level.LIBRARY, Kind.RANGE, name=r"^(nccl|gloo|mpi|ucc|rccl):"),),
     defaults=(
         Rule(Level.MODEL, Kind.STEP, name=KINETO_STEP),
+        *_SERVING,
         Rule(Level.APPLICATION, Kind.RANGE, name=_BY_FRAMEWORKS),
         # A call of a compiled graph: what runs in it is of many layers.
         Rule(Level.APPLICATION, Kind.RANGE, name=COMPILED_REGION),
+        _MODULE_CALL,
+        _MODULE_RETURNED,
     ),
 )
 """User annotations of torch.profiler: operators and modules are events of their own there, and it marks the steps."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Positions
 
-__all__ = ["resolved", "with_callers", "with_holders"]
+__all__ = ["in_generated_code", "resolved", "with_callers", "with_holders"]
 
 
 def resolved(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -25,17 +25,23 @@ def resolved(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFr
     return referring.with_columns(pl.Series("position", position)).filter(pl.col("position") >= 0)
 
 
-def with_holders(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> Positions:
-    """Parents in which layers that no thread called, those of generated code, lie in what the file says they do."""
+def in_generated_code(spans: pl.DataFrame, kinds: SpanKinds) -> Positions:
+    """Layers that no thread called: the file says what they lie in."""
     rows = spans["issued_by_row"]
     if rows.null_count() == len(rows):
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(kinds.is_level(Level.LAYER) & rows.is_not_null().to_numpy())
+
+
+def with_holders(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> Positions:
+    """Parents in which layers that no thread called lie in what the file says they do."""
+    at = in_generated_code(spans, kinds)
+    if not len(at):
         return parent
-    at = np.flatnonzero(kinds.is_level(Level.LAYER) & rows.is_not_null().to_numpy())
-    holder = lookup(spans["row"].to_numpy(), rows.gather(at).to_numpy())
+    holder = lookup(spans["row"].to_numpy(), spans["issued_by_row"].gather(at).to_numpy())
     start = spans["start_ns"].to_numpy()
-    sound = (
-        (holder >= 0) & (holder != at) & ((start[holder] < start[at]) | ((start[holder] == start[at]) & (holder < at)))
-    )
+    earlier = (start[holder] < start[at]) | ((start[holder] == start[at]) & (holder < at))
+    sound = (holder >= 0) & earlier  # so that no circle arises
     out = parent.copy()
     out[at[sound]] = holder[sound]
     return out

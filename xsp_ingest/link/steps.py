@@ -10,10 +10,11 @@ import polars as pl
 from xsp_ingest.link.climb import innermost, outermost
 from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
+from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
 if TYPE_CHECKING:
     from xsp_ingest.link.span_kinds import SpanKinds
-    from xsp_model.arrays import Ints, Positions
+    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["number"]
 
@@ -21,10 +22,10 @@ __all__ = ["number"]
 def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl.DataFrame, Positions]:
     """The spans with a column `step`, and parents in which a thread's roots hang under the step they ran in.
 
-    A step is an outermost model span. It keeps the number in its name (`ProfilerStep#6`) where all have one of their
-    own, else it is counted from 0 in its process.
+    A step is an outermost model span; of a serving engine see `_of_engines`. It keeps the number in its name
+    (`ProfilerStep#6`) where all have one of their own, else it is counted from 0 in its process.
     """
-    is_step = kinds.is_level(Level.MODEL) & kinds.is_kind(Kind.STEP)
+    is_step = _of_engines(spans, parent, kinds.is_level(Level.MODEL) & kinds.is_kind(Kind.STEP))
     if not is_step.any():
         return spans.with_columns(pl.lit(None, pl.Int32).alias("step")), parent
     top = np.flatnonzero(is_step)
@@ -41,8 +42,40 @@ def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl
     return spans.with_columns(scratch.series("step", step, step >= 0)), parent
 
 
+def _of_engines(spans: pl.DataFrame, parent: Positions, is_step: Bools) -> Bools:
+    """The steps, but where those of a serving engine lie several in another one those alone, in all of the process.
+
+    A profiler's step around one batch is that batch's, with what the engine did before and after it; around many it is
+    no more than how long the profiler was on.
+    """
+    steps = np.flatnonzero(is_step)
+    engines = steps[
+        np.array([_is_engine(name) for name in spans["name"].gather(steps).cast(pl.String)], dtype=np.bool_)
+    ]
+    if len(engines) in {0, len(steps)}:
+        return is_step
+    is_engine = np.zeros(spans.height, dtype=np.bool_)
+    is_engine[engines] = True
+    engines = engines[outermost(parent, is_engine)[engines] == engines]
+    around = innermost(parent, is_step & ~is_engine)[engines]
+    holders, held = np.unique(around[around >= 0], return_counts=True)
+    processes = spans["process_id"].gather(holders[held > 1]).unique()
+    gives_way = spans["process_id"].is_in(processes.implode(), nulls_equal=True).to_numpy()
+    kept: Bools = is_step & (is_engine | ~gives_way)
+    return kept
+
+
+def _is_engine(name: str | None) -> bool:
+    return name is not None and is_serving_step(name)
+
+
 def _numbers(steps: pl.DataFrame) -> Ints:
-    named = steps["name"].cast(pl.String).str.extract(r"(\d{1,9})\D?$").cast(pl.Int64)
+    """Of a serving engine's step the iteration that its name says: other numbers in it are counts."""
+    names = steps["name"].cast(pl.String)
+    last = names.str.extract(r"(\d{1,9})\D?$").cast(pl.Int64)
+    read = [None if name is None else parse_step_annotation(name) for name in names]
+    iterations = pl.Series([one and one.iteration for one in read], dtype=pl.Int64)
+    named = iterations.zip_with(pl.Series([one is not None for one in read], dtype=pl.Boolean), last)
     own = pl.DataFrame({"process": steps["process_id"], "number": named})
     if not named.has_nulls() and not own.is_duplicated().any():
         return named.to_numpy()

@@ -59,6 +59,7 @@ class RunDescription(msgspec.Struct, frozen=True):
     device: _Device
     steps: _Count
     files: list[_File] = []
+    graph_captures: list[_Name] = []  # files or folders inside the run set with how the graphs of `files` were captured
     layers: list[_Layer] = []  # where a profile has operators in scopes but no calls of layers
     counters: list[str] = []  # what a counter run collected; empty otherwise
     serialized: bool | None = None  # device synchronised after each layer

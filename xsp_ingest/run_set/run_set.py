@@ -86,11 +86,17 @@ def read_run(
     description = read_description(path)
     overrides = replace(description.overrides, folder=path.parent.name or None)
     overrides = replace(overrides, role=role) if role else overrides
-    files = _files(path, description, root or path.parent)
+    inside = root or path.parent
+    files = _files(path, description, inside)
+    captures = [_inside(path, capture, inside) for capture in description.graph_captures]
     if not files:
         return without_files(overrides, path)
     scoped = replace(options, layer_scopes=description.layer_scopes) if description.layers else options
-    return convert_run(files, scoped, overrides, progress=progress)
+    return convert_run(files, _with_captures(scoped, captures), overrides, progress=progress)
+
+
+def _with_captures(options: Options, captures: Sequence[Path]) -> Options:
+    return replace(options, graph_captures=(*options.graph_captures, *captures)) if captures else options
 
 
 def read_single(path: Path, role: str, options: Options, *, progress: Callable[[str], None] | None = None) -> Trace:
@@ -115,13 +121,14 @@ def _describes_a_run(path: Path) -> bool:
 
 
 def _files(path: Path, description: RunDescription, root: Path) -> list[tuple[Path, str | None]]:
-    files = []
-    inside = root.resolve()
-    for entry in description.files:
-        file = path.parent / entry.path
-        if not file.resolve().is_relative_to(inside):
-            raise XspError(f"the file {entry.path!r} lies outside of the run set", path=path)
-        if not file.exists():
-            raise XspError(f"the file {entry.path!r} is not there", path=path)
-        files.append((file, entry.format))
-    return files
+    return [(_inside(path, entry.path, root), entry.format) for entry in description.files]
+
+
+def _inside(path: Path, name: str, root: Path) -> Path:
+    """The file or folder that the description at `path` names; XspError unless it is there and inside of `root`."""
+    file = path.parent / name
+    if not file.resolve().is_relative_to(root.resolve()):
+        raise XspError(f"the file {name!r} lies outside of the run set", path=path)
+    if not file.exists():
+        raise XspError(f"the file {name!r} is not there", path=path)
+    return file

@@ -97,6 +97,15 @@ _ATTRIBUTIONS: Mapping[str, pl.DataType] = {  # layers of work that was not simp
     "weight": pl.Float64(),  # of one row they add up to 1
     "basis": _W,
 }
+_COMPILED_KERNELS: Mapping[str, pl.DataType] = {  # what a compiler says of a call in its generated code
+    "row": _I,
+    "region": _W,
+    "region_call": _I,
+    "direction": _W,
+    "kernel_name": _W,
+    "operators": _W,
+    "sources": _W,
+}
 _LAUNCHES: Mapping[str, pl.DataType] = {  # of calls whose work was captured into a graph: what they would launch
     "row": _I,
     "kernel_name": _W,
@@ -170,6 +179,7 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "copies": _COPIES,
     "collectives": _COLLECTIVES,
     "attributions": _ATTRIBUTIONS,
+    "compiled_kernels": _COMPILED_KERNELS,
     "launches": _LAUNCHES,
     "layers": _LAYERS,
     "flows": _FLOWS,

@@ -12,7 +12,7 @@ from xsp_model.step_annotations.forms import Form, Mode, forms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["parse_step_annotation"]
+__all__ = ["is_serving_step", "parse_step_annotation"]
 
 _MAX_LENGTH = 600  # characters; the longest that engines write are below 300
 _COUNTS = ("requests", "tokens", "kv_tokens")
@@ -25,6 +25,12 @@ _Counts = dict[str, int]
 def parse_step_annotation(text: str) -> StepAnnotation | None:
     """What the name says; None where no engine that we know writes such a name."""
     return _parse(text) if len(text) <= _MAX_LENGTH else None
+
+
+def is_serving_step(text: str) -> bool:
+    """Whether it is the name of a step that an engine ran, and not of a graph's capture."""
+    annotation = parse_step_annotation(text)
+    return annotation is not None and not annotation.is_capture
 
 
 @lru_cache(maxsize=4096)
@@ -88,7 +94,11 @@ def _split(counts: _Counts, mode: Mode) -> None:
 
 
 def _sum(counts: _Counts) -> None:
-    """Adds up what both sides have and the name does not say itself."""
+    """Adds up what both sides have and the name does not say itself; without requests a side has no tokens."""
+    for side in _SIDES:
+        if counts.get(f"{side}_requests") == 0:
+            counts.setdefault(f"{side}_tokens", 0)
+            counts.setdefault(f"{side}_kv_tokens", 0)
     for count in _COUNTS:
         sides = [counts.get(f"{side}_{count}") for side in _SIDES]
         if all(value is not None for value in sides):

@@ -83,6 +83,12 @@ def graph_replay_percent(path: Path) -> float:
     return 100 * sum(e.duration for e in _replayed(trace)) / sum(e.duration for e in trace.device)
 
 
+def device_ms(path: Path, patterns: list[str]) -> list[float]:
+    """Device time of names with each of the patterns."""
+    work = read(path).device
+    return [sum(e.duration for e in work if re.search(pattern, e.name)) / _MS for pattern in patterns]
+
+
 def without_launch_percent(path: Path) -> float:
     """Device time whose correlation id no runtime call of the file has."""
     trace = read(path)

@@ -101,6 +101,14 @@ def test_info_counts(small: xsp.OpenTrace) -> None:
     assert "device time" in str(info)
 
 
+def test_info_says_what_to_record(tmp_path: Path) -> None:
+    trace = KinetoTrace()
+    trace.kernel("gemm", 4_000, 300, correlation=trace.runtime("cudaGraphLaunch", 3_000, 50))
+    info = xsp.open(trace.write(tmp_path / "replay.json")).info()
+    assert [one.topic for one in info.recording] == ["graph replays"]
+    assert "recording    graph replays: 100.0 % of device time is replays of graphs without layers; record" in str(info)
+
+
 def test_findings_are_a_sequence_and_a_table(small: xsp.OpenTrace) -> None:
     findings = small.findings()
     assert [one.rule.id for one in findings] == findings.to_polars()["id"].to_list()

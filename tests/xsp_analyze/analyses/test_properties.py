@@ -41,7 +41,7 @@ class Work:
 
 _WORK = st.builds(
     Work,
-    name=st.sampled_from(["gemm", "add", "ncclDevKernel_AllReduce"]),
+    name=st.sampled_from(["gemm", "add", "ncclDevKernel_AllReduce", "ncclDevKernel_AllToAll", "fused_moe_kernel"]),
     kind=st.sampled_from(["kernel", "kernel", "memcpy", "memset", "graph"]),
     layer=st.one_of(st.none(), st.integers(0, 2)),
     outside=st.sampled_from(_OUTSIDE),

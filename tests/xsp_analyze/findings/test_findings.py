@@ -236,6 +236,46 @@ def _compiled(step: int) -> Any:  # noqa: ANN401
     return fill
 
 
+def _regions(*, is_break: bool) -> Any:  # noqa: ANN401
+    """Compiled code runs to 2,000, the device too; it goes on at 3,000, with 100 ns of work launched between.
+
+    In a region of its own, as after a graph break, or in the same region, as where a backend splits a graph.
+    """
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"thread_id": 1, "step": number}
+
+        def host(name: str, at: int, duration: int, parent: int, kind: str = "operator") -> int:
+            level = "application" if kind == "range" else "operator"
+            return hand.span(level, kind, name, start + at, duration, parent_id=parent, **columns)
+
+        outer = host("Torch-Compiled Region: 0/0", 5, 5_000, step)
+        first = host("## Call CompiledFxGraph fa ##", 10, 1_990, outer, "range")
+        host("aten::mm", 20, 50, first)
+        item = host("aten::item", 2_050, 500, outer)
+        host("aten::_local_scalar_dense", 2_060, 400, item)
+        host("TorchDynamo Cache Lookup", 3_000, 10, outer)
+        inner = host("Torch-Compiled Region: 1/0", 3_010, 1_900, outer) if is_break else outer
+        second = host("## Call CompiledFxGraph fb ##", 3_020, 1_800, inner, "range")
+        hand.work("a", start + 30, 1_970, launch=start + 25, parent=first, step=number)
+        hand.work("c", start + 2_100, 100, launch=start + 2_070, parent=item, step=number)
+        hand.work("b", start + 3_040, 6_960, launch=start + 3_025, parent=second, step=number)
+
+    return fill
+
+
+def _replayed(duration: int) -> Any:  # noqa: ANN401
+    """Of 9,900 ns of work so much is of a replay."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        layer = hand.module("Net_0", start + 1, 60, 0, parent_id=step, step=number)
+        rest = 9_900 - duration
+        hand.work("a", start + 20, duration, launch=start + 2, parent=step, step=number, attribution="graph_replay")
+        hand.work("b", start + 20 + duration, rest, launch=start + 10, parent=layer, layer=layer, step=number)
+
+    return fill
+
+
 def _product(duration: int) -> Trace:
     """Three steps of one product of 1,000 x 1,000 and 1,000 x 500 in FP32, which is all that the device does."""
 
@@ -371,6 +411,9 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "small-collectives": (lambda: _trace(_small(40)), lambda: _trace(_small(31)), 780),
     # of 5 steps the second compiles for 2,000 ns, while the device is idle
     "recompilation": (lambda: _trace(_compiled(step=1)), lambda: _trace(_compiled(step=0)), 400),
+    # from 2,000 to 3,000 the device works 100 ns, on what is launched there
+    "graph-breaks": (lambda: _trace(_regions(is_break=True)), lambda: _trace(_regions(is_break=False)), 1_000),
+    "graph-replays": (lambda: _trace(_replayed(495)), lambda: _trace(_replayed(494)), None),
     # 1e9 flop at 1 TFLOP/s would take 1,000,000 of 4,000,000 ns; in 2,000,000 they reach half
     "far-from-peak": (lambda: _product(4_000_000), lambda: _product(2_000_000), 3_000_000),
     # 80,000 bytes and 1.6 Mflop in 8 us: intensity 20, roof 1 TFLOP/s, reached 0.2: 80 % of 8,000 ns
@@ -427,7 +470,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched", "device-only", "ramp-up",
-                                              "host-ahead"})  # fmt: skip
+                                              "host-ahead", "graph-replays"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))
@@ -581,3 +624,75 @@ def test_a_finding_says_what_its_gain_is_estimated_from() -> None:
     assert "Estimated from times in the trace and peak rates of the device." in as_text(advice)
     one = next(f for f in json.loads(as_json(advice)) if f["id"] == "fp32-products")
     assert (one["gain_basis"], one["coverage"]) == ("times in the trace and peak rates of the device", 1.0)
+
+
+def test_graph_breaks_name_the_operators_between_but_not_those_within_them() -> None:
+    observation = _fired(_trace(_regions(is_break=True)))["graph-breaks"].observation
+    assert "once a step; 1 operator runs there, not compiled, for 500.000 ns" in observation.sentence
+    assert {one.label: one.value for one in observation.evidence} == pytest.approx(
+        {"aten::item": 500, "idle meanwhile": 900, "device time of what is launched there": 100}
+    )
+
+
+def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"thread_id": 1, "step": number}
+        outer = hand.span("operator", "operator", "Torch-Compiled Region", start, 900, parent_id=step, **columns)
+        hand.span("operator", "operator", "Torch-Compiled Region", start + 200, 90, parent_id=outer, **columns)
+        hand.span("operator", "operator", "Torch-Compiled Region", start + 300, 90, parent_id=outer, **columns)
+
+    assert "twice a step" in _fired(_trace(fill))["graph-breaks"].observation.sentence
+
+
+def test_without_calls_of_compiled_graphs_what_a_graph_break_costs_is_unknown() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"thread_id": 1, "step": number}
+        outer = hand.span("operator", "operator", "Torch-Compiled Region: 0/0", start, 900, parent_id=step, **columns)
+        hand.span("operator", "operator", "aten::mm", start + 10, 90, parent_id=outer, **columns)
+        hand.span("operator", "operator", "Torch-Compiled Region: 1/0", start + 200, 90, parent_id=outer, **columns)
+        hand.work("a", start + 20, 9_900, launch=start + 11, parent=outer, step=number)
+
+    one = _fired(_trace(fill))["graph-breaks"]
+    assert one.gain_ns is None
+    assert one.observation.sentence == "A function is left in the middle of its compiled code once a step."
+    assert not one.observation.evidence
+
+
+def test_recompilation_tells_how_many_versions_a_function_ran_in() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        _compiled(step=2)(hand, number, start, step)
+        version = 1 if number >= 2 else 0
+        for function, own in ((0, version), (1, 0)):
+            name = f"Torch-Compiled Region: {function}/{own}"
+            hand.span("operator", "operator", name, start + 5_000 + function, 1, parent_id=step, thread_id=1)
+
+    sentence = _fired(_trace(fill))["recompilation"].observation.sentence
+    assert sentence.endswith("1 compiled function ran in 2 versions.")
+
+
+def test_recompilation_is_told_without_device_work_too() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        if number == 3:
+            hand.span("operator", "operator", "entire_frame_compile", start + 10, 2_000, parent_id=step, step=number)
+            hand.span("operator", "operator", "_compile.compile_inner", start + 20, 900, parent_id=step, step=number)
+
+    one = _fired(_trace(fill))["recompilation"]
+    assert one.gain_ns == 400  # 2,000 in one of five steps
+    assert "in 1 step, the rest waits for 400.000 ns a step" in one.observation.sentence
+    assert [(e.label, e.value) for e in one.observation.evidence] == [("entire_frame_compile", 400)]
+
+
+def test_replays_ask_for_their_capture_where_launches_can_be_paired_else_for_nodes() -> None:
+    of_torch = _fired(_trace(_replayed(8_000), format="torch_profiler"))["graph-replays"]
+    assert "--graph-capture PATH" in of_torch.do
+    of_nsys = _fired(_trace(_replayed(8_000), format="nsys_sqlite"))["graph-replays"]
+    assert "--cuda-graph-trace=node" in of_nsys.do
+    assert "--graph-capture" not in of_nsys.do
+
+
+def test_replays_do_not_make_the_rest_unattributed() -> None:
+    fired = _fired(_trace(_replayed(8_000)))
+    assert "unattributed" not in fired
+    assert fired["graph-replays"].observation.sentence == (
+        "80.8 % of device time is replays of graphs, of which no layer is known."
+    )

@@ -43,6 +43,7 @@ _RESNET18 = "kineto/resnet18_train_ddp.mi300x.json.gz"
 _RESNET50_OLD = "kineto/resnet50_train_torch18_oldcats.json.gz"
 _RESNET50_V100 = "kineto/resnet50_train_torch19.v100.json.gz"
 _RESNET_2080 = "kineto/resnet_train.rtx2080ti.json.gz"
+_PIECEWISE = "kineto/graph_pairs/vllm_piecewise.mi300.capture.json.gz"
 _REPLAY = "kineto/graph_pairs/xdit_flux.mi300.replay.json.gz"
 _ROCPROF = "rocprof/dispatches.mi350x.rocprofv3.json.gz"
 _SAXPY = "nsys/saxpy_mpi.a100.nsys2022_2.sqlite"
@@ -53,7 +54,14 @@ _VLLM = "kineto/vllm_prefilldecode_piecewise_graph.mi300.json.gz"
 _FIRES: Mapping[str, Mapping[str, str]] = {
     "device-only": {_NCU: "a table of one kernel", _ROCPROF: "43,915 dispatches and nothing of the host"},
     "orphans": {_GRAPHS: "872 activities without a launch, 59.5 of 449.8 ms", _FSDP: "1,632 of 3,442 kernels have one"},
-    "unattributed": {_VLLM: "361 of 423 activities are replays of graphs", _CLOVERLEAF: "neither ranges nor modules"},
+    "unattributed": {
+        _CLOVERLEAF: "neither ranges nor modules",
+        _SAXPY: "177 of 747 ms are launched in the range saxpy, no more in any",
+    },
+    "graph-replays": {
+        _VLLM: "361 of 423 activities, 149.9 of 156.1 ms, have the correlation of a hipGraphLaunch",
+        _GRAPHS: "105.5 of 449.8 ms have that of a cudaGraphLaunch",
+    },
     "no-modules": {_NCCL: "operators alone", _RESNET50_V100: "recorded without stacks"},
     "few-steps": {_BERT_H100: "one step", _ALEXNET: "no steps"},
     "ramp-up": {
@@ -91,6 +99,11 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
     "device-only": {_BERT_H100: "a timeline", _CLOVERLEAF: "runtime calls are recorded"},
     "orphans": {_BERT_H100: "each activity has its launch", _NCU: "launches are not recorded at all"},
     "unattributed": {_BERT_H100: "all of it is in modules", _RESNET18: "99.9 % is"},
+    "graph-replays": {_BERT_H100: "no graphs", _RESNET18: "no graphs"},
+    "graph-breaks": {
+        _REPLAY: "one region a call, none within it",
+        _PIECEWISE: "25 compiled graphs: vLLM splits its graph at attention on purpose",
+    },
     "no-modules": {_VLLM: "modules are recorded", _CLOVERLEAF: "no framework, no operators"},
     "profiling-overhead": {_NCCL: "one capture cannot know", _RESNET50_V100: "the same"},
     "few-steps": {_RESNET50_V100: "six steps", _CONTROL: "six steps"},
@@ -137,6 +150,7 @@ _MISSING: Mapping[str, str] = {
     "unbalanced-pipeline": "no pipeline",
     "small-collectives": "no file with many small ones",
     "recompilation": "one capture that compiles",
+    "graph-breaks": "no capture with a region within another",
     "host-sync": "waits elsewhere are short: the host is late without them too",
     "uneven-steps": "on the device all steps agree but for ramp-up",
     "uneven-devices": "one file with several devices that compute unequally, and no straggler",
@@ -222,7 +236,13 @@ def test_replays_of_graphs_are_told_neither_to_record_modules_nor_to_use_graphs(
     advised = " ".join(one.do for one in _findings(real_dir / _VLLM).values())
     assert "with_stack" not in advised
     assert "torch.cuda.graph" not in advised
-    assert "Record the capture of the graphs" in advised
+    assert "--graph-capture PATH" in advised
+
+
+def test_replays_whose_capture_is_given_have_layers(real_dir: Path) -> None:
+    options = Options(graph_captures=[real_dir / _PIECEWISE])
+    told = {one.rule.id for one in advise(StepFrames.of(convert([real_dir / _VLLM], options)))}
+    assert not told & {"graph-replays", "unattributed"}
 
 
 def test_communication_of_an_inference_is_not_taken_for_gradients(real_dir: Path) -> None:

@@ -25,8 +25,9 @@ def _windows(ranges: Sequence[tuple[int, int]], work: Sequence[Work]) -> list[tu
         schema={name: pl.Int64() for name in ("run_id", "process_id", "step", "start_ns", "host_ns")},
         orient="row",
     )
-    names = ("run_id", "process_id", "device_id", "stream_id", "step", "start_ns", "duration_ns", "call_start_ns")
-    rows = [(0, 1, 0, 7, step, start, end - start, launch) for launch, step, start, end in work]
+    calls = ("call_start_ns", "call_end_ns")
+    names = ("run_id", "process_id", "device_id", "stream_id", "step", "start_ns", "duration_ns", *calls)
+    rows = [(0, 1, 0, 7, step, start, end - start, launch, launch) for launch, step, start, end in work]
     activities = pl.DataFrame(rows, schema={name: pl.Int64() for name in names}, orient="row").sort("start_ns")
     return step_windows(steps, activities).select("begin_ns", "end_ns", "basis").rows()
 
@@ -40,6 +41,14 @@ def test_a_host_that_runs_ahead_is_not_what_a_step_takes() -> None:
 def test_work_of_before_bounds_the_first_step() -> None:
     # Work launched before the trace runs until 40; the step's own from 40 to 60, its range from 10 to 20.
     assert _windows([(10, 20)], [(None, None, 0, 40), (12, 0, 40, 60)]) == [(40, 60, "device_end")]
+
+
+def test_the_first_step_begins_when_work_that_the_trace_does_not_hold_had_ended() -> None:
+    # Launched at 10 us, its work waits until 5 ms: for as long the device did what was launched before the trace.
+    first = _windows([(0, 100_000)], [(10_000, 0, 5_000_000, 8_000_000)])
+    assert first == [(5_000_000, 8_000_000, "device_end")]
+    prompt = _windows([(0, 100_000)], [(10_000, 0, 1_010_000, 8_000_000)])
+    assert prompt == [(0, 8_000_000, "device_end")]  # no longer than an idle device may take
 
 
 def test_work_whose_launch_was_lost_within_the_trace_counts_from_its_start() -> None:
@@ -117,7 +126,10 @@ def test_a_copy_on_the_side_that_outlasts_steps_does_not_stretch_one_and_empty_t
     work = [(n, 7, 100 * n + 10, 80, 100 * n + 5) for n in range(5)] + [(1, 8, 150, 240, 140)]
     columns = ("step", "stream_id", "start_ns", "duration_ns", "call_start_ns")
     activities = pl.DataFrame(work, schema=dict.fromkeys(columns, pl.Int64), orient="row").with_columns(
-        run_id=pl.lit(0, pl.Int64), process_id=pl.lit(1, pl.Int64), device_id=pl.lit(0, pl.Int64)
+        pl.col("call_start_ns").alias("call_end_ns"),
+        run_id=pl.lit(0, pl.Int64),
+        process_id=pl.lit(1, pl.Int64),
+        device_id=pl.lit(0, pl.Int64),
     )
     windows = step_windows(steps.cast(pl.Int64), activities.sort("start_ns"))
     assert windows["end_ns"].to_list() == [100, 190, 290, 390, 490]

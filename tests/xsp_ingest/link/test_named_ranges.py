@@ -208,3 +208,15 @@ def test_a_module_that_holds_all_steps_keeps_them_apart(tmp_path: Path) -> None:
 def named_steps(trace: Trace) -> list[tuple[str, int]]:
     """Each kernel's name and step."""
     return trace.frame("spans").filter(pl.col("level") == "kernel").select("name", "step").rows()
+
+
+def test_notes_that_torch_dynamo_makes_of_its_own_work_are_no_layers(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.annotation("my block", 0, 50_000)
+    kineto.operator("entire_frame_compile", 1_000, 20_000)
+    kineto.annotation("entire_frame_compile_data: fn_name=_compile.compile_inner, compile_id=0/1", 2_000, 10)
+    kineto.annotation("dynamo_data: compile_id=0/1", 3_000, 10)
+    spans = converted(kineto, tmp_path).frame("spans")
+    ranges = dict(spans.filter(pl.col("kind") == "range").select("name", "level").iter_rows())
+    assert ranges.pop("my block") == "layer"
+    assert set(ranges.values()) == {"application"}

@@ -78,6 +78,9 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
         ({"step_durations_ns": [], "steps": 0}, "must give step_durations_ns"),
         ({"files": [{"path": "../../etc/passwd"}]}, "lies outside of the run set"),
         ({"files": [{"path": "nowhere.json"}]}, "is not there"),
+        ({"graph_captures": ["../../etc/passwd"]}, "lies outside of the run set"),
+        ({"graph_captures": ["capture_traces"]}, "'capture_traces' is not there"),
+        ({"graph_captures": "capture.json"}, r"Expected `array`, got `str` - at `\$.graph_captures`"),
     ],
 )
 def test_a_wrong_description_is_refused_in_one_sentence(
@@ -87,6 +90,16 @@ def test_a_wrong_description_is_refused_in_one_sentence(
     with pytest.raises(XspError, match=message) as caught:
         read_run(path, Options())
     assert "\n" not in str(caught.value)
+
+
+def test_captures_of_graphs_are_read_with_the_run(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::linear", 1_000, 50_000)
+    kineto.write(tmp_path / "trace.json")
+    files = [{"path": "trace.json"}]
+    path = _write(tmp_path, _described(files=files, graph_captures=["trace.json"], level="MLG"))
+    with pytest.raises(XspError, match="no graph was captured"):
+        read_run(path, Options())
 
 
 def test_what_is_no_json_is_refused(tmp_path: Path) -> None:

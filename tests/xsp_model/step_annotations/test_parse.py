@@ -113,6 +113,7 @@ def test_the_phase_is_by_whose_requests_are_in_the_batch(
         ("step[MIXED bs=2]", None, None, None),
         ("decode[bs=128 tok=384 p=2 d=126 spec=3]", 384, None, None),
         ("[Executor] _forward_step 9: 1 ctx reqs, 8192 ctx tokens, 18 gen reqs", None, 8192, None),
+        ("[Executor] _forward_step 9: 1 ctx reqs, 8192 ctx tokens, 0 gen reqs", 8192, 8192, 0),
     ],
 )
 def test_tokens_that_the_name_does_not_say_are_unknown(

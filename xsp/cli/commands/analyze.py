@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.arguments import Inputs, ServingPhase
 from xsp.cli.complete import analysis_ids
 from xsp.cli.output import check_writable, in_color, note, print_bytes, write_file
 from xsp.cli.progress import Progress
@@ -76,6 +76,7 @@ def analyze(
             show_default=False,
         ),
     ] = None,
+    serving_phase: ServingPhase = None,
     rows: Annotated[
         int | None,
         typer.Option(
@@ -99,8 +100,8 @@ def analyze(
     if output is not None:
         check_writable(output / "any")
     with Progress() as progress:
-        only = _reads(selected, steps) if output_format is Formats.CSV else None
-        frames = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps=steps)
+        only = _reads(selected, steps or serving_phase) if output_format is Formats.CSV else None
+        frames = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps, serving_phase)
         results = _run(selected, frames, progress) if selected else _run_all(frames, progress)
         if output is not None:
             _write_files(results, output_format, output)

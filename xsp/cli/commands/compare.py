@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
+from xsp.cli.arguments import ServingPhase
 from xsp.cli.compare_output import Formats, printed, write
 from xsp.cli.compare_runs import Request
 from xsp.cli.compare_runs import comparisons as compared
@@ -70,6 +71,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    serving_phase: ServingPhase = None,
     run_noise: Annotated[
         float | None,
         typer.Option(
@@ -162,7 +164,7 @@ def compare(
     if not before:
         _save(baselines, save_baseline, after)
         return 0
-    request = Request(reading, cache, steps, per_input, run_noise, rules, strict)
+    request = Request(reading, cache, steps, per_input, run_noise, rules, strict, serving_phase)
     with Progress() as progress:
         comparisons = compared(before, after, baseline, request, progress)
         write(comparisons, junit, markdown, html)

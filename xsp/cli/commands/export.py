@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.arguments import Inputs, ServingPhase
 from xsp.cli.output import check_writable, note, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -57,6 +57,7 @@ def export(
     steps: Annotated[
         str, typer.Option("--steps", metavar="all|N", help="Every step, or the step of that number alone.")
     ] = "all",
+    serving_phase: ServingPhase = None,
     levels: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +83,8 @@ def export(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         _check_not_an_input(output, trace, inputs)
-        part = part_of(trace, step=step, levels=[level.strip() for level in levels.split(",")] if levels else [])
+        kept = [level.strip() for level in levels.split(",")] if levels else []
+        part = part_of(trace, step=step, levels=kept, serving_phase=serving_phase)
         progress.note(f"writing {output.name}")
         try:
             write(part, find(str(to)), output)

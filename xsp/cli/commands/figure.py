@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.arguments import Inputs, ServingPhase
 from xsp.cli.complete import analysis_ids
 from xsp.cli.output import check_writable, note, write_file
 from xsp.cli.progress import Progress
@@ -43,6 +43,7 @@ def figure(
             show_default=False,
         ),
     ] = None,
+    serving_phase: ServingPhase = None,
     style: Annotated[
         Path | None,
         typer.Option(
@@ -73,7 +74,7 @@ def figure(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         progress.note(f"drawing {selected.id}")
-        drawn = draw(Answers(trace), selected, suffix, look)
+        drawn = draw(Answers(trace, serving_phase), selected, suffix, look)
         write_file(output, drawn.content)
     for sentence in drawn.notes:
         note(sentence)

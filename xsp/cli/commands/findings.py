@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
+from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.arguments import Inputs, ServingPhase
 from xsp.cli.output import check_writable, print_text, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import load
+from xsp.opening import expand, load
 from xsp.reading import Reading
 
 __all__ = ["findings"]
@@ -41,6 +42,7 @@ def findings(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file to write instead of the terminal.", show_default=False)
     ] = None,
+    serving_phase: ServingPhase = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Most findings to tell; 0: all.")] = 0,
     reading: Reading,
     cache: Cache | None,
@@ -53,11 +55,12 @@ def findings(
         check_writable(output)
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
+        captures = [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)]
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
 
-        advice = advise(StepFrames.of(trace))
+        advice = advise(StepFrames.of(trace, serving_phase=serving_phase), captures=captures)
     advice = advice[:top] if top else advice
     write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
     text = write(advice) if write else as_text(advice, _width())

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
 from xsp.cli.output import in_color, print_text
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import load
+from xsp.opening import expand, load
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
+    from xsp_analyze.findings.recording import Recording
     from xsp_analyze.needs import Need
     from xsp_analyze.pages.report.trace_contents import Summary
     from xsp_model import Trace
@@ -31,24 +38,61 @@ _OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
 _NEXT = "xsp top, xsp findings, xsp report -o report.html, xsp analyze -a ID (`xsp analyses` lists them)"
 
 
+class InfoFormats(StrEnum):
+    """How it is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 @reads_input()
 def info(
     inputs: Inputs,
     *,
+    output_format: Annotated[
+        InfoFormats, typer.Option("-f", "--output-format", help="How it is written.")
+    ] = InfoFormats.TEXT,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
-    """Say what a trace holds: sources, levels, steps, devices, and how much device time has a layer.
+    """Say what a trace holds, how much device time has a layer, and what to record for more.
 
     Examples: `xsp info trace.json.gz`, `xsp info runs/`.
     """
-    from xsp_analyze.pages.report.trace_contents import summarise  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.findings.recording import recordings  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.pages.report.trace_contents import summarise  # noqa: PLC0415
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
-        summary, absent = summarise(trace), _absent(trace)
-    for label, text in (*_lines(summary), *absent, ("", ""), ("next", _NEXT)):
+        summary, without = summarise(trace), _without(trace)
+        more = recordings(trace, [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)])
+    if output_format is InfoFormats.JSON:
+        print_text(_as_json(summary, without, more))
+        return
+    for label, text in (*_lines(summary), *_absent(without), *_more(more), ("", ""), ("next", _NEXT)):
         print_text(_printed(label, text))
+
+
+def _as_json(summary: Summary, without: Mapping[str, Sequence[str]], more: Sequence[Recording]) -> str:
+    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "roles"}
+    return json.dumps(
+        {
+            **held,
+            "attributed": [asdict(one) for one in summary.attributed],
+            "coverage": summary.coverage,
+            "not_answered": without,
+            "recording": [asdict(one) for one in more],
+        },
+        indent=2,
+    )
+
+
+def _more(more: Sequence[Recording]) -> list[tuple[str, str]]:
+    """What the trace has of each topic, and what to record for more of it."""
+    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+
+    lines = [clean(f"{one.topic}: {one.state}{f'; {one.do}' if one.do else ''}") for one in more]
+    return [("recording" if not number else "", line) for number, line in enumerate(lines)]
 
 
 def _printed(label: str, text: str) -> str:
@@ -62,7 +106,7 @@ def _printed(label: str, text: str) -> str:
     return "\n".join([f"{bold} {first}".rstrip(), *(" " * (_LABEL_WIDTH + 1) + line for line in more)])
 
 
-def _absent(trace: Trace) -> list[tuple[str, str]]:
+def _without(trace: Trace) -> Mapping[str, Sequence[str]]:
     """For each thing that analyses need and the trace does not hold: which they are."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
     from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
@@ -74,7 +118,11 @@ def _absent(trace: Trace) -> list[tuple[str, str]]:
         for need in one.needs if _OURS.fullmatch(one.id) else ():
             if not frames.has(need):
                 without.setdefault(need, []).append(one.id)
-    lines = [f"{words_of_need(need)}: {', '.join(ids)} cannot be answered" for need, ids in without.items()]
+    return {words_of_need(need): ids for need, ids in without.items()}
+
+
+def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    lines = [f"{need}: {', '.join(ids)} cannot be answered" for need, ids in without.items()]
     return [("not in it" if not number else "", line) for number, line in enumerate(lines)]
 
 

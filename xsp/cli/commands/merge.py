@@ -50,9 +50,12 @@ def merge(
         ),
     ] = None,
     kernels: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FILE", help="The run profiled down to kernels (MLG).", show_default=False, rich_help_panel=_SINGLE
+            metavar="FILE",
+            help="The run profiled down to kernels (MLG); a second one without graphs tells the layers of replays.",
+            show_default=False,
+            rich_help_panel=_SINGLE,
         ),
     ] = None,
     counters: Annotated[
@@ -81,8 +84,13 @@ def merge(
 
     check_writable(output)
     options = options_of(reading)
-    single = [("model", model), ("layers", layers), ("kernels", kernels), *(("counters", c) for c in counters or ())]
-    files = [(role, path) for role, path in single if path is not None]
+    single: list[tuple[str, Sequence[Path | None]]] = [
+        ("model", [model]),
+        ("layers", [layers]),
+        ("kernels", kernels or []),
+        ("counters", counters or []),
+    ]
+    files = [(role, path) for role, paths in single for path in paths if path is not None]
     if (run_set is None) == (not files):
         raise XspError(
             "xsp merge takes either a run set or single runs",
@@ -100,6 +108,8 @@ def merge(
             bundle.write(profile, output)
         except OSError as error:
             raise unwritable(output, error) from error
+    for detail in _on_replays(profile):
+        note(detail)
     note(f"{output}: {len(runs)} runs, {profile.row_count:,} spans")
 
 
@@ -107,6 +117,15 @@ def _failed(run_set: Path | None) -> list[Finding]:
     from xsp_ingest.run_set.run_set import failed_runs  # noqa: PLC0415
 
     return failed_runs(run_set) if run_set is not None else []
+
+
+def _on_replays(profile: Trace) -> list[str]:
+    """What the ledger says of replayed graphs and the run that tells their layers, with how much work it is."""
+    from xsp_model import LedgerKind  # noqa: PLC0415
+
+    kinds = {str(LedgerKind.GRAPH_ALIGNED), str(LedgerKind.GRAPH_NOT_ALIGNED)}
+    rows = profile.table("ledger").select(["kind", "count", "detail"]).to_pylist()
+    return [f"{row['count']:,} activities: {row['detail']}" for row in rows if row["kind"] in kinds]
 
 
 def _runs(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
+from xsp.cli.arguments import ServingPhase
 from xsp.cli.output import check_writable, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -63,6 +64,7 @@ def query(
             show_default=False,
         ),
     ] = None,
+    serving_phase: ServingPhase = None,
     rows: Annotated[
         int | None,
         typer.Option(
@@ -88,7 +90,7 @@ def query(
     with Progress() as progress:
         trace = load(paths, reading, progress.note, cache=cache)
         progress.note("asking")
-        answer_rows = answer(trace, text, steps=steps)
+        answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase)
     if output is not None:
         write_file(output, b"".join(_parts(answer_rows, output_format, None)))
         note(f"{output}: {answer_rows.height:,} rows")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.arguments import Inputs, ServingPhase
 from xsp.cli.output import in_color, print_text
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -33,6 +33,7 @@ def top(
     inputs: Inputs,
     *,
     count: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
+    serving_phase: ServingPhase = None,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
@@ -44,7 +45,7 @@ def top(
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
-        answers = Answers(load(inputs, reading, progress.note, cache=cache))
+        answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase)
         progress.note("ranking")
         rankings = list(_rankings(answers))
     width = shutil.get_terminal_size((100, 24)).columns

@@ -97,7 +97,8 @@ function drawColumns(block) {
   const totals = block.labels.map((_, i) => Math.max(block.series.reduce((sum, s) => sum + (s.values[i] ?? 0), 0), most?.[i] ?? 0));
   const caption = make("p", { class: "caption", "aria-live": "polite" }, "Point at a column to read it.");
   const scale = scaleOf(block.series[0], Math.max(...totals, 1));
-  const tell = (i) => { caption.textContent = `${block.labels[i]}: ${block.series.map((s) => `${s.name} ${s.divisor ? withUnit(s.values[i], s) : time(s.values[i])}`).join(", ")}${spreadText(block.series[0], i)}`; };
+  const has = (i) => block.series.filter((s) => block.series.length === 1 || (s.values[i] ?? null) !== null); // a column may be of one series alone
+  const tell = (i) => { caption.textContent = `${block.labels[i]}: ${has(i).map((s) => `${s.name} ${s.divisor ? withUnit(s.values[i], s) : time(s.values[i])}`).join(", ")}${spreadText(block.series[0], i)}`; };
   const title = block.title ?? "Columns, one a layer";
   const frame = framed(title, (width, view) => columnsSvg(block, { totals, scale, width, view, tell, title }), "x");
   return make("div", null, heading3(block.title), block.series.length > 1 ? legend(block.series) : null, frame, caption);

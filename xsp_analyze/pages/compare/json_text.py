@@ -36,6 +36,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         "before": {"name": c.before.name, **asdict(c.before.facts)},
         "after": {"name": c.after.name, **asdict(c.after.facts)},
         "per": "input" if c.per_input else "step",
+        "serving_phase": c.before.views[0].serving_phase,
         "match": {"layer": c.layer_match, "kernel": c.kernel_match, "layers_by": c.matched_by},
         "statistics": {
             "rows_tested": c.tested,

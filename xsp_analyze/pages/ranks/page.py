@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from xsp_analyze.core import Result
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.ranks.experts import experts_by_rank
 from xsp_analyze.ranks.tables import tables
 from xsp_analyze.render.units import duration, share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import polars as pl
+    from collections.abc import Iterator, Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.ranks.job import Job
@@ -33,6 +34,8 @@ _MEANS = {
     " took longer, they waited. Calls are held against those of the same process group; where none is recorded it is"
     " taken that all ranks take part in each call that all of them ran.",
     "R04": "A10 over all ranks: exact sums over the whole traces, and how unevenly ranks share them.",
+    "R05": "One row a block of experts. It is done when the rank with most tokens has done its products; the others"
+    " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
 }
 
 
@@ -113,7 +116,25 @@ def findings(job: Job) -> list[str]:
     worst = steps["imbalance_share"].max()
     if isinstance(worst, float) and worst >= _WORTH:
         sentences.append(f"The most uneven step takes {share(worst)} longer than its ranks' mean.")
-    return [" ".join(sentences)]
+    return [" ".join([*sentences, *_uneven_experts(job)])]
+
+
+def _uneven_experts(job: Job) -> Iterator[str]:
+    """Where the others wait for the rank whose experts have most to do, which itself waits less."""
+    ranks = experts_by_rank(job)
+    if ranks.height < 2 or ranks["wait_ns"].null_count():  # noqa: PLR2004 (one rank waits for nobody)
+        return
+    heaviest = ranks.sort("products_ns", descending=True).row(0, named=True)
+    over = heaviest["products_ns"] / float(ranks["products_ns"].sum()) * ranks.height - 1
+    others = ranks.filter(pl.col("rank") != heaviest["rank"])["wait_ns"]
+    step, wait = _median(job.by_rank(), "step_ns"), _median(others.to_frame(), "wait_ns")
+    if not step or wait is None or wait < _WORTH * step or over < _WORTH or heaviest["wait_ns"] > wait:
+        return
+    yield (
+        f"Rank {heaviest['rank']} has the heaviest experts: their products take {share(over)} longer than the mean of"
+        f" {ranks.height:,} ranks, and where results are combined the median other rank waits {duration(wait)} a step,"
+        f" {share(wait / step)} of it. Place experts by their load, or replicate those that most tokens go to."
+    )
 
 
 def _median(frame: pl.DataFrame, column: str) -> float | None:

@@ -13,6 +13,7 @@ from xsp_analyze.pages.report import (
     overhead,
     overview,
     roofline,
+    serving,
     step,
     summary,
 )
@@ -42,9 +43,9 @@ _SCRIPTS = (
 )
 
 
-def render(trace: Trace) -> str:
-    """The page as HTML; sections that the trace has nothing for say so in a sentence."""
-    return render_answers(Answers(trace))
+def render(trace: Trace, serving_phase: str | None = None) -> str:
+    """The page as HTML, its mean step one of that phase; sections that the trace has nothing for say so."""
+    return render_answers(Answers(trace, serving_phase))
 
 
 def render_answers(answers: Answers) -> str:
@@ -54,6 +55,7 @@ def render_answers(answers: Answers) -> str:
         attribution.ledger(answers),
         overview.model(answers),
         *_if_any(overhead.overhead(answers)),
+        *_if_any(serving.serving(answers)),
         step.one_step(answers),
         detail.time_by_path(answers),
         detail.layers(answers),

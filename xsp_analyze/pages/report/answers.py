@@ -21,11 +21,14 @@ __all__ = ["Answers"]
 
 
 class Answers:
-    """A trace seen twice: over its mean step (where it has steps), and whole, so that every nanosecond is counted."""
+    """A trace seen twice: over its mean step (where it has steps), and whole, so that every nanosecond is counted.
 
-    def __init__(self, trace: Trace) -> None:
+    With a serving phase the mean step is of its steps alone.
+    """
+
+    def __init__(self, trace: Trace, serving_phase: str | None = None) -> None:
         self.trace = trace
-        self.per_step = StepFrames.of(trace)
+        self.per_step = StepFrames.of(trace, serving_phase=serving_phase)
         self.all_steps = StepFrames(self.per_step.of_trace, "all")
         self._results: dict[tuple[str, bool], Result | str] = {}
 
@@ -49,7 +52,14 @@ class Answers:
         """What times are totals of: for the end of a sentence."""
         if not self.step_count:
             return "over the whole trace, which marks no steps"
-        return "in the one step of the trace" if self.step_count == 1 else f"per step, averaged over {self.step_count}"
+        phase = self.per_step.serving_phase
+        if self.step_count == 1:
+            return f"in the one {phase} step of the trace" if phase else "in the one step of the trace"
+        return (
+            f"per {phase} step, averaged over {self.step_count}"
+            if phase
+            else f"per step, averaged over {self.step_count}"
+        )
 
     def taken(self, **roles: str) -> str:
         """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.

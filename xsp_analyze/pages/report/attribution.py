@@ -34,7 +34,8 @@ def ledger(answers: Answers) -> Section:
     """Where each nanosecond of device time went, then everything the trace could not say."""
     summary = answers.summary
     total = summary.device_time_ns
-    parts = [_part(p.attribution, p.count, p.duration_ns, total) for p in summary.attributed]
+    bases = coverage.ways(answers.per_step.of_all_steps)
+    parts = [_part(p.attribution, p.count, p.duration_ns, total, bases) for p in summary.attributed]
     drawn: list[Block] = [blocks.shares(parts)] if parts else [blocks.missing("No device work was recorded.")]
     rows = _findings(answers)
     if rows:
@@ -58,8 +59,9 @@ def _coverage_means(answers: Answers) -> str:
     )
 
 
-def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | None) -> dict[str, Any]:
+def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | None, bases: str) -> dict[str, Any]:
     kind = ATTRIBUTIONS[Attribution(attribution)]
+    in_layer = attribution == Attribution.LAYER
     part = time_ns / total_ns if time_ns is not None and total_ns else None
     return {
         "label": _LABELS[attribution],
@@ -69,8 +71,8 @@ def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | No
         "shown": share(part),
         "value": duration(time_ns),
         "exact": f"{number:,} activities" if time_ns is None else f"{time_ns:,} ns in {number:,} activities",
-        "sentence": f"{_capital(kind.sentence)}: {count(number)} activities.",
-        "advice": "" if attribution == Attribution.LAYER else kind.advice,
+        "sentence": f"{_capital(kind.sentence)}{bases if in_layer else ''}: {count(number)} activities.",
+        "advice": "" if in_layer else kind.advice,
     }
 
 

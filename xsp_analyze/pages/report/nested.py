@@ -64,11 +64,15 @@ def _starts(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
 
 
 def _layers(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
-    """The n-th call of a layer in one step and the n-th in another are averaged as one."""
+    """The n-th call of a layer in one step and the n-th in another are averaged as one; without those that took none.
+
+    A layer that was compiled away has no call that a box could show.
+    """
     starts = _starts(frames, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
     calls = Roles.of(layer_time.layer_calls(frames.trace), runs).join(starts, on=["run_id", "step"])
     means = (
-        calls.sort("start_ns", "span_id")
+        calls.filter(pl.col("duration_ns").is_not_null())
+        .sort("start_ns", "span_id")
         .with_columns(pl.int_range(pl.len()).over(_CALL).alias("nth"))
         .group_by(*LAYER_KEY, "nth", maintain_order=True)
         .agg(

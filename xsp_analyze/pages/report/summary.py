@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings.thresholds import IDLE_SHARE
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.pages.report import overhead, roofline
+from xsp_analyze.pages.report import overhead, roofline, serving
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import count, counted, duration, share
 from xsp_model import Attribution, Phase
@@ -32,7 +32,7 @@ _SPELLED = {
 def in_short(answers: Answers) -> list[str]:
     """What a reader in a hurry should take away, a sentence each."""
     lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_confidence(answers))
-    extra = (roofline.verdict(answers), overhead.sentence(answers))
+    extra = (serving.sentence(answers), roofline.verdict(answers), overhead.sentence(answers))
     return [clean(line) for line in (*lines[:3], *extra, *lines[3:]) if line]
 
 
@@ -89,7 +89,9 @@ def _how_fast(answers: Answers) -> str | None:
     latency = row.get("model_latency_ns", row.get("latency_ns"))
     if latency is None:
         return None
-    what = "A step takes" if answers.step_count else "The trace spans"
+    phase = answers.per_step.serving_phase
+    step = f"A {phase} step" if phase else "A step"
+    what = f"{step} takes" if answers.step_count else "The trace spans"
     low, high = row.get("low_ns"), row.get("high_ns")
     interval = f" (95 % interval {duration(low)} to {duration(high)})" if low is not None and high is not None else ""
     over = f", the trimmed mean over {count(answers.step_count)} steps" if answers.step_count > 1 else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.frames.roles import Roles, roles_of
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.frames.timed_runs import timed, timed_runs
 from xsp_analyze.render.units import FULL_COVERAGE, share
 from xsp_model.vocabulary import LEVELS, Attribution
 
@@ -79,7 +79,7 @@ class Summary:
 def summarise(trace: Trace) -> Summary:
     """Reads the trace once over, a few columns at a time."""
     roles = roles_of(trace)
-    spans = trace.scan("spans")
+    spans = timed(trace, trace.scan("spans"))
     device = _of_runs(spans.filter(pl.col("attribution").is_not_null()), roles, roles.kernels)
     device = device.select("attribution", "run_id", "device_id", "start_ns", "duration_ns").collect().lazy()
     layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
@@ -91,9 +91,9 @@ def summarise(trace: Trace) -> Summary:
         )
         layers = pl.concat([called, replayed])
     return Summary(
-        runs=trace.frame("runs").to_dicts(),
+        runs=timed_runs(trace).to_dicts(),
         roles=roles,
-        counts=_counts(timed(trace, spans)),
+        counts=_counts(spans),
         steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),
         layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
         layer_call_count=called.select(pl.len()).collect().item(),

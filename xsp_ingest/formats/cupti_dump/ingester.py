@@ -52,16 +52,19 @@ class _CuptiDump(Ingester):
             host.calls(records),
             host.operators(records, operators),
         ]
-        marked, ranges, marker_findings = host.markers(records, options)
-        spans = [external.issued(records, parts[0][0]), *(part for part, _ in parts[1:]), marked]
-        tables = {name: frame_of(name) for name in RAW_TABLES} | {
-            "spans": pl.concat(spans),
-            "kernels": activities.kernels(records),
-            "copies": activities.copies(records),
-            "operators": host.operator_facts(operators),
-            "ranges": ranges,
-            "devices": devices(records),
-        }
+        marked, marker_findings = host.markers(records, options)
+        spans = [external.issued(records, parts[0][0]), *(part for part, _ in parts[1:]), marked["spans"]]
+        tables = (
+            {name: frame_of(name) for name in RAW_TABLES}
+            | marked
+            | {
+                "spans": pl.concat(spans),
+                "kernels": activities.kernels(records),
+                "copies": activities.copies(records),
+                "operators": host.operator_facts(operators),
+                "devices": devices(records),
+            }
+        )
         if tables["spans"].is_empty():
             raise XspError("the CUPTI dump holds no record with a start", path=path)
         findings = [

@@ -28,21 +28,24 @@ def read_database(path: Path, options: Options) -> RawTrace:
     """The database's rows; XspError where it is damaged, or holds no record with a start."""
     records = read_records(path)
     parts = [activities.activities(records), activities.waits(records), host.calls(records)]
-    marked, ranges, marker_findings = host.markers(records, options)
-    spans = pl.concat([*(spans for spans, _ in parts), marked])
+    marked, marker_findings = host.markers(records, options)
+    spans = pl.concat([*(spans for spans, _ in parts), marked["spans"]])
     if spans.is_empty():
         raise XspError(
             "the nvprof database holds no activity with a start",
             path=path,
             advice="Profile again; a program should call cudaDeviceReset() before it ends",
         )
-    tables = {name: frame_of(name) for name in RAW_TABLES} | {
-        "spans": spans,
-        "kernels": activities.kernels(records),
-        "copies": activities.copies(records),
-        "ranges": ranges,
-        "devices": devices(records),
-    }
+    tables = (
+        {name: frame_of(name) for name in RAW_TABLES}
+        | marked
+        | {
+            "spans": spans,
+            "kernels": activities.kernels(records),
+            "copies": activities.copies(records),
+            "devices": devices(records),
+        }
+    )
     findings = (*records.findings, *(f for _, part in parts for f in part), *marker_findings, _overhead(records))
     first = spans["start_ns"].min()
     since_1970 = isinstance(first, int) and first > _SINCE_1970_NS

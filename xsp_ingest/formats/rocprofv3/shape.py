@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
@@ -40,15 +41,16 @@ def shape(records: Records, options: Options) -> RawTrace:
     kernels, copies, calls = parts
     marks = pl.col("domain").str.contains(_MARKER_RANGE)
     named = calls.with_columns(pl.col("name").fill_null("[unnamed call]"))
-    marked = _markers(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL)), options)
+    marked, layers, unread = _markers(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL)), options)
     tables = {name: frame_of(name) for name in RAW_TABLES} | {
         "spans": pl.concat([_kernels(kernels), _copies(copies), _calls(named.filter(~marks)), marked]),
         "kernels": _launches(kernels),
         "copies": _copied(copies),
         "ranges": _range_facts(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL))),
+        "layers": frame_of("layers", layers),
         "devices": frame_of("devices", records.devices),
     }
-    return RawTrace(tables, RunFacts(profiler="rocprofv3"), tuple(f for f in findings if f.count))
+    return RawTrace(tables, RunFacts(profiler="rocprofv3"), (*(f for f in findings if f.count), *unread))
 
 
 def _device_columns() -> list[pl.Expr]:
@@ -107,25 +109,14 @@ def _calls(rows: pl.DataFrame) -> pl.DataFrame:
     return frame_of("spans", rows.select(*_COMMON, "name", level, kind, *where, correlation))
 
 
-def _markers(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    plain = plain_name(pl.col("name")).alias("plain")
-    named = rows.with_columns(plain, pl.lit(None, pl.String).alias("domain"))
-    named = named.with_columns((pl.col("plain") != pl.col("name")).alias("numbered"))
-    levels = classify(
-        named.select(pl.col("plain").alias("name"), "domain", "numbered"),
-        NVTX,
-        model_ranges=options.model_ranges,
-        layer_ranges=options.layer_ranges,
-    )
-    spans = named.hstack(levels).select(
-        *_COMMON,
-        pl.col("plain").alias("name"),
-        "level",
-        "kind",
-        pl.col("process").alias("process_id"),
-        pl.col("thread").alias("thread_id"),
-    )
-    return frame_of("spans", spans)
+def _markers(rows: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Finding, ...]]:
+    """Spans of ranges, what those of modules say of layers, and what could not be read of it."""
+    where = pl.col("process").alias("process_id"), pl.col("thread").alias("thread_id")
+    named = rows.select(*_COMMON, plain_name(pl.col("name")), pl.col("name").alias("text"), *where)
+    named = named.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
+    named, layers, unread = module_ranges(named)
+    levels = classify(named, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    return frame_of("spans", named.hstack(levels)), layers, unread
 
 
 def _range_facts(rows: pl.DataFrame) -> pl.DataFrame:

@@ -39,8 +39,8 @@ def captured_launches(spans: pl.DataFrame, path: Path) -> pl.DataFrame:
     """The staging table `launches`; empty unless a graph was captured, as it takes the file's text once more."""
     if not matches(spans["name"], _BEGINS).any():
         return frame_of("launches")
-    said = pl.DataFrame([_facts(event) for event in _events(path)], schema=_FACTS, orient="row")
-    named = said.drop_nulls(["correlation_id", "kernel_name"])
+    facts = pl.DataFrame([_facts(event) for event in _events(path)], schema=_FACTS, orient="row")
+    named = facts.drop_nulls(["correlation_id", "kernel_name"])
     calls = spans.select("row", "process_id", "correlation_id", pl.col("name").cast(pl.String))
     first = named.unique(list(_KEYS), keep="first", maintain_order=True)
     return frame_of("launches", calls.join(first, on=list(_KEYS), how="inner", maintain_order="left"))
@@ -50,19 +50,19 @@ def _events(path: Path) -> Iterator[Mapping[str, object]]:
     """The launches as they stand in the file: scanners keep known arguments only."""
     text = read_all(path).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder()
-    found = False
+    is_compact = False
     for match in _LAUNCH.finditer(text):
-        found = True
+        is_compact = True
         yield decoder.raw_decode(text, match.start())[0]
-    if not found:  # written by another program, with its keys in another order
+    if not is_compact:  # written by another program, with its keys in another order
         document = json.loads(text)
         entries = document.get("traceEvents") if isinstance(document, dict) else document
         yield from (e for e in entries or () if isinstance(e, dict) and e.get("cat") in cat.CALL)
 
 
 def _facts(event: Mapping[str, object]) -> tuple[object, ...]:
-    found = event.get("args")
-    args = found if isinstance(found, dict) else {}
+    written = event.get("args")
+    args = written if isinstance(written, dict) else {}
     kernel = args.get("kernel")
     sizes = [_three(args.get(what)) for what in ("grid", "block")]
     return (

@@ -48,6 +48,7 @@ JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "element_type": ("dtype",),
     "group_name": ("Process Group Name",),
     "group_ranks": ("Process Group Ranks",),
+    "annotation": ("module_fqn", "str", "annotation"),  # of a replayed graph's node, see `graph_annotations`
 }
 """Arguments of any type, kept as `json.dumps` would write them; null where absent."""
 

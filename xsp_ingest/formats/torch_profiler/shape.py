@@ -14,9 +14,11 @@ from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
+from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated, with_layers
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
-from xsp_ingest.link.range_rules import KINETO, KINETO_STEP, classify
+from xsp_ingest.link.module_ranges import module_ranges
+from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.staging.stage import Stage
@@ -38,7 +40,7 @@ _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", 
 _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
 _KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
-_STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations")
+_STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations", "layers")
 _CONVOLUTION = "conv"  # what is said of other operators' scalars nothing follows from
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
@@ -57,6 +59,7 @@ class _Stages:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
+        self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
         self._marks = scratch.Growing(np.int64)
         self._findings: list[Finding] = []
@@ -80,10 +83,15 @@ class _Stages:
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
         parts = _detailed(_by_category(_steps_annotated(events)), details)
-        tables = _tables_of(parts, self._options) | {"collectives": collective_facts(events, details)}
+        tables, unread = _tables_of(parts, self._options)
+        self._findings += unread
+        tables |= {"collectives": collective_facts(events, details)}
         for name, rows in tables.items():
             numbers = [column for column in ("row", "range_id") if column in rows.columns]
             self._tables[name].add(rows.with_columns(pl.col(numbers) + self._rows))
+        if events["annotation"].null_count() < events.height:
+            nodes = annotated(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
+            self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
 
@@ -104,27 +112,31 @@ class _Stages:
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
         tables["launches"] = captured_launches(tables["spans"], path)
         tables["counters"], unusable = samples(self._samples, path)
+        tables |= with_layers(tables, self._annotated.frame())
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
         findings = [*summed(self._findings), *repeated, *unclear, *counted, *unusable]
         return RawTrace(tables, facts(self._head), tuple(findings))
 
 
-def _tables_of(parts: _Parts, options: Options) -> dict[str, pl.DataFrame]:
-    return {
-        "spans": pl.concat([frame_of("spans", each) for each in _spans_of(parts, options)]),
+def _tables_of(parts: _Parts, options: Options) -> tuple[dict[str, pl.DataFrame], Sequence[Finding]]:
+    annotations, layers, unread = _annotations(parts, options)
+    tables = {
+        "spans": pl.concat([frame_of("spans", each) for each in _spans_of(parts, annotations)]),
         "operators": _operator_facts(parts),
         "ranges": _range_facts(parts),
         "kernels": _kernel_facts(parts),
         "copies": _copy_facts(parts),
+        "layers": frame_of("layers", layers),
     }
+    return tables, unread
 
 
-def _spans_of(parts: _Parts, options: Options) -> Sequence[pl.DataFrame]:
+def _spans_of(parts: _Parts, annotations: pl.DataFrame) -> Sequence[pl.DataFrame]:
     """Frames of spans, in the order of _ORDER."""
     return (
         _modules(parts),
         _operators(parts),
-        _annotations(parts, options),
+        annotations,
         _calls(parts),
         _syncs(parts),
         _activities(parts),
@@ -190,16 +202,35 @@ def _modules(parts: _Parts) -> pl.DataFrame:
 
 
 def _operators(parts: _Parts) -> pl.DataFrame:
-    return _host(_of(parts, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
+    operators = _host(_of(parts, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
         correlation_id=pl.lit(None, pl.Int64)  # an operator's `correlation` is not a launch's
+    )
+    names = operators["name"].unique().cast(pl.String)
+    regions = names.filter(names.str.contains(COMPILED_REGION))
+    if regions.is_empty():
+        return operators
+    # Dynamo marks the call of compiled code among the operators: it is none, all that it calls lies in it.
+    is_region = pl.col("name").cast(pl.String).is_in(regions.implode())
+    as_range = {"level": str(Level.APPLICATION), "kind": str(Kind.RANGE)}
+    return operators.with_columns(
+        pl.when(is_region).then(pl.lit(value)).otherwise(pl.col(name).cast(pl.String)).alias(name)
+        for name, value in as_range.items()
     )
 
 
-def _annotations(parts: _Parts, options: Options) -> pl.DataFrame:
-    ranges = _of(parts, cat.ANNOTATION)
-    names = ranges.select(pl.col("name").cast(pl.String))
-    meanings = classify(names, KINETO, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
-    return ranges.select(_COMMON).hstack(meanings.cast(pl.String))
+def _annotations(parts: _Parts, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, Sequence[Finding]]:
+    """Spans of annotations, what those of modules say of layers, and what could not be read of it.
+
+    Where PyTorch recorded the modules itself, another's ranges of them are no second call of each.
+    """
+    ranges = _of(parts, cat.ANNOTATION).select(_COMMON)
+    texts = ranges["name"].cast(pl.String)
+    ranges, layers, unread = module_ranges(ranges.with_columns(texts, texts.alias("text")))
+    plain = pl.col("name").str.strip_prefix(cat.MODULE_PREFIX)
+    if any(kind in parts for kind in cat.PYTHON):
+        ranges, layers = ranges.with_columns(plain), layers.clear()
+    meanings = classify(ranges, KINETO, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    return ranges.with_columns(plain).select(_COMMON).hstack(meanings.cast(pl.String)), layers, unread
 
 
 def _calls(parts: _Parts) -> pl.DataFrame:

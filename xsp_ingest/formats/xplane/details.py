@@ -42,6 +42,7 @@ def kernel_facts(kernels: pl.DataFrame) -> pl.DataFrame:
             *_NUMBERS,
             "shared_bytes",
             *(pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("graph_id", "graph_node_id")),
+            "captured_in_row",
         )
     )
 

@@ -13,7 +13,7 @@ from xsp_ingest.formats.xplane.messages import message
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["framework_operations"]
+__all__ = ["framework_operations", "program_number"]
 
 _PROGRAM = re.compile(r"\((\d{1,18})\)$")
 _SCHEMA = {
@@ -25,6 +25,12 @@ _SCHEMA = {
 }
 
 
+def program_number(name: str) -> int | None:
+    """The number in the name of a program: 24 of `jit_train_step(24)`."""
+    match = _PROGRAM.search(name)
+    return int(match[1]) if match else None
+
+
 def framework_operations(protos: Mapping[str, bytes]) -> tuple[pl.DataFrame, int]:
     """One row an instruction: module, program, its opcode and the framework's name; and how many programs are damaged.
 
@@ -33,8 +39,7 @@ def framework_operations(protos: Mapping[str, bytes]) -> tuple[pl.DataFrame, int
     rows: list[tuple[str, int | None, str, str, str | None]] = []
     lost = 0
     for name, raw in protos.items():
-        match = _PROGRAM.search(name)
-        program = int(match[1]) if match else None
+        program = program_number(name)
         try:
             module = message("HloProto").FromString(raw).hlo_module
         except DecodeError:

@@ -53,9 +53,19 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "stats": (6, "Stat*"),
     },
     "HloProto": {"hlo_module": (1, "HloModule")},
-    "HloModule": {"name": (1, "bytes"), "computations": (3, "HloComputation*")},
-    "HloComputation": {"instructions": (2, "HloInstruction*")},
-    "HloInstruction": {"name": (1, "bytes"), "opcode": (2, "bytes"), "metadata": (7, "HloMetadata")},
+    "HloModule": {"name": (1, "bytes"), "computations": (3, "HloComputation*"), "schedule": (7, "HloSchedule")},
+    "HloSchedule": {"sequences": (1, "HloScheduleEntry*")},
+    "HloScheduleEntry": {"key": (1, "int64"), "value": (2, "HloSequence")},  # by a computation's id
+    "HloSequence": {"instruction_ids": (1, "int64*")},
+    "HloComputation": {"instructions": (2, "HloInstruction*"), "id": (5, "int64")},
+    "HloInstruction": {
+        "name": (1, "bytes"),
+        "opcode": (2, "bytes"),
+        "shape": (3, "bytes"),
+        "metadata": (7, "HloMetadata"),
+        "id": (35, "int64"),
+        "called_computation_ids": (38, "int64*"),
+    },
     "HloMetadata": {"op_type": (1, "bytes"), "op_name": (2, "bytes")},
 }
 

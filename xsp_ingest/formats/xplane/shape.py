@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane import device, hlo, host, operators, scopes
+from xsp_ingest.formats.xplane import command_buffers, device, hlo, host, operators, scopes
 from xsp_ingest.formats.xplane.facts import process_of, run_facts
 from xsp_ingest.formats.xplane.host import Role
 from xsp_ingest.formats.xplane.memory import allocations
@@ -36,7 +36,10 @@ _STREAMS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What ran on devices: `launched` by a call on the host, or `alone`, with the `key` of its operator where known."""
+    """What ran on devices: `launched` by a call on the host, or `alone`, with the `key` of its operator where known.
+
+    What a command buffer replayed was launched, and has the `key` of the operator that it is of, too.
+    """
 
     launched: pl.DataFrame
     alone: pl.DataFrame
@@ -50,10 +53,12 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     events, more = host.plausible(_host(planes, process, work))
     if events.is_empty() and work.is_empty():
         raise XspError("the profile holds no events", path=path, advice="Was anything run while it was being taken?")
-    programs, damaged = hlo.framework_operations({k: v for plane in planes for k, v in plane.hlo_protos.items()})
+    protos = {k: v for plane in planes for k, v in plane.hlo_protos.items()}
+    programs, damaged = hlo.framework_operations(protos)
+    work, buffered = command_buffers.with_instructions(work, events.filter(pl.col("role") == Role.CALL), protos)
     parted = _part(work, events)
     ops = operators.named(
-        pl.concat([operators.instructions(events), _unlaunched_operators(parted.alone)]),
+        pl.concat([operators.instructions(events), _operators_of_work(parted)]),
         operators.recorded_operations([events, work]),
         programs,
     )
@@ -73,7 +78,15 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     ]
     staged = tables(parts) | {"allocations": allocations(events), "devices": device.devices(gpus)}
     staged |= {name: frame_of(name) for name in RAW_TABLES if name not in staged}
-    findings = [*mended, *more, *host.left_out(events), *inferred, *loose, *_complaints(planes, gpus, damaged)]
+    findings = [
+        *mended,
+        *more,
+        *host.left_out(events),
+        *inferred,
+        *loose,
+        *buffered,
+        *_complaints(planes, gpus, damaged),
+    ]
     return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_summed(findings)))
 
 
@@ -91,20 +104,24 @@ def _host(planes: Sequence[Plane], process: int, work: pl.DataFrame) -> pl.DataF
 
 def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
     on = ["process_id", "correlation_id"]
-    calls = events.filter(pl.col("role") == Role.CALL).select(on).unique()
-    alone = work.join(calls, on=on, how="anti", maintain_order="left").with_columns(
+    calls = events.filter(pl.col("role") == Role.CALL).select(on).unique().with_columns(is_launched=pl.lit(value=True))
+    placed = work.join(calls, on=on, how="left", maintain_order="left").with_columns(
+        pl.col("is_launched").fill_null(value=False),
         (-_NO_LAUNCH_THREADS - pl.col("device_id") * _STREAMS - pl.col("stream_id")).alias("thread_id"),
-        pl.col("hlo_op", "hlo_module").cast(pl.String),
         pl.lit(None, pl.Int64).alias("execution"),
     )
-    keyed = operators.numbered(alone.filter(pl.col("hlo_op").is_not_null()), "key", operators.SERIES)
-    others = alone.filter(pl.col("hlo_op").is_null()).with_columns(key=pl.lit(None, pl.Int64))
-    return _Work(work.join(calls, on=on, how="semi", maintain_order="left"), pl.concat([keyed, others]))
+    names_operator = pl.col("hlo_op").is_not_null() & (~pl.col("is_launched") | pl.col("replayed"))
+    texts = pl.col("hlo_op", "hlo_module").cast(pl.String)
+    keyed = operators.numbered(placed.filter(names_operator).with_columns(texts), "key", operators.SERIES)
+    others = placed.filter(~names_operator).with_columns(texts, key=pl.lit(None, pl.Int64))
+    every = pl.concat([keyed, others])
+    return _Work(every.filter("is_launched"), every.filter(~pl.col("is_launched")))
 
 
-def _unlaunched_operators(alone: pl.DataFrame) -> pl.DataFrame:
-    """Runs of instructions that only device work without a recorded launch tells of, over that work's own time."""
-    return operators.around(alone.filter(pl.col("key").is_not_null()), "key").select(operators.COLUMNS)
+def _operators_of_work(work: _Work) -> pl.DataFrame:
+    """Runs of instructions that only device work tells of, over that work's own time: of replays, or not launched."""
+    with_operator = pl.concat([work.launched, work.alone]).filter(pl.col("key").is_not_null())
+    return operators.around(with_operator, "key").select(operators.COLUMNS)
 
 
 def _ranges(events: pl.DataFrame, options: Options, steps: pl.DataFrame) -> pl.DataFrame:
@@ -152,10 +169,11 @@ def _device_rows(work: _Work) -> pl.DataFrame:
                 "graph_id",
                 "graph_node_id",
                 pl.col("name_of_work").alias("name"),
-                key.alias("issued_by_key"),
+                pl.col("key").alias(key),
             )
-            for each, key in ((work.launched, pl.lit(None, pl.Int64)), (work.alone, pl.col("key")))
-        ]
+            for each, key in ((work.launched, "captured_in_key"), (work.alone, "issued_by_key"))
+        ],
+        how="diagonal",
     )
     return pl.concat(
         wide(rows.filter(pl.col("kind") == str(kind)), Level.KERNEL, kind)

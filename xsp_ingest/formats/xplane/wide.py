@@ -33,6 +33,7 @@ WIDE: Mapping[str, pl.DataType] = {
     "graph_node_id": _I,
     "key": _I,  # of an operator: number by which work without a recorded launch refers to it
     "issued_by_key": _I,
+    "captured_in_key": _I,  # of a replayed kernel: the operator that it is of
 }
 """The columns of a wide row; those of `spans` mean the same."""
 _BACKWARD = r"(?:^|/)gradients?(?:_tape)?(?:_\d+)?/|transpose\("
@@ -58,17 +59,26 @@ def tables(parts: Iterable[pl.DataFrame]) -> dict[str, pl.DataFrame]:
         "operators": frame_of("operators", _operators(operators)),
         "layers": frame_of("layers", _layers(rows)),
         "ranges": frame_of("ranges", _ranges(rows)),
-        "kernels": frame_of("kernels", kernel_facts(rows.filter(pl.col("kind") == str(Kind.KERNEL)))),
+        "kernels": frame_of("kernels", kernel_facts(_captured(rows).filter(pl.col("kind") == str(Kind.KERNEL)))),
         "copies": frame_of("copies", copy_facts(rows.filter(pl.col("kind").is_in(["memcpy", "memset"])))),
         "metrics": frame_of("metrics", _metrics(operators)),
     }
 
 
 def _issued(rows: pl.DataFrame) -> pl.DataFrame:
-    issuers = rows.filter(pl.col("key").is_not_null()).select(
-        pl.col("key").alias("issued_by_key"), pl.col("row").alias("issued_by_row")
+    return _referring(rows, "issued_by")
+
+
+def _captured(rows: pl.DataFrame) -> pl.DataFrame:
+    return _referring(rows, "captured_in")
+
+
+def _referring(rows: pl.DataFrame, relation: str) -> pl.DataFrame:
+    """The rows with that of the operator to whose key each refers."""
+    operators = rows.filter(pl.col("key").is_not_null()).select(
+        pl.col("key").alias(f"{relation}_key"), pl.col("row").alias(f"{relation}_row")
     )
-    return rows.join(issuers, on="issued_by_key", how="left", maintain_order="left")
+    return rows.join(operators, on=f"{relation}_key", how="left", maintain_order="left")
 
 
 def _layers(rows: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import is_backward, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
@@ -96,8 +97,8 @@ def operator_facts(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, list[Finding]]:
-    """Spans and range facts of markers: a start and an end with one id, in one process."""
+def markers(records: Records, options: Options) -> tuple[dict[str, pl.DataFrame], list[Finding]]:
+    """Spans, `ranges` and `layers` of markers: a start and an end with one id, in one process."""
     rows = records.of("MARKER").with_columns(records.process)
     flags = pl.col("flags").fill_null(0)
     begun = rows.filter((flags & _STARTS) > 0)
@@ -107,26 +108,13 @@ def markers(records: Records, options: Options) -> tuple[pl.DataFrame, pl.DataFr
     pairs, findings = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
     findings.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
-    named = plain_name(pl.col("name").fill_null("")).alias("plain")
-    numbered = (pl.col("plain") != pl.col("name")).fill_null(value=False).alias("numbered")
-    pairs = pairs.with_columns(named).with_columns(numbered)
-    pairs = pairs.hstack(
-        classify(
-            pairs.select(pl.col("plain").alias("name"), "domain", "numbered"),
-            NVTX,
-            model_ranges=options.model_ranges,
-            layer_ranges=options.layer_ranges,
-        )
-    )
-    spans = pairs.select(
-        "row",
-        "level",
-        "kind",
-        pl.when(pl.col("plain") != "").then("plain").otherwise(pl.lit("[unnamed range]")).alias("name"),
-        *_common(records),
-    )
+    pairs = pairs.with_columns(plain_name(pl.col("name").fill_null("")), pl.col("name").alias("text"))
+    pairs = pairs.with_columns((pl.col("name") != pl.col("text")).fill_null(value=False).alias("numbered"))
+    pairs, layers, unread = module_ranges(pairs.with_columns(_common(records)))
+    pairs = pairs.hstack(classify(pairs, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
+    name = pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]")).alias("name")
+    spans = pairs.with_columns(name)
     elsewhere = pl.when(pl.col("end_thread") != pl.col("threadId")).then(pl.col("end_thread"))
-    facts = pairs.select(
-        "row", pl.col("id").alias("range_id"), pl.col("name").alias("text"), "domain", elsewhere.alias("end_thread_id")
-    )
-    return frame_of("spans", spans), frame_of("ranges", facts), findings
+    facts = pairs.select("row", pl.col("id").alias("range_id"), "text", "domain", elsewhere.alias("end_thread_id"))
+    tables = {"spans": spans, "ranges": facts, "layers": layers}
+    return {table: frame_of(table, rows) for table, rows in tables.items()}, [*findings, *unread]

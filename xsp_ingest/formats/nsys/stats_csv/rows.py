@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.stats_csv.cells import integers, texts
 from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import operator_details, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_model import Finding, Kind, LedgerKind, Level
@@ -206,6 +207,7 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
         pl.col("style").replace("", "PushPop"),
     )
     frame = frame.with_columns((pl.col("name") != pl.col("text")).alias("numbered"))
+    frame, layers, unread = module_ranges(frame)
     frame = frame.hstack(classify(frame, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     name = pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed range]"))
     spans = frame.with_columns(name.alias("name")).select(
@@ -216,5 +218,6 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
         "spans": spans,
         "ranges": frame.select("row", "range_id", "text", "domain", "style"),
         "operators": operators.select("row", *operator_details(pl.col("text"))),
+        "layers": layers,
     }
-    return Part(tables, findings)
+    return Part(tables, (*findings, *unread))

@@ -11,6 +11,7 @@ from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
 from xsp_ingest.formats.nsys.tables.payloads import collectives
 from xsp_ingest.formats.nsys.tables.rows import Part, label
+from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import is_backward, operator_details, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
@@ -34,11 +35,13 @@ def nvtx_ranges(database: Tables, options: Options) -> Part:
     ranges, findings = recorded(database)
     messages, unreadable = collectives(database, ranges)
     ranges = ranges.with_columns(plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
-        (pl.col("name") != pl.col("text").fill_null("")).alias("numbered")
+        (pl.col("name") != pl.col("text").fill_null("")).alias("numbered"), pl.col("start").alias("start_ns")
     )
+    ranges, layers, unread = module_ranges(ranges)
     ranges = ranges.hstack(classify(ranges, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     tables = {"spans": _spans(ranges), "ranges": described(ranges), "operators": _operators(ranges)}
-    return Part({**tables, "collectives": messages}, (*findings, *unreadable, *_marks(database)))
+    tables |= {"collectives": messages, "layers": layers}
+    return Part(tables, (*findings, *unreadable, *unread, *_marks(database)))
 
 
 def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:

@@ -1,0 +1,85 @@
+"""Profiles small models eagerly and compiled, each in both modes, into a folder: a program for tests, not a test.
+
+python tests/runners/compiled_program.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from xsp_runners.compiled_code import COMPILED_CODE, CompiledCode
+from xsp_runners.torch_convolutional import ResNet
+from xsp_runners.torch_profiler import capture
+from xsp_runners.torch_transformers import Bert, Gpt
+from xsp_runners.torch_zoo import Mlp
+
+
+def models() -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
+    """Each with an input."""
+    tokens = torch.randint(100, (2, 16))
+    return {
+        "resnet18": (ResNet((2, 2, 2, 2), bottleneck=False), torch.randn(2, 3, 32, 32)),
+        "bert": (Bert(32, 1, 4), tokens),
+        "gpt": (Gpt(32, 1, 4), tokens),
+    }
+
+
+def profile(out: Path, model: Any, call: Any, *, training: bool) -> None:  # noqa: ANN401 (compiled models have no type)
+    """Two steps of it."""
+    with capture(out, steps=2, warmup=2, device="cpu") as session:
+        while True:
+            if training:
+                call().sum().backward()
+                model.zero_grad()
+            else:
+                with torch.inference_mode():
+                    call()
+            if session.step():
+                break
+
+
+def generated_code(model: Any, inputs: torch.Tensor) -> str:  # noqa: ANN401
+    """What Inductor writes for the forward pass of a model that was compiled, but not yet called."""
+    from torch._inductor.utils import run_and_get_code  # noqa: PLC0415 (heavy)
+
+    with torch.inference_mode():
+        return "\n".join(run_and_get_code(model, inputs)[1])
+
+
+def both_codes(out: Path) -> None:
+    """The code of one model, compiled as it always is and watched."""
+    model, inputs = Mlp().eval(), torch.randn(2, 64)
+    (out / "plain.py").write_text(generated_code(torch.compile(model), inputs), encoding="utf-8")
+    torch._dynamo.reset()
+    code = CompiledCode(torch)
+    code.called_once(model, lambda: model(inputs))
+    (out / "watched.py").write_text(generated_code(code.compiled(model), inputs), encoding="utf-8")
+
+
+def main(out: Path, names: list[str]) -> None:
+    """All models, or those named."""
+    torch.set_num_threads(1)
+    for training in (False, True):
+        for name, (model, inputs) in models().items():
+            if names and name not in names:
+                continue
+            folder = out / f"{name}-{'training' if training else 'inference'}"
+            model.train(training)
+            profile(folder / "eager", model, lambda m=model, x=inputs: m(x), training=training)
+            code = CompiledCode(torch)
+            code.called_once(model, lambda m=model, x=inputs: m(x))
+            compiled = code.compiled(model)
+            profile(folder / "compiled", model, lambda m=compiled, x=inputs: m(x), training=training)
+            (folder / "compiled" / COMPILED_CODE).write_text(json.dumps(code.document()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(Path(sys.argv[1]), sys.argv[2:])
+    both_codes(Path(sys.argv[1]))

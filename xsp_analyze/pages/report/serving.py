@@ -1,0 +1,121 @@
+"""The part of a report on a server: how long its prefill, decode and mixed steps take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.frames.serving_steps import STEADY_LOAD
+from xsp_analyze.pages import blocks
+from xsp_analyze.pages.report.row_limits import cut
+from xsp_analyze.render.units import count, counted, duration
+from xsp_model.step_annotations import ServingPhase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.core import Result
+    from xsp_analyze.pages.blocks import Block, Section
+    from xsp_analyze.pages.report.answers import Answers
+
+__all__ = ["sentence", "serving"]
+
+_MAX_COLUMNS = 300
+_NS_PER_S = 1e9
+_TONES = {ServingPhase.PREFILL: "compute", ServingPhase.MIXED: "communication", ServingPhase.DECODE: "layer"}
+_TITLE = ("serving", "Serving", "Prefill and decode")
+_MEANS = (
+    "Steps by what the engine named them. Prefill computes the tokens of prompts; decode goes on from requests past"
+    " theirs, which wait for a whole step for each output token; a mixed step does both."
+)
+
+
+def serving(answers: Answers) -> Section | None:
+    """The phases in a table, every step in a chart and a table; None where no step is of these phases."""
+    steps, phases = answers.of("B20"), answers.of("B25")
+    if isinstance(steps, str) or isinstance(phases, str):
+        return None
+    if not steps.table["serving_phase"].is_in([str(phase) for phase in _TONES]).any():
+        return None
+    kept, left_out = cut(steps)
+    return blocks.section(
+        *_TITLE,
+        _MEANS,
+        [
+            *(blocks.text(sentence) for sentence in _steady_states(steps.table)),
+            blocks.table(phases, bar="duration_ns"),
+            *_chart(steps),
+            blocks.table(kept, left_out=left_out, name="steps"),
+        ],
+    )
+
+
+def sentence(answers: Answers) -> str | None:
+    """What steps of each phase take, for the page's head; None where none is of a phase, and for several runs."""
+    phases = answers.of("B25")
+    rows = [] if isinstance(phases, str) else phases.table.filter(pl.col("step_count") > 0).to_dicts()
+    texts = [_described(row) for row in rows if row["serving_phase"] in set(map(str, _TONES))]
+    if not texts or len({row["run_id"] for row in rows}) > 1:
+        return None
+    first = ", ".join(texts)
+    return f"{first[:1].upper()}{first[1:]} (medians{', ramp-up and drain left out' if _left_out(rows) else ''})."
+
+
+def _described(row: Mapping[str, Any]) -> str:
+    requests = f" of {count(row['requests'])} requests" if row["requests"] is not None else ""
+    wait = row["output_token_ns"]
+    token = f" ({duration(wait)} per output token)" if wait is not None else ""
+    return f"{row['serving_phase']} steps{requests} take {duration(row['median_ns'])}{token}"
+
+
+def _left_out(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row["left_out_count"] for row in rows)
+
+
+def _steady_states(steps: pl.DataFrame) -> list[str]:
+    """A sentence a run on which steps count, and what came out of them."""
+    several = steps["run_id"].n_unique() > 1
+    return [
+        (f"Run {run}: " if several else "") + _steady_state(rows)
+        for (run,), rows in steps.group_by("run_id", maintain_order=True)
+    ]
+
+
+def _steady_state(steps: pl.DataFrame) -> str:
+    steady = steps.filter(pl.col("state") == "steady")
+    if steady.is_empty():
+        return "No steady state can be told apart from ramp-up and drain, so every step counts below."
+    before, after = (steps.filter(pl.col("state") == state).height for state in ("ramp_up", "drain"))
+    took = float(steady["duration_ns"].sum()) + float(steady["gap_ns"].head(steady.height - 1).sum())
+    output = int(steady["decode_tokens"].sum())
+    rate = (
+        f" Requests got {count(output)} output tokens in {duration(took)}, {output * _NS_PER_S / took:,.1f} a second."
+    )
+    return (
+        f"Steady state: steps {steady['step'][0]} to {steady['step'][-1]}, from the first to the last with"
+        f" {round(100 * STEADY_LOAD)} % of the usual number of decoding requests. The first table leaves out"
+        f" {counted(before, 'step', 'steps')} of ramp-up and {after} of drain."
+    ) + (rate if steady["decode_tokens"].null_count() == 0 and output and took else "")
+
+
+def _chart(steps: Result) -> list[Block]:
+    """The latency of every step, coloured by its phase."""
+    rows = steps.table.head(_MAX_COLUMNS)
+    in_phase = {phase: pl.col("serving_phase") == str(phase) for phase in _TONES}
+    series = [
+        {"name": str(phase), "tone": _TONES[phase], "values": values, "exact": "ns"}
+        for phase, of_phase in in_phase.items()
+        if any(values := rows.select(pl.when(of_phase).then("duration_ns")).to_series().to_list())
+    ]
+    if rows.height < 2 or not series:  # noqa: PLR2004 (one step is no course of steps)
+        return []
+    drawn = blocks.bars("columns", _labels(rows), series, title="Latency of every step")
+    more = steps.table.height - rows.height
+    note = [blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {steps.table.height:,} steps.")] if more else []
+    return [drawn, *note]
+
+
+def _labels(rows: pl.DataFrame) -> list[str]:
+    several = rows["run_id"].n_unique() > 1
+    return [f"{step} (run {run})" if several else str(step) for run, step in rows.select("run_id", "step").iter_rows()]

@@ -1,0 +1,49 @@
+"""Recognises what runners note of compiled code, and joins it to the torch.profiler traces that it is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsp_ingest.formats.compiled_code.join import joined
+from xsp_ingest.formats.compiled_code.record.mapping import HEAD, read_mapping
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.raw import RawTrace
+
+__all__ = ["COMPILED_CODE"]
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledCode(Ingester):
+    name: str = "compiled_code"
+    title: str = "compiled_code.json of our torch runner, together with its trace: the layers of compiled kernels"
+    is_supplement: bool = True
+
+    def sniff(self, probe: Probe) -> Match:
+        """A JSON object that starts with the name of its schema."""
+        return Match.exact_if(HEAD.match(probe.text))
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """Never: the file has no times."""
+        del options
+        read_mapping(path)  # a file that is damaged says so first
+        raise XspError(
+            "compiled_code.json says what compiled kernels are made of, but not when they ran",
+            path=path,
+            advice="Give it together with the torch.profiler trace of the same run, or give the folder that holds both",
+        )
+
+    def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
+        """The runs with the layers of their compiled kernels."""
+        return joined(path, read_mapping(path), runs)
+
+
+COMPILED_CODE = _CompiledCode()
