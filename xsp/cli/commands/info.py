@@ -128,7 +128,7 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
 
-    for run in summary.runs:
+    for run in (*summary.runs, *summary.captures):
         yield f"run {run['run_id']}", _run(run)
     yield "layers from", ", ".join(summary.layer_sources) or "-"
     caveat = f"; {summary.layer_caveat}" if summary.layer_caveat and summary.layer_count else ""
