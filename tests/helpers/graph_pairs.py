@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["COPY", "FILL", "Piece", "add_capture", "add_eager", "add_replay", "captured", "paired", "replayed", "told"]
+__all__ = [
+    "COPY",
+    "FILL",
+    "Piece",
+    "add_capture",
+    "add_eager",
+    "add_replay",
+    "captured",
+    "paired",
+    "replayed",
+    "replayed_layers",
+]
 
 COPY, FILL = "copy", "fill"
 """In place of a kernel's name: a copy and a memset."""
@@ -48,8 +59,8 @@ def add_capture(
     if annotation is not None:
         kineto.annotation(annotation, start_ns, end - start_ns)
     kineto.runtime(f"{form}StreamBeginCapture", start_ns + 1_000, 2_000)
-    for place, piece in enumerate(pieces, 1):
-        _add_launch(kineto, piece, start_ns + place * _SLOT_NS, form)
+    for position, piece in enumerate(pieces, 1):
+        _add_launch(kineto, piece, start_ns + position * _SLOT_NS, form)
     kineto.runtime(f"{form}StreamEndCapture", end - _SLOT_NS, 2_000)
     return end
 
@@ -73,9 +84,9 @@ def _add_launch(kineto: KinetoTrace, piece: Piece, at_ns: int, form: str) -> int
 
 def add_eager(kineto: KinetoTrace, pieces: Sequence[Piece], start_ns: int, *, form: str = "hip") -> int:
     """The same launches without a graph, each with its kernel at once; gives the end."""
-    for place, piece in enumerate(pieces):
-        correlation = _add_launch(kineto, piece, start_ns + place * _SLOT_NS, form)
-        _add_work(kineto, piece.kernel, start_ns + place * _SLOT_NS + 8_000, 1_000, correlation, 7)
+    for position, piece in enumerate(pieces):
+        correlation = _add_launch(kineto, piece, start_ns + position * _SLOT_NS, form)
+        _add_work(kineto, piece.kernel, start_ns + position * _SLOT_NS + 8_000, 1_000, correlation, 7)
     return start_ns + len(pieces) * _SLOT_NS
 
 
@@ -90,7 +101,7 @@ def add_replay(
     launched_in: str = "",
 ) -> int:
     """One replay of a graph: kernel i takes i + 1 us, one after the other; gives the end."""
-    lengths = [(place + 1) * 1_000 for place in range(len(kernels))]
+    lengths = [(position + 1) * 1_000 for position in range(len(kernels))]
     end = start_ns + 10_000 + sum(lengths) + _SLOT_NS
     if annotation is not None:
         kineto.annotation(annotation, start_ns, end - start_ns)
@@ -98,8 +109,8 @@ def add_replay(
         kineto.module(launched_in, start_ns, 9_000)
     correlation = kineto.runtime(f"{form}GraphLaunch", start_ns + 1_000, 5_000)
     now = start_ns + 10_000
-    for place, (kernel, length) in enumerate(zip(kernels, lengths, strict=True)):
-        _add_work(kineto, kernel, now, length, correlation, 7 if streams is None else streams[place])
+    for position, (kernel, length) in enumerate(zip(kernels, lengths, strict=True)):
+        _add_work(kineto, kernel, now, length, correlation, 7 if streams is None else streams[position])
         now += length
     return end
 
@@ -153,7 +164,7 @@ def paired(replay: KinetoTrace, captures: Sequence[KinetoTrace], folder: Path) -
     return convert([replay.write(folder / "replay.json")], Options(graph_captures=files))
 
 
-def told(trace: Trace) -> list[tuple[str, str | None]]:
+def replayed_layers(trace: Trace) -> list[tuple[str, str | None]]:
     """Replayed work in order of start: kernel and layer (None: it has none)."""
     spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
     layers = trace.frame("layers").select(pl.col("span_id").alias("layer_id"), pl.col("layer_name").cast(pl.String))

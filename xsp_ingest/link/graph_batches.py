@@ -66,11 +66,11 @@ def _around(forest: Forest, at: Positions, *, captures: bool) -> list[Batch | No
     return [batches[name] if held >= 0 else None for name, held in zip(names, holder, strict=True)]
 
 
-def allowed(found: Sequence[int], captured: Sequence[int | None], step: Batch | None) -> list[int]:
+def allowed(graphs: Sequence[int], captured: Sequence[int | None], step: Batch | None) -> list[int]:
     """Those of the graphs that a step of this batch replays: of its padded size, else the smallest that holds it."""
     if step is None:
-        return list(found)
-    sizes = {graph: captured[graph] for graph in found}
+        return list(graphs)
+    sizes = {graph: captured[graph] for graph in graphs}
     enough = [size for size in sizes.values() if size is not None and size >= step.size]
     replayed = step.size if step.exact else min(enough, default=None)
     return [graph for graph, size in sizes.items() if size is None or size == replayed]

@@ -145,18 +145,18 @@ def pair(
     their work.
     """
     candidates = _Candidates(graphs, expected)
-    known: dict[tuple[bytes, bytes], tuple[list[int], Outcome]] = {}
+    matches: dict[tuple[bytes, bytes], tuple[list[int], Outcome]] = {}
     possible: list[list[int]] = []
     outcomes = [Outcome.NOT_CAPTURED] * len(replays)
     for replay in range(len(replays)):
         rows = slice(replays.first[replay], replays.first[replay + 1])
         tokens, stream = replays.tokens[rows], replays.stream[rows]
         key = (tokens.tobytes(), stream.tobytes())
-        if key not in known:
-            known[key] = candidates.of(tokens, stream)
-        found, otherwise = known[key]
-        possible.append(allowed(found, captured, batches[replay]))
-        if not found:
+        if key not in matches:
+            matches[key] = candidates.of(tokens, stream)
+        numbers, otherwise = matches[key]
+        possible.append(allowed(numbers, captured, batches[replay]))
+        if not numbers:
             outcomes[replay] = otherwise
     set_of = [(graph.run, batch) for graph, batch in zip(graphs, captured, strict=True)]
     chosen = _chosen(possible, set_of, meaning)

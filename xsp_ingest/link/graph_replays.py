@@ -126,12 +126,12 @@ def _meaning(forest: Forest, layering: Layering, graph: CapturedGraph) -> object
     """What would be told of a replay's work: its layers, operators and shapes."""
     layer, parent = layering.layer[graph.launches], forest.parent[graph.launches]
     names = forest.spans["name"]
-    shapes = forest.operators["input_shapes"].gather(_or_null(lookup(forest.operators["at"].to_numpy(), parent)))
-    columns = (names.gather(_or_null(layer)), names.gather(_or_null(parent)), shapes)
+    shapes = forest.operators["input_shapes"].gather(_nullable(lookup(forest.operators["at"].to_numpy(), parent)))
+    columns = (names.gather(_nullable(layer)), names.gather(_nullable(parent)), shapes)
     return tuple(tuple(column.cast(pl.String)) for column in columns)
 
 
-def _or_null(at: Positions) -> pl.Series:
+def _nullable(at: Positions) -> pl.Series:
     return pl.Series([None if each < 0 else int(each) for each in at], dtype=pl.Int64)
 
 

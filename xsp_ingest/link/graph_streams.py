@@ -30,11 +30,11 @@ def order_on_streams(captured: Ints, tokens: Ints, stream: Ints) -> Order:
     """
     queues = [np.flatnonzero(stream == each).tolist()[::-1] for each in np.unique(stream)]
     out = np.empty(len(captured), dtype=np.int64)
-    for place, token in enumerate(captured):
+    for number, token in enumerate(captured):
         heads = [queue for queue in queues if queue and tokens[queue[-1]] == token]
         if len(heads) != 1:
             return Ambiguous.YES if heads else None
-        out[place] = heads[0].pop()
+        out[number] = heads[0].pop()
     return out
 
 

@@ -34,8 +34,8 @@ def expected_tokens(
     """
     seen = pl.concat([_executed(forests[run], numbers) for run in runs])
     certain = seen.group_by(_KEY).agg(pl.col("token").first(), pl.col("token").n_unique().alias("tokens"))
-    known = certain.filter(pl.col("tokens") == 1).drop("tokens")
-    return [_completed(graph, forests[graph.run], known, numbers) for graph in graphs]
+    unique = certain.filter(pl.col("tokens") == 1).drop("tokens")
+    return [_completed(graph, forests[graph.run], unique, numbers) for graph in graphs]
 
 
 def _executed(forest: Forest, numbers: KernelNumbers) -> pl.DataFrame:
@@ -60,15 +60,15 @@ def _of_operators(forest: Forest, launches: Positions) -> pl.DataFrame:
     ).select("operator", "shapes", pl.int_range(pl.len()).over("at").alias("nth"))
 
 
-def _completed(graph: CapturedGraph, forest: Forest, known: pl.DataFrame, numbers: KernelNumbers) -> Ints:
+def _completed(graph: CapturedGraph, forest: Forest, launched: pl.DataFrame, numbers: KernelNumbers) -> Ints:
     if graph.is_named:
         return graph.tokens
     is_kernel = graph.tokens >= UNKNOWN
     of_operators = _of_operators(forest, graph.launches[is_kernel])
-    found = of_operators.join(known, on=list(_KEY), how="left", maintain_order="left")
+    joined = of_operators.join(launched, on=list(_KEY), how="left", maintain_order="left")
     generated = of_operators["operator"].str.starts_with(_GENERATED).fill_null(value=False)
     own = of_operators.select(pl.when(generated).then("operator")).to_series()
-    tokens = np.where(generated.to_numpy(), numbers.of(own), found["token"].fill_null(UNKNOWN).to_numpy())
+    tokens = np.where(generated.to_numpy(), numbers.of(own), joined["token"].fill_null(UNKNOWN).to_numpy())
     out = graph.tokens.copy()
     out[is_kernel] = np.where(out[is_kernel] == UNKNOWN, tokens, out[is_kernel])
     return out

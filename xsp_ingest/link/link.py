@@ -89,8 +89,8 @@ def link(
     first_ids = [0, *itertools.accumulate(forest.spans.height for forest in forests)]
     for run, raw in enumerate(raws):
         forest, layering, called = forests.pop(0), layerings.pop(0), calls.pop(0)
-        known = overrides if run < count else replace(overrides, role=GRAPH_CAPTURE)
-        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), known))
+        facts = overrides if run < count else replace(overrides, role=GRAPH_CAPTURE)
+        builder.add("runs", run_row(run, raw.facts, sources[run], zeros[run], _level(source, forest), facts))
         if run >= count:
             _add_capture(builder, run, raw, forest, layering, called, zeros[run], kept[run], first_ids[run])
             continue

@@ -23,12 +23,12 @@ _COLUMNS = (
 
 def test_one_row_a_graph_longest_first(tmp_path: Path) -> None:
     """Kernel i of a replay takes i + 1 us: twice 1 + 2, once 1 + 2 + 3 + 4, which no capture is of."""
-    known = [Piece("gemm", "Linear_0"), Piece("relu", "ReLU_0")]
+    pieces = [Piece("gemm", "Linear_0"), Piece("relu", "ReLU_0")]
     replay = KinetoTrace()
     now = add_replay(replay, ["gemm", "relu"], 900_000_000, launched_in="Runner_0")
     now = add_replay(replay, ["a", "b", "c", "d"], now)
     add_replay(replay, ["gemm", "relu"], now, launched_in="Runner_0")
-    trace = paired(replay, [captured([known], annotations=["capture_8_FULL"])], tmp_path)
+    trace = paired(replay, [captured([pieces], annotations=["capture_8_FULL"])], tmp_path)
     rows = run(find("B18"), StepFrames.of(trace)).table
     assert rows.select(_COLUMNS).rows() == [
         (1, None, None, None, 1, 4, 10_000, 0, 0.0, 0),

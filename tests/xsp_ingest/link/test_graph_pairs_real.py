@@ -123,11 +123,11 @@ def test_operators_of_replayed_kernels_are_those_around_their_launches(real_dir:
     assert device["vllm::moe_forward"] == 125_458_726
     trace = _paired(real_dir, VLLM[0], _path(real_dir, VLLM[1]))
     rows = run(find("B11"), StepFrames.of(trace)).table.select("operator", "count", "device_sum_ns").rows()
-    told = {name: (count, time) for name, count, time in rows}
+    answered = {name: (count, time) for name, count, time in rows}
     eager = {"aten::linear": (1, 346_637)}  # that of the logits, outside of every graph
     for name, time in device.items():
         more = eager.get(name, (0, 0))
-        assert told[name] == (len(calls[name]) + more[0], time + more[1])
+        assert answered[name] == (len(calls[name]) + more[0], time + more[1])
 
 
 def _written(document: dict[str, Any], folder: Path) -> Path:

@@ -18,7 +18,7 @@ from tests.helpers.graph_pairs import (
     captured,
     paired,
     replayed,
-    told,
+    replayed_layers,
 )
 from tests.helpers.linked import ledger_counts
 from tests.helpers.synth import KinetoTrace
@@ -39,7 +39,7 @@ def _kernels(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _layers(trace: Trace) -> list[str | None]:
-    return [layer for _, layer in told(trace)]
+    return [layer for _, layer in replayed_layers(trace)]
 
 
 def _device_time(trace: Trace) -> dict[str, int]:
@@ -50,7 +50,7 @@ def _device_time(trace: Trace) -> dict[str, int]:
 
 def test_each_replay_of_a_graph_has_the_layers_of_its_capture(tmp_path: Path) -> None:
     trace = paired(replayed([["gemm", "relu"]] * 3), [captured([GRAPH])], tmp_path)
-    assert told(trace) == [("gemm", "Linear_0"), ("relu", "ReLU_0")] * 3
+    assert replayed_layers(trace) == [("gemm", "Linear_0"), ("relu", "ReLU_0")] * 3
     assert ledger_counts(trace) == {}
     assert _device_time(trace) == {"layer": 9_000}
 
@@ -168,8 +168,8 @@ def test_pieces_that_order_leaves_open_are_refused(tmp_path: Path) -> None:
 def test_a_round_with_a_piece_left_out_is_refused(tmp_path: Path) -> None:
     graphs = [[Piece("head", "Embed_0")], *([Piece("k", f"Block_{n}")] for n in range(3))]
     replays = [["head"], ["k"], ["k"], ["k"], ["head"], ["k"], ["k"]]
-    whole = paired(replayed(replays), [captured(graphs)], tmp_path)
-    assert _layers(whole) == ["Embed_0", "Block_0", "Block_1", "Block_2", "Embed_0", "Block_0", "Block_1"]
+    complete = paired(replayed(replays), [captured(graphs)], tmp_path)
+    assert _layers(complete) == ["Embed_0", "Block_0", "Block_1", "Block_2", "Embed_0", "Block_0", "Block_1"]
     del replays[2]
     short = paired(replayed(replays), [captured(graphs)], tmp_path)
     assert _layers(short) == ["Embed_0", None, None, "Embed_0", None, None]
@@ -247,7 +247,7 @@ def test_a_replay_in_a_call_of_the_captured_layer_belongs_to_that_call(tmp_path:
     kineto = KinetoTrace()
     add_replay(kineto, ["gemm"], 9_000_000, launched_in="Linear_0")
     trace = paired(kineto, [captured([GRAPH[:1]])], tmp_path)
-    assert told(trace) == [("gemm", "Linear_0")]
+    assert replayed_layers(trace) == [("gemm", "Linear_0")]
     work = trace.frame("spans").filter(pl.col("attribution") == "layer").row(0, named=True)
     assert trace.frame("spans")["run_id"][work["layer_id"]] == 0
 
@@ -266,7 +266,7 @@ def test_captures_of_the_own_rank_go_first(tmp_path: Path) -> None:
 def test_launches_pair_by_order_within_each_stream(tmp_path: Path) -> None:
     pieces = [Piece("a", "A_0"), Piece("b", "B_0"), Piece("c", "C_0"), Piece("b", "D_0")]
     trace = paired(replayed([["b", "a", "b", "c"]], streams=[8, 7, 8, 7]), [captured([pieces])], tmp_path)
-    assert told(trace) == [("b", "B_0"), ("a", "A_0"), ("b", "D_0"), ("c", "C_0")]
+    assert replayed_layers(trace) == [("b", "B_0"), ("a", "A_0"), ("b", "D_0"), ("c", "C_0")]
 
 
 def test_equal_kernels_on_two_streams_are_not_told_apart_by_when_they_started(tmp_path: Path) -> None:
@@ -357,4 +357,4 @@ def test_no_replay_gets_a_layer_that_is_not_its_own(seed: int, tmp_path: Path) -
     for event in capture.events:
         assert isinstance(event["ts"], int)
         event["ts"] += 77_000_000_000
-    assert told(paired(replays, [capture], tmp_path / "again")) == told(trace)
+    assert replayed_layers(paired(replays, [capture], tmp_path / "again")) == replayed_layers(trace)

@@ -47,7 +47,7 @@ def test_a_replay_of_several_batches_says_nothing() -> None:
 def test_what_is_said_of_a_round_is_true(kernels: list[int], begin: int, count: int) -> None:
     alike = [[g for g, kernel in enumerate(kernels) if kernel == each] for each in kernels]
     truth = np.array([(begin + n) % len(kernels) for n in range(count)])
-    said = rounds([alike[g] for g in truth], ["run"] * len(kernels), _meaning)
-    assert ((said == -1) | (said == truth)).all()
+    answer = rounds([alike[g] for g in truth], ["run"] * len(kernels), _meaning)
+    assert ((answer == -1) | (answer == truth)).all()
     if 1 in np.bincount(kernels) and count >= 2 * len(kernels):
-        assert (said == truth).all()
+        assert (answer == truth).all()
