@@ -129,7 +129,7 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     from xsp_analyze.render.shown import clean  # noqa: PLC0415
 
-    for run in summary.runs:
+    for run in (*summary.runs, *summary.captures):
         yield f"run {run['run_id']}", _run(run)
     if captures := summary.roles.sources.get("graph_captures"):
         yield "captures", f"{clean(captures)}: what replayed graphs belong to; nothing of it is counted"
