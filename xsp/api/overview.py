@@ -51,7 +51,7 @@ class Info:
         for run in summary.runs:
             parts = (run["source_path"], run["format"], run["profiler"], run["framework"])
             yield f"run {run['run_id']}", ", ".join(str(part) for part in parts if part)
-        if captures := summary.roles.sources.get("graph_captures"):
+        if captures := ", ".join(str(run["source_path"]) for run in summary.captures):
             yield "captures", captures
         yield "layers", f"{summary.layer_count:,} from {', '.join(summary.layer_sources) or 'nothing'}"
         yield "spans", ", ".join(f"{count:,} {level}" for level, count in summary.counts.items()) or "none"

@@ -129,9 +129,9 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     from xsp_analyze.render.shown import clean  # noqa: PLC0415
 
-    for run in (*summary.runs, *summary.captures):
+    for run in summary.runs:
         yield f"run {run['run_id']}", _run(run)
-    if captures := summary.roles.sources.get("graph_captures"):
+    if captures := ", ".join(str(run["source_path"]) for run in summary.captures):
         yield "captures", f"{clean(captures)}: what replayed graphs belong to; nothing of it is counted"
     yield "layers from", ", ".join(summary.layer_sources) or "-"
     caveat = f"; {summary.layer_caveat}" if summary.layer_caveat and summary.layer_count else ""
