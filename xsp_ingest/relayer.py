@@ -61,12 +61,11 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
 def _attributions(trace: Trace, forest: Forest, layer: pl.Series, layers: pl.Series) -> pl.DataFrame:
     """Of replayed work the layers that its capture has now; of other work those of before that are layers still."""
     before = trace.frame("attributions")
-    said = before.select("span_id", "basis").unique("span_id", keep="first", maintain_order=True)
+    bases = before.select("span_id", "basis").unique("span_id", keep="first", maintain_order=True)
     captured = np.flatnonzero(forest.captured_in >= 0)
-    known = layer.gather(captured)
-    replayed = pl.DataFrame({"span_id": captured, "layer_id": known}).filter(pl.col("layer_id") >= 0)
+    replayed = pl.DataFrame({"span_id": captured, "layer_id": layer.gather(captured)}).filter(pl.col("layer_id") >= 0)
     basis = pl.coalesce(pl.col("basis").cast(pl.String), pl.lit(str(AttributionBasis.GRAPH_NODE)))
-    again = replayed.join(said, on="span_id", how="left", maintain_order="left").with_columns(
+    again = replayed.join(bases, on="span_id", how="left", maintain_order="left").with_columns(
         pl.lit(1.0).alias("weight"), basis.alias("basis")
     )
     kept = before.with_columns(pl.col("basis").cast(pl.String)).filter(

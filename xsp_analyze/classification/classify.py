@@ -54,6 +54,10 @@ def classify(
     return decide(kind, name, launcher, around, in_optimizer=in_optimizer)
 
 
+_BY_NAME_FIRST = (KernelClass.COMMUNICATION, KernelClass.MIXTURE_OF_EXPERTS)
+"""Classes that a kernel's name tells more surely than its operator's: a router's own `TopK` is no sort."""
+
+
 def decide(
     kind: str, name: str, operator: Classified | None, layer: Classified | None, *, in_optimizer: bool
 ) -> Classified:
@@ -61,7 +65,7 @@ def decide(
     if kind in _BY_KIND:
         return _BY_KIND[kind]
     named = by_name(name)
-    if named is not None and named.kernel_class == KernelClass.COMMUNICATION:
+    if named is not None and named.kernel_class in _BY_NAME_FIRST:
         return named
     classified = operator or named or layer or _OTHER
     if in_optimizer and classified.kernel_class in _OF_OPTIMIZER:

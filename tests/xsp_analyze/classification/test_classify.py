@@ -56,6 +56,11 @@ def test_names_that_only_sound_like_communication_are_none(name: str) -> None:
     assert sounds or classified is None or classified.kernel_class != KernelClass.COMMUNICATION
 
 
+def test_a_router_s_kernel_is_the_experts_though_its_operator_is_called_topk() -> None:
+    assert classify("kernel", "_topk_forward", "TopK").kernel_class == KernelClass.MIXTURE_OF_EXPERTS
+    assert classify("kernel", "gatherTopK", "TopK").kernel_class == KernelClass.SORTING
+
+
 def test_the_operator_decides_before_the_kernel_s_name() -> None:
     gemm = "volta_sgemm_64x64_nt"
     assert classify("kernel", gemm).kernel_class == KernelClass.MATRIX_PRODUCT

@@ -241,8 +241,8 @@ def test_replays_of_graphs_are_told_neither_to_record_modules_nor_to_use_graphs(
 
 def test_replays_whose_capture_is_given_have_layers(real_dir: Path) -> None:
     options = Options(graph_captures=[real_dir / _PIECEWISE])
-    told = {one.rule.id for one in advise(StepFrames.of(convert([real_dir / _VLLM], options)))}
-    assert not told & {"graph-replays", "unattributed"}
+    rules = {one.rule.id for one in advise(StepFrames.of(convert([real_dir / _VLLM], options)))}
+    assert not rules & {"graph-replays", "unattributed"}
 
 
 def test_communication_of_an_inference_is_not_taken_for_gradients(real_dir: Path) -> None:

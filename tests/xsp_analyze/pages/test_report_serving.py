@@ -31,8 +31,8 @@ def _serving(page: str) -> list[dict[str, Any]]:
 
 
 def test_a_section_has_the_phases_and_every_step_by_phase(tmp_path: Path) -> None:
-    said, phases, chart, steps = _serving(render(serving_trace(tmp_path)))
-    assert said["text"] == (
+    sentence, phases, chart, steps = _serving(render(serving_trace(tmp_path)))
+    assert sentence["text"] == (
         "Steady state: steps 4 to 23, from the first to the last with 90 % of the usual number of decoding requests."
         " The first table leaves out 4 steps of ramp-up and 6 of drain. Requests got 638 output tokens in 248.000 ms,"
         " 2,572.6 a second."  # 18 x 32 and 2 x 31 tokens; 20 steps of 210 ms in sum with 19 gaps of 2 ms
@@ -65,8 +65,8 @@ def test_a_trace_of_no_server_has_no_such_section(tmp_path: Path) -> None:
 
 
 def test_without_a_steady_state_all_steps_count(tmp_path: Path) -> None:
-    said, _, chart, _ = _serving(render(serving_trace(tmp_path, [(1, 100, 0, 20_000), (0, 0, 1, 9_000)])))
-    assert said["text"] == "No steady state can be told apart from ramp-up and drain, so every step counts below."
+    sentence, _, chart, _ = _serving(render(serving_trace(tmp_path, [(1, 100, 0, 20_000), (0, 0, 1, 9_000)])))
+    assert sentence["text"] == "No steady state can be told apart from ramp-up and drain, so every step counts below."
     assert [s["name"] for s in chart["series"]] == ["prefill", "decode"]
 
 
