@@ -51,6 +51,8 @@ class Info:
         for run in summary.runs:
             parts = (run["source_path"], run["format"], run["profiler"], run["framework"])
             yield f"run {run['run_id']}", ", ".join(str(part) for part in parts if part)
+        if captures := summary.roles.sources.get("graph_captures"):
+            yield "captures", captures
         yield "layers", f"{summary.layer_count:,} from {', '.join(summary.layer_sources) or 'nothing'}"
         yield "spans", ", ".join(f"{count:,} {level}" for level, count in summary.counts.items()) or "none"
         yield "steps", _steps(summary)

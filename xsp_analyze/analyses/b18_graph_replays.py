@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.graph_replays import GRAPH, REPLAY_MEASURES, graph_replays
+from xsp_analyze.frames.graph_replays import GRAPH_LABELS, REPLAY_MEASURES, graph_replays
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -55,12 +55,12 @@ __all__ = ["replayed_graphs"]
 def replayed_graphs(frames: StepFrames) -> pl.LazyFrame:
     """One row a graph, by device time, longest first, then in order of first replay."""
     rows = graph_replays(frames.of_trace)
-    layers = rows.group_by("graph").agg(pl.col("layer_count").max())
+    labels = rows.group_by("graph").agg(pl.col(GRAPH_LABELS).drop_nulls().first(), pl.col("layer_count").max())
     total = pl.col("device_sum_ns")
     return (
-        frames.combine(rows, GRAPH, REPLAY_MEASURES)
+        frames.combine(rows, ("graph",), REPLAY_MEASURES)
         .lazy()
-        .join(layers.lazy(), on="graph", how="left", maintain_order="left")
+        .join(labels.lazy(), on="graph", how="left", maintain_order="left")
         .with_columns(pl.when(total > 0).then(pl.col("attributed_ns") / total).alias("attributed_share"))
         .sort(*frames.by, -total, "graph")
     )

@@ -37,7 +37,8 @@ _MAX_EVIDENCE = 3
     " those that vary: torch._dynamo.mark_dynamic, or dynamic=True; keep numbers that change out of what is compiled,"
     " or make them tensors. What is compiled once only: warm up before recording.",
     source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
-    " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V`.",
+    " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V` (PyTorch 2.5"
+    " and later).",
     explains=("gpu-idle", "uneven-steps", "dominant-layer"),
 )
 def recompilation(facts: Facts) -> Iterator[Observation]:
@@ -91,7 +92,7 @@ def _versions(facts: Facts) -> str:
     do="TORCH_LOGS=graph_breaks names each with its line, and fullgraph=True makes it an error. Keep values on the"
     " device (torch.where instead of if; torch._dynamo.config.capture_scalar_outputs=True for .item()), move printing"
     " and logging out of the compiled function, and make a custom operator of a call that cannot be traced.",
-    source="`Torch-Compiled Region: F/V` of PyTorch 2.6 and later, one within the other. Several compiled graphs in one"
+    source="`Torch-Compiled Region` of PyTorch 2.1 and later, one within the other. Several compiled graphs in one"
     " region are none: backends split on purpose (vLLM at attention, DDP at its buckets). Where TorchDynamo gives a"
     " function up as a whole (a break in a loop), its callees are regions of their own, as if each had been compiled"
     " alone: of that this rule is silent.",

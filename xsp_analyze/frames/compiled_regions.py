@@ -1,9 +1,10 @@
 """Calls of what torch.compile made, and where such a call leaves compiled code: at a graph break.
 
 Dynamo names each call `Torch-Compiled Region: F/V`, F the number of the function that it compiled and V of the version
-of it. Where it cannot compile a function whole, the rest after the break is a function of its own that the first part
-calls: a region within a region, but not within the call of a compiled graph. A graph that a backend splits on purpose
-(vLLM's piecewise graphs, DDP's buckets) is several calls of compiled graphs in one region, and no break.
+of it; PyTorch before 2.5 has no numbers. Where it cannot compile a function whole, the rest after the break is a
+function of its own that the first part calls: a region within a region, but not within the call of a compiled graph.
+A graph that a backend splits on purpose (vLLM's piecewise graphs, DDP's buckets) is several calls of compiled graphs in
+one region, and no break.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledRegions", "compiled_regions"]
 
-_REGION = r"^Torch-Compiled Region: (\d+)/(\d+)"
+_REGION = r"^Torch-Compiled Region(?:$|: (\d+)/(\d+))"
 _GRAPH = r"^## Call CompiledFxGraph|^CompiledFunction$"
 _LOOKUP = r"^TorchDynamo Cache Lookup"
 _OWN = r"^TorchDynamo |^Pregraph bytecode|^PythonDispatchMode|^AOTDispatcher "  # calls of Dynamo's, no operators
@@ -76,7 +77,7 @@ def _marks(trace: Trace, runs: Sequence[int], names: pl.Series) -> pl.DataFrame:
         text.str.extract(_REGION, 1).cast(pl.Int64).alias("function"),
         text.str.extract(_REGION, 2).cast(pl.Int64).alias("version"),
     )
-    named = named.drop_nulls("mark") if named["function"].is_not_null().any() else named.clear()
+    named = named.drop_nulls("mark") if (named["mark"] == "region").any() else named.clear()
     end = pl.col("start_ns") + pl.col("duration_ns")
     return (
         trace.scan("spans")
@@ -97,7 +98,7 @@ def _marks(trace: Trace, runs: Sequence[int], names: pl.Series) -> pl.DataFrame:
 class _Open:
     """A region whose call has not ended: where its compiled code last ended, and when Dynamo looked for more of it."""
 
-    function: int
+    function: int | None
     end: int
     left: int
     from_graph: bool = False
@@ -107,7 +108,7 @@ class _Open:
         self.left, self.until = time, None
 
 
-def _breaks(marks: Iterable[tuple[str, int, int, int]]) -> list[tuple[int, int, int, int, bool]]:
+def _breaks(marks: Iterable[tuple[str, int, int, int | None]]) -> list[tuple[int, int, int | None, int | None, bool]]:
     """The breaks on one thread, in the columns of `_BREAK_COLUMNS`; marks stand in order of start, outer ones first."""
     regions: list[_Open] = []
     breaks, covered = [], -1  # until `covered` all lies within a compiled graph or a compilation

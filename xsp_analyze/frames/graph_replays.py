@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_model import Trace
 
-__all__ = ["GRAPH", "REPLAY_MEASURES", "graph_replays", "replayed_work"]
+__all__ = ["GRAPH_LABELS", "REPLAY_MEASURES", "graph_replays", "replayed_work"]
 
-GRAPH = ("graph", "captured_in", "attribution_basis", "launched_in")
-"""What describes a graph: its number in order of first replay, where it was captured and launched."""
+GRAPH_LABELS = ("captured_in", "attribution_basis", "launched_in")
+"""What describes a graph: where it was captured, how its layers are known, and where it was first launched."""
 
 REPLAY_MEASURES = ("replay_count", "kernel_count", "device_sum_ns", "attributed_ns", "launch_ns")
 
@@ -28,7 +28,7 @@ _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
 
 def graph_replays(frames: TraceFrames) -> pl.DataFrame:
-    """One row a run, step and graph: the columns of GRAPH, REPLAY_MEASURES, and layer_count.
+    """One row a run, step and graph, numbered in order of first replay: GRAPH_LABELS, REPLAY_MEASURES, layer_count.
 
     Replays are of one graph where they were captured by the same launches; of which that is not known, where the same
     kernels ran in the same order.
@@ -61,7 +61,7 @@ _SCHEMA = {
     "run_id": pl.Int64,
     "step": pl.Int64,
     "graph": pl.Int64,
-    **dict.fromkeys(GRAPH[1:], pl.String),
+    **dict.fromkeys(GRAPH_LABELS, pl.String),
     **dict.fromkeys(REPLAY_MEASURES, pl.Int64),
     "layer_count": pl.Int64,
 }

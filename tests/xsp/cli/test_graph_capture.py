@@ -168,7 +168,10 @@ def test_a_changed_capture_is_converted_anew(
 def test_info_says_of_a_capture_that_it_is_one(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", pair[0], "--graph-capture", pair[1]]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].endswith("holds how graphs were captured, and is not counted")
+    assert lines[1].split(maxsplit=1) == [
+        "captures",
+        "capture.json: what replayed graphs belong to; nothing of it is counted",
+    ]
     assert any(line.split() == ["device", "time", "layer", "4", "6.000", "µs", "100.0", "%"] for line in lines)
 
 

@@ -25,7 +25,7 @@ def _powered(*samples: tuple[int, float]) -> Hand:
         step = hand.step(number, start, _SECOND)
         layer = hand.module("Linear_0", start, 1000, 0, parent_id=step, step=number)
         at = start + _SECOND // 2
-        hand.work("k", at, _SECOND // 4, launch=start + 5, parent=layer, layer=layer, step=number)
+        hand.work("k", at, _SECOND // 4, launch=at - 5, parent=layer, layer=layer, step=number)
     shared = {"run_id": 0, "device_id": 0, "counter": "power", "unit": "W"}
     hand.extra["counters"] = [{**shared, "time_ns": time, "value": value} for time, value in samples]
     return hand

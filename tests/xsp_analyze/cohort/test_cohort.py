@@ -59,8 +59,8 @@ def test_gpu_utilisation_is_active_time_over_time_elapsed(tmp_path: Path) -> Non
 def test_work_that_a_step_launched_counts_though_it_ends_after_its_range(tmp_path: Path) -> None:
     kineto = KinetoTrace()
     kineto.step(0, 0, 10 * _MS)
-    kineto.operator("aten::mm", 1_000, 5 * _MS)
-    kineto.launch("a", 2_000, 8 * _MS, 6 * _MS)  # the step ends with it, at 14 ms
+    kineto.operator("aten::mm", 1_000, 9 * _MS)
+    kineto.launch("a", 8 * _MS - 20_000, 8 * _MS, 6 * _MS)  # the step ends with it, at 14 ms
     assert utilisation(StepFrames.of(_trace(kineto, tmp_path))).gpu == pytest.approx(6 / 14)
 
 

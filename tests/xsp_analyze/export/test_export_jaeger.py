@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _SAME = ("spans", "layers", "operators", "ranges", "kernels", "copies", "metrics", "devices")
 _SERIES_ONLY = ("memory_snapshot/", "nvml_samples/alone")
-_WITH_SPANS = [case for case in SOUND if not case.name.startswith(_SERIES_ONLY)]
+_ATTRIBUTED = ("compiled_code/", "torch_trace_log/")  # what a compiler says beside a trace is not in an export
+_WITH_SPANS = [case for case in SOUND if not case.name.startswith(_SERIES_ONLY + _ATTRIBUTED)]
 _OF_RUN = ("run_id", "rank", "world_size", "profiler", "framework", "model", "batch_size", "layer_source", "epoch_ns")
 
 

@@ -634,6 +634,16 @@ def test_graph_breaks_name_the_operators_between_but_not_those_within_them() -> 
     )
 
 
+def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"thread_id": 1, "step": number}
+        outer = hand.span("operator", "operator", "Torch-Compiled Region", start, 900, parent_id=step, **columns)
+        hand.span("operator", "operator", "Torch-Compiled Region", start + 200, 90, parent_id=outer, **columns)
+        hand.span("operator", "operator", "Torch-Compiled Region", start + 300, 90, parent_id=outer, **columns)
+
+    assert "twice a step" in _fired(_trace(fill))["graph-breaks"].observation.sentence
+
+
 def test_without_calls_of_compiled_graphs_what_a_graph_break_costs_is_unknown() -> None:
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         columns: dict[str, Any] = {"thread_id": 1, "step": number}

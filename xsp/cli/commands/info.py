@@ -127,9 +127,12 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
+    from xsp_analyze.render.shown import clean  # noqa: PLC0415
 
-    for run in summary.runs:
+    for run in (*summary.runs, *summary.captures):
         yield f"run {run['run_id']}", _run(run)
+    if captures := summary.roles.sources.get("graph_captures"):
+        yield "captures", f"{clean(captures)}: what replayed graphs belong to; nothing of it is counted"
     yield "layers from", ", ".join(summary.layer_sources) or "-"
     caveat = f"; {summary.layer_caveat}" if summary.layer_caveat and summary.layer_count else ""
     layers = f"{summary.layer_count:,} with work of their own, called {summary.layer_call_count:,} times"
@@ -157,17 +160,9 @@ def _run(run: Mapping[str, object]) -> str:
         run["profiler"],
         run["framework"],
         rank,
-        _captured(run),
+        f"captured {run['level_captured']}" if run["level_captured"] else None,
     )
     return clean(", ".join(str(p) for p in parts if p))
-
-
-def _captured(run: Mapping[str, object]) -> str | None:
-    from xsp_model import GRAPH_CAPTURE  # noqa: PLC0415
-
-    if run["role"] == GRAPH_CAPTURE:
-        return "holds how graphs were captured, and is not counted"
-    return f"captured {run['level_captured']}" if run["level_captured"] else None
 
 
 def _steps(summary: Summary) -> str:

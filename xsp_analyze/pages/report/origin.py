@@ -48,9 +48,10 @@ def measured(answers: Answers) -> list[dict[str, Any]]:
 
 def _runs(summary: Summary) -> list[tuple[str, str]]:
     """What was read, a line a run; of a profile also what each run gave."""
+    captures = [("Graph capture", _source(run)) for run in summary.captures]
     if not summary.roles.leveled:
-        return [("Source", _source(run)) for run in summary.runs]
-    return [(f"Run {run['run_id']}", _taken_from(run, summary.roles)) for run in summary.runs]
+        return [*(("Source", _source(run)) for run in summary.runs), *captures]
+    return [*((f"Run {run['run_id']}", _taken_from(run, summary.roles)) for run in summary.runs), *captures]
 
 
 def _taken_from(run: Mapping[str, Any], roles: Roles) -> str:

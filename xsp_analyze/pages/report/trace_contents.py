@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.frames.roles import Roles, roles_of
-from xsp_analyze.frames.timed_runs import timed, timed_runs
+from xsp_analyze.frames.timed_runs import capture_runs, timed, timed_runs
 from xsp_analyze.render.units import FULL_COVERAGE, share
 from xsp_model.vocabulary import LEVELS, Attribution
 
@@ -38,6 +38,7 @@ class Summary:
     """Counts and extents of a trace; times in ns, null where the trace has nothing of the kind."""
 
     runs: Sequence[Mapping[str, Any]]
+    captures: Sequence[Mapping[str, Any]]  # runs that only hold how graphs were captured
     roles: Roles
     counts: Mapping[str, int]  # spans per level, outermost first
     steps: Sequence[int]
@@ -92,6 +93,7 @@ def summarise(trace: Trace) -> Summary:
         layers = pl.concat([called, replayed])
     return Summary(
         runs=timed_runs(trace).to_dicts(),
+        captures=trace.frame("runs").filter(pl.col("run_id").is_in(list(capture_runs(trace)))).to_dicts(),
         roles=roles,
         counts=_counts(spans),
         steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),

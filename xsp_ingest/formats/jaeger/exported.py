@@ -26,7 +26,18 @@ __all__ = ["facts_of_export", "read_exported"]
 _VERSION = "1"
 _DETAILS = ("layers", "operators", "ranges", "kernels", "copies")
 _TEXT_COLUMNS = frozenset(
-    {"layer_type", "shapes", "dtypes", "input_shapes", "input_dtypes", "concrete_inputs", "text", "domain", "style"}
+    {
+        "layer_type",
+        "path",
+        "shapes",
+        "dtypes",
+        "input_shapes",
+        "input_dtypes",
+        "concrete_inputs",
+        "text",
+        "domain",
+        "style",
+    }
     | {"copy_kind", "source_kind", "destination_kind"}
 )
 _NUMBERS = ("process_id", "thread_id", "device_id", "context_id", "stream_id", "correlation_id")
