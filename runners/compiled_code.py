@@ -175,15 +175,16 @@ def _inside(torch: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401
     """
     try:
         import torch._functorch.config as functorch_config  # noqa: PLC0415 (heavy, and wanted only to compile)
-        import torch._inductor.compile_fx  # noqa: PLC0415
-        from torch._inductor import debug  # noqa: PLC0415
+        from torch import _inductor as inductor  # noqa: PLC0415
+        from torch._inductor import compile_fx, debug  # noqa: PLC0415
 
-        debug.reset_provenance_globals, debug._inductor_triton_kernel_to_post_grad_node_info  # noqa: B018, SLF001
+        compile_fx.compile_fx_inner, debug.reset_provenance_globals  # noqa: B018 (whether they are there)
+        debug._inductor_triton_kernel_to_post_grad_node_info  # noqa: B018, SLF001
     except (ImportError, AttributeError) as error:
         raise RunnerError(
             f"torch {torch.__version__} does not say what its compiled kernels are made of: use 2.13 or run eagerly"
         ) from error
-    return torch._inductor, debug, functorch_config  # noqa: SLF001
+    return inductor, debug, functorch_config
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def _weights(nodes: Sequence[Any], index_of: Callable[[ModuleCall], int | None])
     """Each module's share of the kernel: by the bytes that its part reads and writes; alike where one is unknown."""
     parts: dict[int, list[Any]] = defaultdict(list)
     for node in nodes:
-        for module in {index_of(call) for call in module_calls(node)} - {None}:
+        for module in {index for call in module_calls(node) if (index := index_of(call)) is not None}:
             parts[module].append(node)
     moved = {module: _moved_bytes(part) for module, part in parts.items()}
     total = sum(each or 0 for each in moved.values())

