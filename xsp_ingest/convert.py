@@ -147,6 +147,9 @@ def _captures(
                 runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
                 name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name
                 source = Source(ingester.name, name, digest.result(), _size(paths[0]))
+            if source.sha256 is not None and source.sha256 in {each.sha256 for each in sources}:
+                begun = True  # the same file again, in its folder and by itself
+                continue
             with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]
             begun |= bool(with_captures)
             raws += with_captures

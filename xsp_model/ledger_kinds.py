@@ -191,6 +191,13 @@ class LedgerKind(StrEnum):
         "replays that may be of several captured graphs, or of launches on several streams, of different layers",
         "Record all graphs of one run in one capture, so that their order tells, or step annotations with batch sizes",
     )
+    GRAPH_CAPTURES_INCOMPLETE = (
+        "graph_captures_incomplete",
+        _WARNING,
+        "replays that equal one captured graph several times in a step whose other replays are of no captured graph: as"
+        " captures are missing, these may be of graphs that only look alike",
+        "Give the captures of all graphs of the run, as one folder",
+    )
     GRAPH_CAPTURE_UNNAMED = (
         "graph_capture_unnamed",
         _WARNING,

@@ -18,14 +18,15 @@ from xsp_ingest.link.captured_graphs import UNKNOWN
 from xsp_ingest.link.graph_batches import allowed
 from xsp_ingest.link.graph_rounds import rounds
 from xsp_ingest.link.graph_streams import Ambiguous, order_on_streams
+from xsp_ingest.link.graph_surroundings import of_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from xsp_ingest.link.captured_graphs import CapturedGraph
-    from xsp_ingest.link.graph_batches import Batch
     from xsp_ingest.link.graph_streams import Order
-    from xsp_model.arrays import Ints, Positions
+    from xsp_ingest.link.graph_surroundings import Surroundings
+    from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["Outcome", "Replays", "pair", "replays_of"]
 
@@ -39,6 +40,7 @@ class Outcome(Enum):
     PAIRED = 0
     NOT_CAPTURED = 1  # no captured graph has these kernels in this order
     SEVERAL = 2  # several graphs, or launches on several streams, of different layers have them
+    INCOMPLETE = 4  # other replays of its step are of no captured graph, and this one comes several times in it
     UNNAMED = 3  # too little says that a graph of as many launches is the one
 
 
@@ -134,15 +136,13 @@ def pair(
     replays: Replays,
     graphs: Sequence[CapturedGraph],
     expected: Sequence[Ints],
-    captured: Sequence[int | None],
-    batches: Sequence[Batch | None],
+    around: Surroundings,
     meaning: Callable[[int], int],
 ) -> tuple[Ints, Sequence[Outcome]]:
     """For each replay its graph (-1: none) and what became of it.
 
-    `expected[g]`: tokens of graph g with what is known of its unnamed launches. `captured[g]`: the batch it was
-    captured for; `batches[i]`: that of the step around replay i. `meaning(g)`: equal for graphs that say the same of
-    their work.
+    `expected[g]`: tokens of graph g with what is known of its unnamed launches. `around`: what captures and replays
+    lay in. `meaning(g)`: equal for graphs that say the same of their work.
     """
     candidates = _Candidates(graphs, expected)
     matches: dict[tuple[bytes, bytes], tuple[list[int], Outcome]] = {}
@@ -155,17 +155,34 @@ def pair(
         if key not in matches:
             matches[key] = candidates.of(tokens, stream)
         numbers, otherwise = matches[key]
-        possible.append(allowed(numbers, captured, batches[replay]))
+        fitting = allowed(numbers, around.captured_batches, around.batches[replay])
+        possible.append(of_layer(fitting, around.captured_layers, around.layers[replay]))
         if not numbers:
             outcomes[replay] = otherwise
-    set_of = [(graph.run, batch) for graph, batch in zip(graphs, captured, strict=True)]
+    set_of = [(graph.run, batch) for graph, batch in zip(graphs, around.captured_batches, strict=True)]
     chosen = _chosen(possible, set_of, meaning)
+    doubtful = _incomplete(chosen, possible, around.steps)
     for replay, graph in enumerate(chosen):
-        if graph >= 0:
+        if doubtful[replay]:
+            outcomes[replay] = Outcome.INCOMPLETE
+        elif graph >= 0:
             outcomes[replay] = Outcome.PAIRED
         elif possible[replay]:
             outcomes[replay] = Outcome.SEVERAL
-    return chosen, outcomes
+    return np.where(doubtful, -1, chosen), outcomes
+
+
+def _incomplete(chosen: Ints, possible: Sequence[Sequence[int]], steps: Ints) -> Bools:
+    """Replays of one graph several times in a step that replays graphs as well of which there is no capture.
+
+    Those that look alike may have been captured one by one, and all but one of their captures be missing too.
+    """
+    missing = np.array([not each for each in possible], dtype=np.bool_)
+    open_steps = np.isin(steps, np.unique(steps[missing]))
+    pairs = np.stack([steps, chosen], axis=1)
+    _, which, times = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    several: Bools = times[which.ravel()] > 1
+    return several & open_steps & (chosen >= 0)
 
 
 def _chosen(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], int]) -> Ints:

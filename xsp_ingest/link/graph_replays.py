@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +12,9 @@ import polars as pl
 
 from xsp_ingest.link.captured_graphs import KernelNumbers, captured_graphs, replay_tokens
 from xsp_ingest.link.distinct_texts import matches
-from xsp_ingest.link.graph_batches import graph_batches, replay_batches
 from xsp_ingest.link.graph_pairing import Outcome, Replays, pair, replays_of
 from xsp_ingest.link.graph_streams import launches_on_streams
+from xsp_ingest.link.graph_surroundings import surroundings
 from xsp_ingest.link.graphs import GRAPH_LAUNCH
 from xsp_ingest.link.known_launches import expected_tokens
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level
@@ -37,6 +36,7 @@ __all__ = ["PairedWork", "pair_replays"]
 _REASONS = {
     Outcome.NOT_CAPTURED: LedgerKind.GRAPH_NOT_CAPTURED,
     Outcome.SEVERAL: LedgerKind.GRAPH_CAPTURES_ALIKE,
+    Outcome.INCOMPLETE: LedgerKind.GRAPH_CAPTURES_INCOMPLETE,
     Outcome.UNNAMED: LedgerKind.GRAPH_CAPTURE_UNNAMED,
 }
 
@@ -103,9 +103,6 @@ def _paired(
     numbers: KernelNumbers,
 ) -> tuple[Sequence[Ints], Ints, Sequence[Outcome]]:
     """The tokens of each graph as far as they are known, the graph of each replay (-1: none), and what became of it."""
-    captured: list[int | None] = []
-    for each, alike in groupby(graphs, key=lambda graph: graph.run):
-        captured += graph_batches(forests[each], [graph.begin for graph in alike], names[each])
     unnamed = {graph.run for graph in graphs if not graph.is_named}
     expected = [graph.tokens for graph in graphs]
     if unnamed:
@@ -118,8 +115,8 @@ def _paired(
         graph = graphs[number]
         return meanings.setdefault(_meaning(forests[graph.run], layerings[graph.run], graph), len(meanings))
 
-    batches = replay_batches(forests[run], replays.launch)
-    return expected, *pair(replays, graphs, expected, captured, batches, meaning)
+    around = surroundings(graphs, run, replays.launch, forests, layerings, names)
+    return expected, *pair(replays, graphs, expected, around, meaning)
 
 
 def _meaning(forest: Forest, layering: Layering, graph: CapturedGraph) -> object:

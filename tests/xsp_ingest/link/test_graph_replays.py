@@ -358,3 +358,44 @@ def test_no_replay_gets_a_layer_that_is_not_its_own(seed: int, tmp_path: Path) -
         assert isinstance(event["ts"], int)
         event["ts"] += 77_000_000_000
     assert replayed_layers(paired(replays, [capture], tmp_path / "again")) == replayed_layers(trace)
+
+
+def _one_step(replays: list[list[str]], launched_in: list[str] | None = None) -> KinetoTrace:
+    """These replays, all in one step, each in a call of a layer where these are given."""
+    kineto = KinetoTrace()
+    now = 900_000_000
+    for number, kernels in enumerate(replays):
+        now = add_replay(kineto, kernels, now, launched_in=launched_in[number] if launched_in else "")
+    kineto.step(0, 899_000_000, now - 899_000_000 + 1_000_000)
+    return kineto
+
+
+def test_one_capture_of_many_pieces_is_no_proof_where_others_are_missing(tmp_path: Path) -> None:
+    # A round of first, three alike, last; only the capture of the third of them was given.
+    replay = _one_step([["first"], ["a", "b"], ["a", "b"], ["a", "b"], ["last"]])
+    trace = paired(replay, [captured([[Piece("a", "Piece_3"), Piece("b", "Piece_3")]])], tmp_path)
+    assert {layer for _, layer in replayed_layers(trace)} == {None}
+    ledger = trace.frame("ledger")
+    row = ledger.filter(pl.col("kind") == "graph_captures_incomplete").row(0, named=True)
+    assert (row["count"], row["duration_ns"]) == (3, 3 * (1_000 + 2_000))
+
+
+def test_one_graph_replayed_several_times_in_a_step_is_certain_where_nothing_is_missing(tmp_path: Path) -> None:
+    trace = paired(_one_step([["a", "b"]] * 4), [captured([[Piece("a", "Net_0"), Piece("b", "Net_0")]])], tmp_path)
+    assert {layer for _, layer in replayed_layers(trace)} == {"Net_0"}
+
+
+def test_a_graph_of_one_layer_is_not_replayed_in_a_sibling_of_it(tmp_path: Path) -> None:
+    capture = KinetoTrace()
+    capture.module("Block_3", 4_999_000, 200_000)
+    add_capture(capture, [Piece("a", "Linear_3"), Piece("b", "Linear_3")], 5_000_000)
+    replay = _one_step([["a", "b"], ["a", "b"]], ["Block_3", "Block_4"])
+    layers = replayed_layers(paired(replay, [capture], tmp_path))
+    assert [layer for _, layer in layers] == ["Linear_3", "Linear_3", None, None]
+
+
+def test_the_same_capture_again_changes_nothing(tmp_path: Path) -> None:
+    capture = captured([[Piece("a", "Net_0"), Piece("b", "Net_1")]])
+    trace = paired(replayed([["a", "b"]]), [capture, capture], tmp_path)
+    assert [layer for _, layer in replayed_layers(trace)] == ["Net_0", "Net_1"]
+    assert trace.frame("runs").height == 2
