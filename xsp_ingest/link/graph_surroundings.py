@@ -80,11 +80,11 @@ def _steps(forest: Forest, launches: Positions) -> Ints:
     return np.where(step.is_null().to_numpy(), root, -2 - step.fill_null(0).to_numpy())
 
 
-def of_layer(found: Sequence[int], captured: Sequence[str], layer: str) -> list[int]:
+def of_layer(graphs: Sequence[int], captured: Sequence[str], layer: str) -> list[int]:
     """Those of the graphs that were captured in a call of this layer; where none was, all but those of its siblings.
 
     A graph that was captured in one instance of a module is not replayed in another one.
     """
-    same = [graph for graph in found if layer and captured[graph] == layer]
+    same = [graph for graph in graphs if layer and captured[graph] == layer]
     kind = _INSTANCE.sub("", layer)
-    return same or [g for g in found if not (layer and captured[g] and _INSTANCE.sub("", captured[g]) == kind)]
+    return same or [g for g in graphs if not (layer and captured[g] and _INSTANCE.sub("", captured[g]) == kind)]
