@@ -105,7 +105,7 @@ def _in_order(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _unpaired(regions: pl.DataFrame, expected: pl.DataFrame, events: pl.DataFrame, paired: pl.DataFrame) -> int:
     """For each name in each region's call the larger number of what is left on either side, added up."""
-    of_code = expected.group_by("region", "name").agg(generated=pl.len())
+    of_code = expected.group_by("region", "name").agg(generated=pl.len().cast(pl.Int64))
     of_region = of_code.group_by("region").agg(pl.col("generated").sum())
     if_none_is_called = regions.join(of_region, on="region")["generated"].sum()
     pairs = paired.group_by(*_CALL).agg(pairs=pl.len())
