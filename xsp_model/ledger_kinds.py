@@ -154,8 +154,14 @@ class LedgerKind(StrEnum):
     COMPILED_CODE_UNMATCHED = (
         "compiled_code_unmatched",
         _WARNING,
-        "calls in compiled graphs that the trace has more or less often than the generated code",
+        "calls in compiled graphs that the trace has more or less often than the generated code, or in another order",
         "Record the trace in the process that wrote what the compiler says, from the start of a step to its end",
+    )
+    COMPILED_LAYERS_INCOMPLETE = (
+        "compiled_layers_incomplete",
+        _WARNING,
+        "calls of compiled layers whose time lacks kernels that were not matched",
+        "Do not compare these layers' times in the steps concerned: they are parts",
     )
     FLOPS_HALF_COLLECTED = (
         "flops_half_collected",

@@ -144,19 +144,156 @@ def test_a_backward_graph_is_of_the_layers_of_its_forward_call(tmp_path: Path) -
     assert calls == [("fwd", 0), ("fwd", 1), ("bwd", 0), ("bwd", 1)]
 
 
+_FIVE = _graph(
+    "abc",
+    _kernel("extern_kernels.mm", (0, 1.0)),
+    _kernel("cpp_fused_gelu_0", (1, 1.0)),
+    _kernel("extern_kernels.mm", (0, 1.0)),
+    _kernel("cpp_fused_add_1", (2, 1.0)),
+    _kernel("extern_kernels.mm", (1, 1.0)),
+)
+"""mm, gelu, mm, add, mm."""
+
+_NAMES = {"mm": "aten::mm", "bmm": "aten::bmm", "gelu": "graph_0_cpp_fused_gelu_0", "add": "graph_0_cpp_fused_add_1"}
+
+
+def _call(start: float, *names: str) -> list[dict[str, Any]]:
+    """A call of the graph of 100 us in which these are called, 10 us apart; the n-th lasts n us."""
+    inside = [_event(_NAMES[name], start + 10 * n, n) for n, name in enumerate(names, start=1)]
+    return [_region("abc", start, 100), *inside]
+
+
+def _of_layers(trace: Trace) -> list[tuple[int, str]]:
+    """Start of each call in us, and its layer."""
+    return [(row[0] // 1000, row[2]) for row in _shares(trace)]
+
+
 def test_a_name_called_more_often_than_generated_is_paired_with_nothing_and_counted(tmp_path: Path) -> None:
     code = _code(_graph("abc", _kernel("extern_kernels.mm", (0, 1.0)), _kernel("cpp_fused_gelu_0", (1, 1.0))))
+    trace = _converted(tmp_path, code, *_call(0, "mm", "mm", "gelu"))
+    assert _of_layers(trace) == [(30, "GELU_0")]
+    assert _ledger(trace) == {"compiled_code_joined": (1, None), "compiled_code_unmatched": (2, 3_000)}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("mm", "add", "mm", "gelu", "mm"),  # reversed; or the two swapped
+        ("mm", "gelu", "mm", "mm"),  # one too few
+        ("mm", "gelu", "mm", "add", "mm", "add"),  # one too many
+        ("mm", "gelu", "gelu", "add", "mm"),  # one for another
+    ],
+)
+def test_a_call_whose_generated_kernels_are_in_another_order_is_paired_with_nothing(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    right = ("mm", "gelu", "mm", "add", "mm")
+    trace = _converted(tmp_path, _code(_FIVE), *_call(0, *names), *_call(200, *right))
+    assert _of_layers(trace) == [  # of the other call alone
+        (210, "Linear_0"),
+        (220, "GELU_0"),
+        (230, "Linear_0"),
+        (240, "Net_0"),
+        (250, "GELU_0"),
+    ]
+    count = {name: max(names.count(name), right.count(name)) for name in right}
+    assert _ledger(trace) == {
+        "compiled_code_joined": (5, None),
+        "compiled_code_unmatched": (sum(count.values()), sum(range(1, len(names) + 1)) * 1000),
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "of_layers", "unmatched", "incomplete"),
+    [
+        # The second mm is missing: Linear_0 has its first, and seems faster than it is.
+        (("mm", "gelu", "add", "mm"), [(10, "Linear_0"), (20, "GELU_0"), (30, "Net_0"), (40, "GELU_0")], (1, 0), 1),
+        # There is one more between gelu and add: which of the two is the graph's is not known.
+        (
+            ("mm", "gelu", "mm", "mm", "add", "mm"),
+            [(10, "Linear_0"), (20, "GELU_0"), (50, "Net_0"), (60, "GELU_0")],
+            (2, 7_000),
+            1,
+        ),
+        # The last one is missing: GELU_0 has its fused kernel.
+        (("mm", "gelu", "mm", "add"), [(10, "Linear_0"), (20, "GELU_0"), (30, "Linear_0"), (40, "Net_0")], (1, 0), 1),
+    ],
+)
+def test_a_missing_or_additional_call_of_a_library_unpairs_its_segment_alone(
+    tmp_path: Path,
+    names: tuple[str, ...],
+    of_layers: list[tuple[int, str]],
+    unmatched: tuple[int, int],
+    incomplete: int,
+) -> None:
+    trace = _converted(tmp_path, _code(_FIVE), *_call(0, *names))
+    assert _of_layers(trace) == of_layers
+    assert _ledger(trace) == {
+        "compiled_code_joined": (4, None),
+        "compiled_code_unmatched": unmatched,
+        "compiled_layers_incomplete": (incomplete, None),
+    }
+
+
+def test_layers_that_lack_a_kernel_are_named(tmp_path: Path) -> None:
+    trace = _converted(tmp_path, _code(_FIVE), *_call(0, "mm", "gelu", "add", "mm"))
+    of_kind = trace.frame("ledger").filter(pl.col("kind") == "compiled_layers_incomplete")
+    assert of_kind["detail"].str.ends_with("not matched: Linear_0").to_list() == [True]
+
+
+def test_a_layer_lacks_what_its_backward_graph_lacks(tmp_path: Path) -> None:
+    forward = _graph("fwd", _kernel("extern_kernels.mm", (0, 1.0)), _kernel("cpp_fused_gelu_0", (1, 1.0)))
+    kernels = (_kernel("extern_kernels.mm", (0, 1.0)), _kernel("cpp_fused_gelu_backward_0", (1, 1.0)))
+    trace = _converted(
+        tmp_path,
+        _code(forward, _graph("bwd", *kernels, direction="backward")),
+        _region("fwd", 0, 30),
+        _event("aten::mm", 10, 2),
+        _event("graph_0_cpp_fused_gelu_0", 20, 2),
+        _region("bwd", 40, 30),
+        _event("graph_0_cpp_fused_gelu_backward_0", 50, 2),
+    )
+    ledger = _ledger(trace)
+    assert ledger["compiled_code_unmatched"] == (1, 0)
+    assert ledger["compiled_layers_incomplete"] == (1, None)  # Linear_0
+
+
+def test_without_generated_kernels_a_region_is_one_segment(tmp_path: Path) -> None:
+    trace = _converted(tmp_path, _code(_FIVE), *_call(0, "mm", "mm", "mm"), *_call(200, "mm", "mm"))
+    assert [layer for _, layer in _of_layers(trace)] == ["Linear_0", "Linear_0", "GELU_0"]
+    # The first call lacks gelu and add; the second those and, as which of its mm is missing is not known, all three.
+    assert _ledger(trace)["compiled_code_unmatched"] == (2 + 5, 3_000)
+
+
+@pytest.mark.parametrize(("names", "pairs"), [(("mm", "bmm", "mm"), 3), (("bmm", "mm", "mm"), 0)])
+def test_names_of_libraries_are_paired_only_in_the_order_of_the_code(
+    tmp_path: Path, names: tuple[str, ...], pairs: int
+) -> None:
+    libraries = ("mm", "bmm", "mm")
+    code = _code(_graph("abc", *(_kernel(f"extern_kernels.{each}", (0, 1.0)) for each in libraries)))
+    trace = _converted(tmp_path, code, *_call(0, *names))
+    assert len(_shares(trace)) == pairs
+    assert _ledger(trace).get("compiled_code_unmatched") == (None if pairs else (3, 6_000))
+
+
+def test_what_a_region_within_a_region_calls_is_of_that_one(tmp_path: Path) -> None:
+    code = _code(
+        _graph("out", _kernel("cpp_fused_gelu_0", (0, 1.0)), _kernel("cpp_fused_add_1", (0, 1.0))),
+        _graph("in", _kernel("cpp_fused_gelu_0", (1, 1.0))),
+    )
     trace = _converted(
         tmp_path,
         code,
-        _region("abc", 10, 100),
-        _event("aten::mm", 20, 4),
-        _event("aten::mm", 30, 5),
-        _event("graph_0_cpp_fused_gelu_0", 40, 8),
-        _event("graph_0_cpp_fused_add_1", 50, 7),
+        _region("out", 0, 100),
+        _event("graph_0_cpp_fused_gelu_0", 10, 5),
+        _region("in", 20, 30),
+        _event("graph_1_cpp_fused_gelu_0", 30, 5),
+        _region("xyz", 60, 10),  # of which nothing is known
+        _event("graph_2_cpp_fused_gelu_0", 62, 5),
+        _event("graph_0_cpp_fused_add_1", 80, 5),
     )
-    assert [row[1] for row in _shares(trace)] == ["graph_0_cpp_fused_gelu_0"]
-    assert _ledger(trace) == {"compiled_code_joined": (1, None), "compiled_code_unmatched": (3, 16_000)}
+    assert _of_layers(trace) == [(10, "Linear_0"), (30, "GELU_0"), (80, "Linear_0")]
+    assert _ledger(trace) == {"compiled_code_joined": (3, None)}
 
 
 def test_a_generated_kernel_that_the_trace_lacks_is_counted(tmp_path: Path) -> None:
@@ -208,6 +345,15 @@ def test_alone_it_says_what_it_lacks(tmp_path: Path) -> None:
         (_code(_graph("abc", _kernel("k", (0, 0.5), (1, 0.2)))), "add up to 0.7"),
         (_code(_graph("abc", _kernel("k", (0, -1.0), (1, 2.0)))), "damaged"),
         (_code(_graph("abc"), modules=[{"name": 3}]), "damaged"),
+        (_code(_graph("abc"), _graph("abc")), "graph abc is listed twice"),
+        (_code(_graph("abc", direction="sideways")), "damaged"),
+        (_code(_graph("abc", {**_kernel("k"), "call": -1})), "damaged"),
+        (_code(_graph("abc", {**_kernel("k"), "call": True})), "damaged"),
+        (_code(_graph("abc", {**_kernel("k"), "call": 1}, {**_kernel("k"), "call": 0})), "k is call 1 where call 0"),
+        (
+            _code(_graph("abc", {**_kernel("k"), "debug_handle": 2}, {**_kernel("l"), "debug_handle": 1})),
+            "do not stand in order: handle 1 comes behind 2",
+        ),
         ('{"schema": "xsp compiled code", "version": 1, "x": ' + "[" * 100_000, "damaged"),
     ],
 )

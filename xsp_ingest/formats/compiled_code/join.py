@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.compiled_code.match import WHERE, match, regions_of
+from xsp_ingest.formats.compiled_code.events import WHERE, regions_of
+from xsp_ingest.formats.compiled_code.match import match
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import AttributionBasis, Finding, Kind, LedgerKind, Level, XspError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["joined"]
 
 _LAYER = ("holder_row", "module")
+_MAX_NAMES = 8
 
 
 def joined(path: Path, code: CompiledCode, runs: Sequence[RawTrace]) -> list[RawTrace]:
@@ -41,7 +43,9 @@ def joined(path: Path, code: CompiledCode, runs: Sequence[RawTrace]) -> list[Raw
 def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrace:
     spans = run.tables["spans"]
     matches = match(spans, regions, code)
-    shares = _shares(matches, code, _holders(regions, code.graphs))
+    parts = _parts(code)
+    holders = _holders(regions, code.graphs)
+    shares = _shares(matches, parts, holders)
     layers = _layers(shares, regions, code, _next_row(spans))
     layers = _called(layers, spans, regions)
     attributions = shares.join(layers, on=_LAYER).select(
@@ -69,6 +73,7 @@ def _joined(run: RawTrace, regions: pl.DataFrame, code: CompiledCode) -> RawTrac
     findings = (
         Finding(LedgerKind.COMPILED_CODE_JOINED, count=matches.paired.height),
         Finding(LedgerKind.COMPILED_CODE_UNMATCHED, count=matches.unpaired, duration_ns=matches.unpaired_ns),
+        _incomplete(shares, layers, regions.join(holders, on="region_row"), parts),
     )
     return replace(run, tables={**run.tables, **tables}, findings=(*run.findings, *(f for f in findings if f.count)))
 
@@ -104,8 +109,8 @@ def _holders(regions: pl.DataFrame, graphs: Mapping[str, Graph]) -> pl.DataFrame
     )
 
 
-def _shares(matches: Matches, code: CompiledCode, holders: pl.DataFrame) -> pl.DataFrame:
-    """A row a call and layer: row, start_ns, holder_row, module, weight."""
+def _parts(code: CompiledCode) -> pl.DataFrame:
+    """What the code has of layers: region, kernel, module, weight."""
     rows = [
         (graph.region, index, module, weight)
         for graph in code.graphs.values()
@@ -113,8 +118,26 @@ def _shares(matches: Matches, code: CompiledCode, holders: pl.DataFrame) -> pl.D
         for module, weight in kernel.modules
     ]
     schema = {"region": pl.String, "kernel": pl.Int64, "module": pl.Int64, "weight": pl.Float64}
-    shares = pl.DataFrame(rows, schema=schema, orient="row")
-    return matches.paired.join(shares, on=["region", "kernel"]).join(holders, on="region_row")
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _shares(matches: Matches, parts: pl.DataFrame, holders: pl.DataFrame) -> pl.DataFrame:
+    """A row a call and layer: row, start_ns, holder_row, module, weight."""
+    return matches.paired.join(parts, on=["region", "kernel"]).join(holders, on="region_row")
+
+
+def _incomplete(shares: pl.DataFrame, layers: pl.DataFrame, regions: pl.DataFrame, parts: pl.DataFrame) -> Finding:
+    """Names the layers that have some of their kernels in a call and not the others, and so seem faster there."""
+    generated = parts.group_by("region", "module").agg(generated=pl.len())
+    needed = layers.select(*_LAYER).join(regions.select("holder_row", "region"), on="holder_row")
+    needed = needed.join(generated, on=["region", "module"]).group_by(*_LAYER).agg(pl.col("generated").sum())
+    paired = shares.group_by(*_LAYER).agg(paired=pl.len())
+    less = paired.join(needed, on=_LAYER).filter(pl.col("paired") < pl.col("generated"))
+    names = layers.join(less, on=_LAYER, how="semi", maintain_order="left")["name"]
+    kind = LedgerKind.COMPILED_LAYERS_INCOMPLETE
+    distinct = names.unique(maintain_order=True).to_list()
+    listed = ", ".join(distinct[:_MAX_NAMES]) + (" and others" if len(distinct) > _MAX_NAMES else "")
+    return Finding(kind, detail=f"{kind.sentence}: {listed}", count=len(names))
 
 
 def _layers(shares: pl.DataFrame, regions: pl.DataFrame, code: CompiledCode, first_row: int) -> pl.DataFrame:

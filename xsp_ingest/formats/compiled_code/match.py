@@ -1,4 +1,4 @@
-"""Pairs calls in a trace with the kernels that a compiler generated: the n-th of a name within a call of its graph."""
+"""Pairs calls in a trace with the kernels that a compiler generated, by their order within a call of a graph."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.compiled_code.code import event_name
-from xsp_model import Level
+from xsp_ingest.formats.compiled_code.events import IS_GENERATED, events_in
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.compiled_code.code import CompiledCode
 
-__all__ = ["GENERATED", "WHERE", "Matches", "match", "regions_of"]
-
-_REGION = r"^## Call CompiledFxGraph (\S+) ##$"
-GENERATED = r"^(?:cpp|triton)_\w*fused_"
-"""Names of functions that Inductor generated, without their graph's number."""
-
-_GRAPH_NUMBER = r"^graph_\d+_(cpp_)"
-WHERE = ("process_id", "thread_id")
-"""Host calls that nest share these."""
+__all__ = ["Matches", "match"]
 
 _CALL = ("region_row", "name")
+_SEGMENT_CALL = ("segment", "name", "nth")
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
     """`paired`: row, start_ns, region_row, region, region_call, kernel (its index in the graph).
 
-    `unpaired` counts calls that only one side has, or has more often; `unpaired_ns` is the time of those in the trace.
+    `unpaired` counts calls that only one side has, has more often or in another order; `unpaired_ns` is the time of
+    those in the trace.
     """
 
     paired: pl.DataFrame
@@ -38,96 +32,89 @@ class Matches:
     unpaired_ns: int
 
 
-def regions_of(spans: pl.DataFrame) -> pl.DataFrame:
-    """Calls of compiled graphs in order: region_row, region, region_call, process_id, thread_id, start_ns, end_ns."""
-    name = pl.col("name").cast(pl.String)
-    calls = spans.filter(name.str.starts_with("## Call CompiledFxGraph"), pl.col("duration_ns").is_not_null())
-    return (
-        calls.select(
-            pl.col("row").alias("region_row"),
-            name.str.extract(_REGION).alias("region"),
-            *WHERE,
-            "start_ns",
-            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
-        )
-        .drop_nulls()
-        .sort("start_ns", "region_row")
-        .with_columns(pl.int_range(pl.len()).over("region").alias("region_call"))
-    )
-
-
 def match(spans: pl.DataFrame, regions: pl.DataFrame, code: CompiledCode) -> Matches:
-    """The calls within regions that the code has, each name only where it was called as often as generated."""
-    recorded = regions.filter(pl.col("region").is_in(list(code.graphs)))
+    """The calls within regions that the code has, where both have them in one order.
+
+    Generated kernels are what a region's call is known by: where their sequence is another than the code's, nothing of
+    that call is paired. Between two of them calls of libraries are paired in order, each name only where it was called
+    as often as generated. A trace without any generated kernel has none to be known by: a region is then one segment.
+    """
+    of_code = pl.col("region").is_in(list(code.graphs))
+    recorded = regions.filter(of_code)
     expected = _expected(code)
-    events = _events(spans, recorded, expected)
-    of_trace = events.group_by(*_CALL).agg(calls=pl.len(), time_ns=pl.col("duration_ns").sum())
-    of_code = expected.group_by("region", "name").agg(generated=pl.len())
-    needed = recorded.select("region_row", "region").join(of_code, on="region")
-    both = needed.join(of_trace, on=_CALL, how="full", coalesce=True).with_columns(
-        pl.col("calls", "generated", "time_ns").fill_null(0)
-    )
-    differ = both.filter(pl.col("calls") != pl.col("generated"))
-    equal = both.filter(pl.col("calls") == pl.col("generated")).select(*_CALL)
-    paired = events.join(equal, on=_CALL, how="semi").join(expected, on=["region", "name", "nth"])
-    unpaired = int(differ.select(pl.max_horizontal("calls", "generated").sum()).item() or 0)
+    events = events_in(regions, spans, expected["name"].unique().to_list()).filter(of_code)
+    has_anchors = events.filter(IS_GENERATED).height > 0
+    events = _numbered(events, "region_row", has_anchors=has_anchors)
+    expected = _numbered(expected, "region", has_anchors=has_anchors)
+    calls = _as_often(events, expected)
+    if has_anchors:
+        calls = calls.join(_other_kernels(events, expected), on="region_row", how="anti")
+    paired = _in_order(calls.join(expected, on=["region", *_SEGMENT_CALL]))
+    left = events.join(paired, on="row", how="anti")
     columns = ("row", "start_ns", "region_row", "region", "region_call", "kernel")
-    return Matches(paired.select(columns).sort("start_ns", "row"), unpaired, int(differ["time_ns"].sum() or 0))
+    return Matches(
+        paired.select(columns).sort("start_ns", "row"),
+        _unpaired(recorded, expected, events, paired),
+        int(left["duration_ns"].sum() or 0),
+    )
 
 
 def _expected(code: CompiledCode) -> pl.DataFrame:
-    """region, kernel, name as in a trace, and which call of that name it is in its graph."""
+    """region, kernel, name as in a trace; in order."""
     rows = [
         (graph.region, index, event_name(kernel.name))
         for graph in code.graphs.values()
         for index, kernel in enumerate(graph.kernels)
     ]
-    frame = pl.DataFrame(rows, schema={"region": pl.String, "kernel": pl.Int64, "name": pl.String}, orient="row")
-    return frame.with_columns(pl.int_range(pl.len()).over("region", "name").alias("nth"))
+    return pl.DataFrame(rows, schema={"region": pl.String, "kernel": pl.Int64, "name": pl.String}, orient="row")
 
 
-def _events(spans: pl.DataFrame, regions: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame:
-    """Calls in regions that have a name of the code, or a generated one; with their number among those of the name."""
-    names = expected["name"].unique().to_list()
-    called = _outermost(_inside(spans.filter(pl.col("level") == str(Level.OPERATOR)), regions))
-    launched = _launched(spans, regions).join(called, on=_CALL, how="anti")
-    of_code = pl.col("name").is_in(names) | pl.col("name").str.contains(GENERATED)
-    events = pl.concat([called, launched.select(called.columns)]).filter(of_code).sort("start_ns", "row")
-    return events.with_columns(pl.int_range(pl.len()).over(*_CALL).alias("nth"))
+def _numbered(calls: pl.DataFrame, of: str, *, has_anchors: bool) -> pl.DataFrame:
+    """The calls with `segment`, counted up at each generated kernel, and which one of the name it is there (`nth`)."""
+    starts = IS_GENERATED if has_anchors else pl.lit(value=False)
+    segmented = calls.with_columns(starts.cast(pl.Int64).cum_sum().over(of).alias("segment"))
+    return segmented.with_columns(pl.int_range(pl.len()).over(of, "segment", "name").alias("nth"))
 
 
-def _inside(some: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
-    """Those that ran in a region, on its thread."""
-    held = regions.rename({"start_ns": "region_start_ns", "end_ns": "region_end_ns"})
-    columns = ("row", "start_ns", "duration_ns", "correlation_id", *WHERE)
-    name = pl.col("name").cast(pl.String).str.replace(_GRAPH_NUMBER, "$1")
-    rows = some.select(*columns, name).drop_nulls(["start_ns", "duration_ns", "thread_id"]).sort("start_ns")
-    joined = rows.join_asof(
-        held.sort("region_start_ns"),
-        left_on="start_ns",
-        right_on="region_start_ns",
-        by=list(WHERE),
-        check_sortedness=False,
+def _as_often(events: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame:
+    """The events of a name that the segment has as often as the code's."""
+    generated = expected.group_by("region", "segment", "name").agg(generated=pl.len())
+    counted = events.with_columns(pl.len().over("region_row", "segment", "name").alias("calls"))
+    joined = counted.join(generated, on=["region", "segment", "name"], maintain_order="left")
+    return joined.filter(pl.col("calls") == pl.col("generated"))
+
+
+def _other_kernels(events: pl.DataFrame, expected: pl.DataFrame) -> pl.DataFrame:
+    """`region_row` of calls whose generated kernels are others than the code's, or in another order."""
+    anchors = expected.filter(IS_GENERATED).select("region", "segment", "name", is_same=pl.lit(value=True))
+    needed = anchors.group_by("region").agg(needed=pl.len())
+    held = events.join(anchors, on=["region", "segment", "name"], how="left")
+    sums = held.group_by("region_row", "region").agg(
+        anchors=IS_GENERATED.sum(), same=(IS_GENERATED & pl.col("is_same").fill_null(value=False)).sum()
     )
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    return joined.filter(end <= pl.col("region_end_ns"), pl.col("row") != pl.col("region_row"))
+    compared = sums.join(needed, on="region", how="left").with_columns(pl.col("needed").fill_null(0))
+    return compared.filter((pl.col("anchors") != pl.col("same")) | (pl.col("anchors") != pl.col("needed")))
 
 
-def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
-    """Those that no other one of the same region holds."""
-    ordered = calls.sort(["region_row", "start_ns", "duration_ns", "row"], descending=[False, False, True, False])
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    before = end.cum_max().shift(1).over("region_row")
-    return ordered.filter(before.is_null() | (before <= pl.col("start_ns")))
+def _in_order(calls: pl.DataFrame) -> pl.DataFrame:
+    """Without libraries' calls of segments in which names follow one another otherwise than in the code."""
+    segment = ("region_row", "segment")
+    rises = (pl.col("kernel").diff().fill_null(1) > 0).all().over(segment)
+    return calls.sort("start_ns", "row").filter(IS_GENERATED | rises)
 
 
-def _launched(spans: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
-    """Generated kernels on a device, at the time of their launch in a region: older traces have no call for them."""
-    name = pl.col("name").cast(pl.String)
-    kernels = spans.filter(pl.col("level") == str(Level.KERNEL), pl.col("correlation_id").is_not_null())
-    kernels = kernels.select("row", "duration_ns", "correlation_id", name).filter(
-        pl.col("name").str.contains(GENERATED)
+def _unpaired(regions: pl.DataFrame, expected: pl.DataFrame, events: pl.DataFrame, paired: pl.DataFrame) -> int:
+    """For each name in each region's call the larger number of what is left on either side, added up."""
+    of_code = expected.group_by("region", "name").agg(generated=pl.len().cast(pl.Int64))
+    of_region = of_code.group_by("region").agg(pl.col("generated").sum())
+    if_none_is_called = regions.join(of_region, on="region")["generated"].sum()
+    pairs = paired.group_by(*_CALL).agg(pairs=pl.len())
+    names = (
+        events.group_by("region", *_CALL)
+        .agg(calls=pl.len())
+        .join(of_code, on=["region", "name"], how="left")
+        .join(pairs, on=list(_CALL), how="left")
+        .with_columns(pl.col("generated", "pairs").fill_null(0).cast(pl.Int64), pl.col("calls").cast(pl.Int64))
     )
-    calls = _inside(spans.filter(pl.col("level") == str(Level.RUNTIME)), regions)
-    launches = calls.drop_nulls("correlation_id").drop("row", "duration_ns", "name")
-    return launches.unique("correlation_id", keep="none").join(kernels, on="correlation_id")
+    change = pl.max_horizontal("calls", "generated") - pl.col("pairs") - pl.col("generated")
+    return int(if_none_is_called or 0) + int(names.select(change.sum()).item() or 0)

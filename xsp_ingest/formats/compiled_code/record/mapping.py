@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -33,6 +34,8 @@ class _Share(msgspec.Struct, frozen=True):
 
 class _Kernel(msgspec.Struct, frozen=True):
     name: _Text
+    debug_handle: _Index | None = None
+    call: _Index | None = None
     operators: list[_Text] = []
     sources: list[_Text] = []
     modules: list[_Share] = []
@@ -42,7 +45,7 @@ class _Graph(msgspec.Struct, frozen=True):
     region: _Text
     kernels: list[_Kernel]
     graph_id: _Index | None = None
-    direction: _Text = "forward"
+    direction: Literal["forward", "backward"] = "forward"
 
 
 class _Module(msgspec.Struct, frozen=True):
@@ -67,6 +70,9 @@ def read_mapping(path: Path) -> CompiledCode:
         raise XspError(
             f"the file is of version {document.version} of its format, and XSP reads version {_VERSION}", path=path
         )
+    regions = Counter(graph.region for graph in document.graphs)
+    if twice := next((region for region, times in regions.items() if times > 1), None):
+        raise _unusable(path, f"graph {twice} is listed twice")
     graphs = {graph.region: _graph(graph, len(document.modules), path) for graph in document.graphs}
     modules = [Module(each.name, each.layer_type, each.path) for each in document.modules]
     return CompiledCode(modules, graphs)
@@ -79,6 +85,7 @@ def _unusable(path: Path, why: str) -> XspError:
 
 
 def _graph(graph: _Graph, modules: int, path: Path) -> Graph:
+    _check_order(graph, path)
     kernels = []
     for kernel in graph.kernels:
         shares = [(share.module, share.weight) for share in kernel.modules]
@@ -90,3 +97,16 @@ def _graph(graph: _Graph, modules: int, path: Path) -> Graph:
         kernels.append(KernelCall(kernel.name, kernel.operators, kernel.sources, shares))
     pair = None if graph.graph_id is None else str(graph.graph_id)
     return Graph(graph.region, pair, graph.direction == "backward", kernels)
+
+
+def _check_order(graph: _Graph, path: Path) -> None:
+    """XspError where kernels do not stand in the order of the generated code, by what they say of it themselves."""
+    calls: Counter[str] = Counter()
+    last = -1
+    for kernel in graph.kernels:
+        if kernel.call not in (None, calls[kernel.name]):
+            raise _unusable(path, f"{kernel.name} is call {kernel.call} where call {calls[kernel.name]} of it stands")
+        if kernel.debug_handle is not None and kernel.debug_handle <= last:
+            raise _unusable(path, f"kernels do not stand in order: handle {kernel.debug_handle} comes behind {last}")
+        calls[kernel.name] += 1
+        last = last if kernel.debug_handle is None else kernel.debug_handle
