@@ -26,6 +26,7 @@ OF_PATH = {
     "surely_slower",
     "called_faster",
     "devices_differ",
+    "layers_of_replays_us",
 }  # take a path, not a trace
 
 
@@ -289,3 +290,8 @@ def class_percent(trace: OpenTrace, kernel_class: str) -> float:
 def idle_call_percent(trace: OpenTrace, call: str) -> float:
     """B16: idle time that is named after a call, of all idle time of B03."""
     return 100 * total(trace, "B16", "idle_ns", call=call) / total(trace, "B03", "idle_ns")
+
+
+def layers_of_replays_us(path: Path, capture: str) -> list[float]:
+    """A11's device time of each layer, where the capture of the replayed graphs is given."""
+    return column(xsp.open(path, cache=False, graph_captures=[path.parent / capture]), "A11", "kernel_duration_ns", 1e3)

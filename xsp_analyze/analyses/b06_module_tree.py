@@ -45,7 +45,12 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
         Column("phase", pl.String(), "forward or recompute: in its own calls; backward: undoing them.", role=Role.KEY),
         Column("depth", pl.Int64(), "How many modules it ran in.", role=Role.LABEL),
         Column("count", AMOUNT, "Its calls; for backward, the calls whose backward work was found."),
-        Column("host_ns", TIME_NS, "Duration of its calls on the host; null for backward.", "ns"),
+        Column(
+            "host_ns",
+            TIME_NS,
+            "Duration of its calls on the host; null for backward, and where one was not timed.",
+            "ns",
+        ),
         Column("self_host_ns", TIME_NS, "Of that, outside the modules called in it.", "ns"),
         Column(
             "device_sum_ns",
@@ -89,15 +94,20 @@ def module_tree(frames: StepFrames) -> pl.LazyFrame:
 
 
 def _host(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
-    outermost = pl.col("duration_ns").filter(~pl.col("again")).sum()
+    outermost = pl.col("duration_ns").filter(~pl.col("again"))
     calls = Roles.of(tree.calls, frames.of_trace.roles.layers)
     calls = Roles.of(tree.calls, frames.of_trace.roles.kernels) if calls.is_empty() else calls
     per_step = calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
-        outermost.alias("host_ns"),
-        pl.col("self_ns").sum().alias("self_host_ns"),
+        _known_sum(outermost).alias("host_ns"),
+        _known_sum(pl.col("self_ns")).alias("self_host_ns"),
     )
     return frames.combine(per_step, _ROW, _HOST)
+
+
+def _known_sum(time: pl.Expr) -> pl.Expr:
+    """Null if any is: with a call that was not timed, such as of a module compiled away, the sum is unknown."""
+    return pl.when(time.null_count() == 0).then(time.sum())
 
 
 def _device(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:

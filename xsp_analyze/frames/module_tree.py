@@ -23,7 +23,8 @@ class ModuleTree:
     """The module calls of a trace, numbered from 0 in order of start.
 
     `calls` has a row a call: span_id, run_id, step, phase (recompute or forward), names, duration_ns, self_ns (outside
-    the calls inside it), depth (0: outermost), again (whether it ran inside a call of the same instance).
+    the calls inside it; both null where it was not timed: compiled away), depth (0: outermost), again (whether it ran
+    inside a call of the same instance).
     `outer[i]` is the call that call i ran in, or -1; `owner[span]` the innermost call around a span, or -1.
     """
 
@@ -53,8 +54,8 @@ class ModuleTree:
                 pl.col("layer_name").alias("module_instance"),
                 pl.col("layer_type").alias("module_type"),
                 pl.coalesce("path", "layer_name").alias("module_path"),
-                pl.col("duration_ns").fill_null(0),
-                pl.col("self_host_ns").alias("self_ns"),
+                "duration_ns",
+                pl.when(pl.col("duration_ns").is_not_null()).then("self_host_ns").alias("self_ns"),
             )
             .with_row_index("call")
             .with_columns(pl.col("call").cast(pl.Int64))

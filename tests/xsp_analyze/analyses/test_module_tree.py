@@ -97,3 +97,20 @@ def test_trace_without_modules_is_refused_in_one_sentence() -> None:
     hand.work("k", 10, 5, launch=3)
     with pytest.raises(XspError, match=r"B06 .* needs the level module, which this trace does not hold"):
         run(find("B06"), StepFrames.of(hand.build()))
+
+
+def test_a_module_that_was_compiled_away_has_no_host_time() -> None:
+    # the second call of Linear_0 is only known from the compiler: of both together the time is unknown, of ReLU_0 too
+    hand = Hand()
+    hand.run(0)
+    hand.module("Linear_0", 0, 100, 0)
+    hand.module("GELU_0", 100, 30, 1)
+    for name, start, index in (("Linear_0", 200, 0), ("ReLU_0", 210, 2)):
+        hand.module(name, start, 0, index)
+        hand.rows["spans"][-1]["duration_ns"] = None
+    table = run(find("B06"), StepFrames.of(hand.build())).table
+    assert table.select("module_path", "count", "host_ns", "self_host_ns").rows() == [
+        ("Linear_0", 2, None, None),
+        ("GELU_0", 1, 30, 30),
+        ("ReLU_0", 1, None, None),
+    ]

@@ -65,6 +65,26 @@ def test_negative_rest_is_kept_and_flagged() -> None:
     assert flagged.select("count", "duration_ns").rows() == [(1, 10)]
 
 
+@pytest.mark.parametrize(
+    ("kernel_ns", "overlap_ns", "flagged"),
+    [
+        (1_000_000, 88, []),  # of 1_999_912 ns of latency: the profiler's rounding
+        (1_000_000, 999, []),
+        (1_000_000, 1_000, [(1, 1_000)]),  # 1 us
+        (10_000, 19, []),  # of 19_981 ns: just below 0.1 %
+        (10_000, 20, [(1, 20)]),  # of 19_980 ns: just above
+    ],
+)
+def test_an_overlap_by_rounding_is_not_flagged(kernel_ns: int, overlap_ns: int, flagged: list[tuple[int, int]]) -> None:
+    hand = Hand()
+    hand.run(0, serialised=False)
+    layer = hand.module("Linear_0", 0, 100, 0)
+    for start in (1_000, 1_000 + kernel_ns - overlap_ns):
+        hand.work("k", start, kernel_ns, launch=10, parent=layer, layer=layer, phase="forward")
+    ledger = coverage.ledger(StepFrames.of(hand.build())).filter(pl.col("kind") == "negative_non_kernel")
+    assert ledger.select("count", "duration_ns").rows() == flagged
+
+
 @pytest.mark.parametrize("serialised", [None, True, False])
 def test_layers_without_device_work_are_timed_on_the_host(serialised: bool | None) -> None:  # noqa: FBT001
     hand = Hand()

@@ -14,6 +14,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
 from xsp_analyze.export.exporter import find
+from xsp_analyze.frames.coverage import provenance
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timed_runs import capture_runs, timed_runs
 from xsp_analyze.pages.report.trace_contents import summarise
@@ -72,6 +73,11 @@ def test_captures_are_runs_that_no_time_is_taken_from(pair: tuple[Trace, Trace])
     assert [capture_runs(trace) for trace in pair] == [[], [1]]
     assert timed_runs(pair[1])["run_id"].to_list() == [0]
     assert StepFrames.of(pair[1]).of_trace.extents["run_id"].to_list() == [0]
+
+
+def test_the_provenance_counts_the_run_alone(pair: tuple[Trace, Trace]) -> None:
+    assert [provenance(StepFrames.of(trace))["run_count"] for trace in pair] == [1, 1]
+    assert [len(provenance(StepFrames.of(trace))["sources"]) for trace in pair] == [1, 2]
 
 
 def test_the_summary_counts_the_run_alone(pair: tuple[Trace, Trace]) -> None:
