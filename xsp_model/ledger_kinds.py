@@ -200,8 +200,7 @@ class LedgerKind(StrEnum):
     GRAPH_CAPTURES_INCOMPLETE = (
         "graph_captures_incomplete",
         _WARNING,
-        "replays that equal one captured graph several times in a step whose other replays are of no captured graph: as"
-        " captures are missing, these may be of graphs that only look alike",
+        "replays that equal one captured graph several times in a step with others of no capture: they may only look alike",
         "Give the captures of all graphs of the run, as one folder",
     )
     GRAPH_CAPTURE_UNNAMED = (
