@@ -127,12 +127,13 @@ def _share(kernels: list[dict[str, Any]], operators: list[Event], module: int) -
     called: defaultdict[str, list[int]] = defaultdict(list)
     for one in operators:
         called[re.sub(r"^graph_\d+_", "", one.name)].append(one.duration)
-    return float(sum()
+    total: float = sum(
         called[_operator(kernel["name"])][kernel["call"]] * part["weight"] / 1000
         for kernel in kernels
         for part in kernel["modules"]
         if part["module"] == module
     )
+    return total
 
 
 def logged_linear_us(path: Path, layer: str) -> float:
@@ -141,4 +142,5 @@ def logged_linear_us(path: Path, layer: str) -> float:
     linears = re.findall(r"linear\(.*?self_modules_(\w+?)_parameters_weight", log)
     names = [one.replace("_modules_", ".") for one in linears]
     products = [one for one in read(path / "trace.json").operators if one.name == "aten::mm"]
-    return float(dict(zip(names, products, strict=True))[layer].duration / 1000)
+    duration_us: float = dict(zip(names, products, strict=True))[layer].duration / 1000
+    return duration_us
