@@ -200,7 +200,7 @@ class LedgerKind(StrEnum):
     GRAPH_CAPTURES_INCOMPLETE = (
         "graph_captures_incomplete",
         _WARNING,
-        "replays that equal one captured graph repeatedly, in a step with replays of no capture: they may just be alike",
+        "replays that equal one captured graph repeatedly, in a step with replays of no capture: they may be alike",
         "Give the captures of all graphs of the run, as one folder",
     )
     GRAPH_CAPTURE_UNNAMED = (
