@@ -128,7 +128,7 @@ def _share(kernels: list[dict[str, Any]], operators: list[Event], module: int) -
     for one in operators:
         called[re.sub(r"^graph_\d+_", "", one.name)].append(one.duration)
     return sum(
-        called[_operator(kernel["name"])][kernel["call"]] * part["weight"] / 1000
+        float(part["weight"]) * called[_operator(kernel["name"])][int(kernel["call"])] / 1000
         for kernel in kernels
         for part in kernel["modules"]
         if part["module"] == module
@@ -138,7 +138,7 @@ def _share(kernels: list[dict[str, Any]], operators: list[Event], module: int) -
 def logged_linear_us(path: Path, layer: str) -> float:
     """The time of the matrix product that the layer's linear became: the graph calls them in the order of the log."""
     log = (path / "compiler.log").read_text()
-    linears = re.findall(r"linear\(.*?self_modules_(\w+?)_parameters_weight", log)
+    linears: list[str] = re.findall(r"linear\(.*?self_modules_(\w+?)_parameters_weight", log)
     names = [one.replace("_modules_", ".") for one in linears]
     products = [one for one in read(path / "trace.json").operators if one.name == "aten::mm"]
     return dict(zip(names, products, strict=True))[layer].duration / 1000

@@ -77,7 +77,6 @@ def test_captures_are_runs_that_no_time_is_taken_from(pair: tuple[Trace, Trace])
 
 def test_the_provenance_counts_the_run_alone(pair: tuple[Trace, Trace]) -> None:
     assert [provenance(StepFrames.of(trace))["run_count"] for trace in pair] == [1, 1]
-    assert [len(provenance(StepFrames.of(trace))["sources"]) for trace in pair] == [1, 2]
 
 
 def test_the_summary_counts_the_run_alone(pair: tuple[Trace, Trace]) -> None:
