@@ -11,7 +11,7 @@ from xsp_analyze.compare.common import check_common, same_content
 from xsp_analyze.compare.conclusions import corrected
 from xsp_analyze.compare.expected import expected
 from xsp_analyze.compare.facts import DifferenceKind, differences
-from xsp_analyze.compare.kernel_changes import changes
+from xsp_analyze.compare.kernel_changes import changes, regrouped_rows
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.level_rows import (
     kernel_class_rows,
@@ -65,6 +65,7 @@ class Comparison:
     model: Sequence[Row]  # latency, and device time where both have any
     rows: Sequence[Row]
     changes: Sequence[Change]
+    regrouped: int  # kernels of a step of which nothing but the layer differs
     waterfall: Waterfall | None
     operator_basis: str
     moves: Sequence[ClassMoves]  # classes of kernels of which much moved between operators
@@ -127,7 +128,7 @@ def compare(
     basis = "device" if on_device else "host"
     assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
     layers, judged = layer_rows(one, two, pairs, assumed)
-    changed, kernel_match = _changes(one, two, pairs) if on_device else ([], None)
+    changed, regrouped, kernel_match = _changes(one, two, pairs) if on_device else ([], 0, None)
     partner = kernel_partners(one, two, changed) if on_device else {}
     moved, classes = _moved(one, two, partner) if on_device else ({}, [])
     operators = operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
@@ -153,6 +154,7 @@ def compare(
         model_rows(one, two, assumed, on_device=on_device),
         _with_cause(in_order(rows), falls.by_layer),
         changed,
+        regrouped,
         falls.waterfall,
         basis,
         classes,
@@ -208,13 +210,20 @@ def _moved(one: Side, two: Side, partner: Mapping[str, str]) -> tuple[dict[str, 
     return {level: moved for level, (moved, _) in by_level.items()}, large
 
 
-def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], float | None]:
+def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], int, float | None]:
+    """Changes between kernels, how many kernels have another place alone, and the share of kernels that match."""
     first, second = one.one_step(), two.one_step()
     if first.is_empty() or second.is_empty():
-        return [], None
-    matched, _ = match_kernels(first, second)
+        return [], 0, None
+    matched, rows = match_kernels(first, second)
     ours, theirs = placed(first, second, one, two, pairs)
-    return changes(ours, theirs), matched.alignment.rate
+    regrouped = regrouped_rows(ours, theirs, rows)
+    left = (_without(side, regrouped[name]) for side, name in ((ours, "first"), (theirs, "second")))
+    return changes(*left), regrouped.height, matched.alignment.rate
+
+
+def _without(kernels: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    return kernels.with_row_index("row").filter(~pl.col("row").is_in(rows.implode())).drop("row")
 
 
 def _with_cause(rows: Sequence[Row], causes: dict[int | None, dict[str, float]]) -> list[Row]:

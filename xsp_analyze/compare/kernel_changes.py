@@ -15,7 +15,7 @@ from xsp_analyze.merge.kernel_names import base_name, normalised
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-__all__ = ["Change", "ChangeKind", "changes", "one_to_one"]
+__all__ = ["Change", "ChangeKind", "changes", "one_to_one", "regrouped_rows"]
 
 _MAX_TOGETHER = 8  # a stretch of more kernels than this is no fusion: its kernels are told one by one
 
@@ -76,6 +76,16 @@ def changes(before: pl.DataFrame, after: pl.DataFrame) -> list[Change]:
         for key, entry in seen.items()
     ]
     return sorted(changed, key=lambda c: (-abs(c.after_ns - c.before_ns), -c.before_ns, c.before, c.after))
+
+
+def regrouped_rows(before: pl.DataFrame, after: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Of pairs of matching rows (`first` of before, `second` of after) those of which nothing but the place differs.
+
+    That the times are the same to the ns shows that it is one execution, read with and without what tells its layer.
+    """
+    same_time = before["duration_ns"].gather(pairs["first"]) == after["duration_ns"].gather(pairs["second"])
+    elsewhere = before["place"].gather(pairs["first"]) != after["place"].gather(pairs["second"])
+    return pairs.filter(same_time & elsewhere)
 
 
 def one_to_one(changed: Sequence[Change], before: Collection[str], after: Collection[str]) -> dict[str, str]:

@@ -139,7 +139,7 @@ def _share(kernels: list[dict[str, Any]], operators: list[Event], module: int) -
 def logged_linear_us(path: Path, layer: str) -> float:
     """The time of the matrix product that the layer's linear became: the graph calls them in the order of the log."""
     log = (path / "compiler.log").read_text()
-    linears = re.findall(r"linear\(.*?self_modules_(\w+?)_parameters_weight", log)
+    linears: list[str] = re.findall(r"linear\(.*?self_modules_(\w+?)_parameters_weight", log)
     names = [one.replace("_modules_", ".") for one in linears]
     products = [one for one in read(path / "trace.json").operators if one.name == "aten::mm"]
     duration_us: float = dict(zip(names, products, strict=True))[layer].duration / 1000

@@ -56,6 +56,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         "rows": [asdict(row) for row in c.rows],
         "moves": [asdict(one) for one in c.moves],
         "kernel_changes": [_keyed(asdict(change), count="places") for change in c.changes],
+        "regrouped_kernels": c.regrouped,
         "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
     }
 

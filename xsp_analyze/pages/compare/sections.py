@@ -144,6 +144,8 @@ def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
             f"{significant:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
             f" {c.tested:,} rows."
         )
+    if level == "kernel" and c.regrouped:
+        below.append(f"{_kernels(c.regrouped)} the same time on both sides and another layer or attribution.")
     if level == "operator":
         title = f"{title} ({_BASIS[c.operator_basis]})"
     return of_rows(title, columns, [_row(row, scale, level) for row in rows], below)
@@ -185,6 +187,10 @@ def _changes(c: Comparison, max_rows: int | None) -> Table:
     columns = [("kernels", "", False, 0), ("count", "", True, 2), *changed("")[:2], ("was", "", False, 1),
                ("is", "", False, 1), ("first in", "", False, 3)]  # fmt: skip
     return of_rows("Kernels that changed, in one step", columns, rows, below)
+
+
+def _kernels(number: int) -> str:
+    return f"{number:,} kernel has" if number == 1 else f"{number:,} kernels have"
 
 
 def _change_row(one: Change) -> list[str]:
