@@ -66,8 +66,10 @@ def mixture_of_experts(frames: StepFrames) -> pl.LazyFrame:
     return (
         frames.with_model(of_all)
         .with_columns(
-            (pl.col("duration_ns") / pl.col("device_ns")).alias("device_share"),
-            (pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"),
+            *(
+                pl.when(pl.col(f"{of}_ns") > 0).then(pl.col("duration_ns") / pl.col(f"{of}_ns")).alias(f"{of}_share")
+                for of in ("device", "model")
+            ),
         )
         .sort(*frames.by, "part")
         .with_columns(pl.col("part").cast(pl.String))

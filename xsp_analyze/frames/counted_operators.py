@@ -33,8 +33,11 @@ def operator_work(frames: StepFrames) -> pl.DataFrame:
     unit = _units(frames.trace)
     calls = _calls(frames.trace, unit)
     device = _device_work(frames, unit, calls)
-    made = Roles.of(calls, frames.of_trace.roles.kernels)
-    every = pl.concat([made, _replayed(frames, unit, calls)], how="diagonal")
+    replayed = _replayed(frames, unit, calls)
+    # What was captured in the run itself did nothing then: its replays are what ran.
+    captured = pl.col("span_id").is_in(replayed["span_id"].unique().implode())
+    made = Roles.of(calls, frames.of_trace.roles.kernels).filter(~captured)
+    every = pl.concat([made, replayed], how="diagonal")
     host = frames.combine(_per_step(every), ["operator"], _HOST)
     return host.join(
         device, on=[*frames.by, "operator"], how="full", coalesce=True, maintain_order="left_right"

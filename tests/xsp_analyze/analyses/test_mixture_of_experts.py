@@ -177,3 +177,8 @@ def test_the_parts_of_a_served_model_as_counted_by_name(real_dir: Path) -> None:
             by_hand[parts[event["name"]]] += round(event["dur"] * 1000)
     assert _parts(convert([path], Options())) == by_hand
     assert by_hand == {"routing": 572_941, "expert products": 122_532_263, "combine": 2_353_522, "other": 1_566_326}
+
+
+def test_work_that_took_no_time_is_no_share_of_anything() -> None:
+    table = run(find("B21"), StepFrames.of(_sequence((_PRODUCT, 0)).build(), "all")).table
+    assert table.select("duration_ns", "expert_share", "device_share", "model_share").rows() == [(0, None, None, None)]
