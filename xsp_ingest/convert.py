@@ -15,18 +15,21 @@ from xsp_ingest.link.captured_graphs import holds_capture
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import all_ingesters
 from xsp_ingest.relayer import relayer
+from xsp_ingest.staged_runs import StagedRuns
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_ingest.staging.selection import EVERYTHING, narrowed
-from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, XspError
+from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
+from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xsp_ingest.ingester import Ingester, Options
+    from xsp_ingest.staged_runs import LeveledRuns
     from xsp_model import Trace
 
-__all__ = ["convert", "convert_run", "relayer", "without_files"]
+__all__ = ["convert", "convert_levels", "convert_run", "relayer", "without_files"]
 
 
 def convert(
@@ -43,6 +46,19 @@ def convert(
     """
     claimed, skipped = _find(paths, format_name)
     return _linked(claimed, options, NOTHING, skipped, progress, named=paths)
+
+
+def convert_levels(
+    paths: Sequence[Path],
+    options: Options,
+    *,
+    format_name: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Trace | LeveledRuns:
+    """The trace that `convert` gives; or, of a file with the same work at several levels, its runs."""
+    claimed, skipped = _find(paths, format_name)
+    runs = _read(claimed, options, NOTHING, skipped, progress, named=paths)
+    return runs.split(options) if runs.are_levels else runs.linked(options, NOTHING)
 
 
 def convert_run(
@@ -79,6 +95,18 @@ def _linked(
     *,
     named: Sequence[Path] | None = None,
 ) -> Trace:
+    return _read(claimed, options, overrides, noted, progress, named=named).linked(options, overrides)
+
+
+def _read(
+    claimed: Sequence[tuple[Path, Ingester]],
+    options: Options,
+    overrides: RunOverrides,
+    noted: Sequence[Finding],
+    progress: Callable[[str], None] | None,
+    *,
+    named: Sequence[Path] | None = None,
+) -> StagedRuns:
     """`named`: the paths that the user chose; null: all were."""
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
@@ -115,14 +143,22 @@ def _linked(
     captures, capture_sources = _captures(options, say, {} if part else read)
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
-    noted = [*noted, *(_left_out(error) for error in unusable)]
-    return link(
-        [*(raws[n] for n in order), *captures],
-        [*(sources[n] for n in order), *capture_sources],
-        options.layer_source,
-        noted,
-        overrides=overrides,
-    )
+    noted = [*noted, *(_left_out(error) for error in unusable), *([] if part else _another_level(raws, overrides))]
+    return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
+
+
+def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Finding]:
+    """Where a description says that a run goes down to kernels, and it does not; or the other way round."""
+    if overrides.deepest_level is None:
+        return []
+    says = overrides.deepest_level == Level.KERNEL
+    holds = any((raw.tables["spans"]["level"] == str(Level.KERNEL)).any() for raw in raws)
+    if says == holds:
+        return []
+    content = "kernels are there" if holds else "no kernel is there"
+    kind = LedgerKind.DEEPEST_LEVEL_DIFFERS
+    file = overrides.named("run.json")
+    return [Finding(kind, f"{kind.sentence}: {file} says {overrides.deepest_level}, and {content}", 1)]
 
 
 def _captures(
@@ -165,7 +201,7 @@ def _captures(
 
 def _left_out(error: XspError) -> Finding:
     """Of many ranks one whose file is damaged does not keep the others from being read, but nobody may overlook it."""
-    name = Path(error.path).name if error.path is not None else "a file"
+    name = readable(Path(error.path).name) if error.path is not None else "a file"
     detail = f"{name} of the directory could not be read and is not in any number here: {error.what}"
     return Finding(LedgerKind.UNREADABLE_FILE, detail, 1, advice=error.advice)
 

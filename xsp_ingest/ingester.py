@@ -49,19 +49,23 @@ class Options:
     layer_ranges: Sequence[str] = ()
     layer_source: str = "auto"
     keep_private: bool = False
+    frames: str = "lines"  # of Python's functions the lines that called operators are read, or "none"
     layer_scopes: Mapping[str, LayerScope] = field(default_factory=dict)  # where a file's operators name their scopes
     extra: dict[str, str] = field(default_factory=dict)
     graph_captures: Sequence[Path] = ()  # files, or folders of them, that hold how replayed graphs were captured
     selection: Selection = EVERYTHING
+    align_clocks: bool = False  # of several runs by the ends of their collectives; the linker does it
 
 
 class Match(IntEnum):
     """How surely a file is of a format; of the formats that take a file the surest one reads it."""
 
     NONE = 0
-    GENERIC = 1
-    """The general form alone, which other tools write too: JSON with trace events."""
-    EXACT = 2
+    FORM = 1
+    """The general form alone, of a tool that need not be known: any other format goes first."""
+    GENERIC = 2
+    """The general form, which other tools write too, and nothing that speaks against this one."""
+    EXACT = 3
     """Marks of the tool itself."""
 
     @classmethod

@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
+from xsp_ingest.formats.chrome_trace import CHROME_TRACE
 from xsp_ingest.formats.compiled_code.log import TORCH_TRACE_LOG
 from xsp_ingest.formats.compiled_code.record import COMPILED_CODE
 from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
+from xsp_ingest.formats.fai_pep import FAI_PEP
 from xsp_ingest.formats.jaeger import JAEGER
+from xsp_ingest.formats.jaeger.otlp import OTLP
 from xsp_ingest.formats.loadgen import LOADGEN
 from xsp_ingest.formats.memory_snapshot import MEMORY_SNAPSHOT
 from xsp_ingest.formats.mxnet import MXNET
@@ -24,6 +27,7 @@ from xsp_ingest.formats.nvprof import NVPROF
 from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.formats.onnxruntime import ONNXRUNTIME
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
+from xsp_ingest.formats.system_samples import SYSTEM_SAMPLES
 from xsp_ingest.formats.tensorrt import TENSORRT
 from xsp_ingest.formats.tf_timeline import TF_TIMELINE
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
@@ -41,6 +45,7 @@ INGESTERS: tuple[Ingester, ...] = (
     NSYS_REPORT,
     NSYS_STATS_CSV,
     JAEGER,
+    OTLP,
     NCU_CSV,
     NCU_REPORT,
     NVPROF_METRICS,
@@ -55,10 +60,13 @@ INGESTERS: tuple[Ingester, ...] = (
     TORCH_TRACE_LOG,
     MEMORY_SNAPSHOT,
     NVML_SAMPLES,
+    SYSTEM_SAMPLES,
     ONNXRUNTIME,
     TENSORRT,
+    FAI_PEP,
     MXNET,
     NVPROF,
+    CHROME_TRACE,
 )
 """The project's own ingesters."""
 

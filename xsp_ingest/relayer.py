@@ -27,7 +27,7 @@ __all__ = ["relayer"]
 def relayer(trace: Trace, layer_source: str) -> Trace:
     """The same spans with layers of another source; XspError where the trace has none of it.
 
-    Which call allocated which memory is not kept in a trace, so `allocated_bytes` is unknown afterwards.
+    What a file itself said of layers' memory is unknown afterwards; what allocations tell is worked out again.
     """
     forest = _forest(trace)
     source = choose_source(forest, layer_source)
@@ -52,8 +52,8 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
         ),
     )
     builder.add("attributions", _attributions(trace, forest, layer, calls["at"]))
-    builder.add("layers", calls.rename({"at": "span_id"}).with_columns(allocated_bytes=pl.lit(None, pl.Int64)))
-    detail = f"layers were taken again from source {source}; memory by layer is known only when the files are converted"
+    builder.add("layers", calls.rename({"at": "span_id"}))
+    detail = f"layers were taken again from source {source}; memory by layer is that of allocations alone"
     builder.note([Finding(LedgerKind.LAYERS_TAKEN_AGAIN, detail)])
     return builder.build()
 
@@ -108,7 +108,9 @@ def _forest(trace: Trace) -> Forest:
         captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
         replayed=replayed_work(spans, kinds, kernels, parent),
         orphans=category_indices(spans["attribution"], [str(x) for x in Attribution]),
-        allocations=pl.DataFrame(schema={"owner": pl.Int64, "bytes": pl.Int64, "device_id": pl.Int64}),
+        allocations=trace.frame("allocations").select(
+            pl.col("owner_id").fill_null(-1).alias("owner"), "bytes", "device_id"
+        ),
     )
 
 

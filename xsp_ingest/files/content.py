@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.gzip_members import MAGIC, inflated
 from xsp_ingest.files.safe_files import bounded
 from xsp_model import XspError
+from xsp_model.memory import limit_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MAX_READ_BYTES", "cut_off", "lines", "pieces", "read_all"]
+__all__ = ["check_held", "cut_off", "lines", "pieces", "read_all"]
 
-MAX_READ_BYTES = 1 << 29
-"""No content longer than this is held in memory at once."""
+_MAX_READ_BYTES = 1 << 29  # no content longer than this is held in memory at once
+_ALWAYS_HELD_BYTES = 1 << 24
+_TIMES_CONTENT = 6  # of JSON: itself, its objects, and the columns made of them
 
 _PIECE_BYTES = 1 << 22
 _MAX_LINE_BYTES = 1 << 26
@@ -59,13 +61,24 @@ def lines(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def read_all(path: Path, max_bytes: int = MAX_READ_BYTES) -> bytes:
+def read_all(path: Path, max_bytes: int = _MAX_READ_BYTES) -> bytes:
     """The whole content; XspError where it is longer than `max_bytes`, which also stops a decompression bomb."""
     parts: list[bytes] = []
-    left = max_bytes
+    total = 0
     for piece in pieces(path):
-        left -= len(piece)
-        if left < 0:
-            raise XspError(f"the file's content is longer than {max_bytes >> 20} MiB", path=path)
+        total += len(piece)
+        check_held(path, total, max_bytes)
         parts.append(piece)
     return b"".join(parts)
+
+
+def check_held(path: Path, content_bytes: int, max_bytes: int = _MAX_READ_BYTES) -> None:
+    """XspError where content of this length is not to be held in memory: by itself, or by what memory there is."""
+    if content_bytes > max_bytes:
+        raise XspError(f"the file's content is longer than {max_bytes >> 20} MiB", path=path)
+    if content_bytes > _ALWAYS_HELD_BYTES and content_bytes * _TIMES_CONTENT > (limit := limit_bytes()):
+        raise XspError(
+            f"the content is read as a whole, and is too long for the {limit / 1e9:.2f} GB of memory that xsp may take",
+            path=path,
+            advice="Read it where there is more",
+        )

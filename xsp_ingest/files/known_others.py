@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.sqlite.database import MAGIC, table_names
 from xsp_ingest.files.varint import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from xsp_ingest.files.probe import Probe
 
@@ -25,6 +26,11 @@ _SQLITE_HEADER = 100
 _LARGEST_PAGE = 1 << 16
 _TAR_PLACE = 257
 _TRACE_PACKETS = 8
+_VARINT, _MESSAGE = 0, 2  # wire types of protobuf
+_METRICS_FIELDS = frozenset((2, 3, *range(10, 19)))  # that OpMetricsDb has
+_SAMPLE_TYPE, _SAMPLE, _STRING_TABLE = 1, 2, 6  # of pprof's Profile
+_PROFILE_FIELDS = frozenset(range(1, 16))
+_NSIGHT_SIGNS = ("StringIds", "ThreadNames", "ProcessStreams", "TARGET_INFO_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +80,22 @@ def _is_blank(probe: Probe) -> bool:
 def _is_cut_off_database(probe: Probe) -> bool:
     """By the size of a page and the number of pages in its header, see SQLite's file format 1.3; 1 means 64 KiB."""
     head = probe.head[:_SQLITE_HEADER]
-    if not head.startswith(b"SQLite format 3\0"):
+    if not head.startswith(MAGIC):
         return False
     page_bytes, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])
     return pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes) > probe.path.stat().st_size
+
+
+def _is_begun_nsight_export(probe: Probe) -> bool:
+    """Tables that `nsys export` writes for any capture, and nothing that says what was captured or by which version."""
+    if not probe.head.startswith(MAGIC):
+        return False
+    try:
+        tables = table_names(probe.path)
+    except XspError:
+        return False
+    signs = [table for table in tables if table.startswith(_NSIGHT_SIGNS)]
+    return "StringIds" in signs and len(signs) > 1
 
 
 def _has_zeroed_header(probe: Probe) -> bool:
@@ -96,22 +114,73 @@ def _is_utf16(probe: Probe) -> bool:
 
 def _is_perfetto(probe: Probe) -> bool:
     """A protobuf message of packets (field 1), one of the first of which names its sequence (field 10)."""
-    text, at = probe.text, 0
+    return any((10, _VARINT) in fields for fields in _messages(probe.text, (1,)))
+
+
+def _is_pprof(probe: Probe) -> bool:
+    """A protobuf message as pprof's profile.proto has it: types of samples (1), samples (2), ..., texts (6).
+
+    The first type of samples holds numbers of texts alone, and the first text is empty; as far as the probe shows.
+    """
+    fields = list(_outer(probe.text))
+    of_types = [content for number, content in fields if number == _SAMPLE_TYPE]
+    texts = [content for number, content in fields if number == _STRING_TABLE]
+    return (
+        bool(of_types)
+        and all({(1, _VARINT), (2, _VARINT)} >= _fields(one) for one in of_types)
+        and any(number == _SAMPLE for number, _ in fields)
+        and (not texts or texts[0] == b"")
+        and {number for number, _ in fields} <= _PROFILE_FIELDS
+    )
+
+
+def _outer(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """The message's fields in order, of numbers without their content; up to what is cut off or no field."""
+    at = 0
+    while 0 <= at < len(text):
+        tag, at = varint(text, at, len(text))
+        if at < 0:
+            return
+        value, behind = varint(text, at, len(text))
+        if behind < 0:
+            return
+        if tag & 7 == _MESSAGE and behind + value <= len(text):
+            yield tag >> 3, text[behind : behind + value]
+            at = behind + value
+        elif tag & 7 == _VARINT:
+            yield tag >> 3, b""
+            at = behind
+        else:
+            if tag & 7 != _MESSAGE:
+                yield -1, b""
+            return
+
+
+def _is_op_stats(probe: Probe) -> bool:
+    """By its name, or as op_stats.proto of XProf has it: fields 1 and 2 hold operators' metrics, each in a field 10."""
+    if re.search(r"\.op_stats(?:_v\d+)?\.pb$", probe.path.name):
+        return True
+    first = next(_messages(probe.text, (1, 2)), frozenset())
+    return (10, _MESSAGE) in first and {number for number, _ in first} <= _METRICS_FIELDS
+
+
+def _messages(text: bytes, numbers: Collection[int]) -> Iterator[frozenset[tuple[int, int]]]:
+    """What the first messages in these fields hold, empty ones passed over; ends where the text has something else."""
+    at = 0
     for _ in range(_TRACE_PACKETS):
-        if text[at : at + 1] != b"\x0a":
-            return False
+        if text[at : at + 1] not in {bytes((number << 3 | _MESSAGE,)) for number in numbers}:
+            return
         length, at = varint(text, at + 1, len(text))
         if at < 0:
-            return False
-        if 10 in _fields(text[at : at + length]):  # noqa: PLR2004 (trusted_packet_sequence_id)
-            return True
+            return
+        if length:
+            yield frozenset(_fields(text[at : at + length]))
         at += length
-    return False
 
 
-def _fields(message: bytes) -> set[int]:
-    """The numbers of the message's fields, as far as it can be followed."""
-    numbers: set[int] = set()
+def _fields(message: bytes) -> set[tuple[int, int]]:
+    """The numbers and wire types of the message's fields, as far as it can be followed."""
+    fields: set[tuple[int, int]] = set()
     at = 0
     while 0 <= at < len(message):
         tag, at = varint(message, at, len(message))
@@ -121,9 +190,9 @@ def _fields(message: bytes) -> set[int]:
         moves = {0: behind, 1: at + 8, 2: behind + value, 5: at + 4}
         if tag & 7 not in moves:
             break
-        numbers.add(tag >> 3)
+        fields.add((tag >> 3, tag & 7))
         at = moves[tag & 7]
-    return numbers
+    return fields
 
 
 def _is_table(probe: Probe) -> bool:
@@ -169,10 +238,20 @@ _OTHERS = (
         "Run `QdstrmImporter -i FILE.qdstrm`, which comes with Nsight Systems, and give the .nsys-rep file to xsp",
     ),
     _Other(
+        _is_op_stats,
+        "statistics of operators that XProf (TensorBoard's profiler) computed and kept, which hold no time line",
+        "Give the .xplane.pb file beside it, of which they were computed",
+    ),
+    _Other(
         _is_perfetto,
         "a Perfetto trace in protobuf, which xsp does not read",
         "Where PyTorch, TensorFlow or JAX made it, give their own trace file; else convert it with Perfetto's "
         "`traceconv json`",
+    ),
+    _Other(
+        _is_pprof,
+        "a pprof profile: stacks with how often or how much, not when they ran, of which no time line can be made",
+        "Look at it with `go tool pprof`; of the same run give xsp a trace",
     ),
     _Other(
         _holds(rb"\{", rb"speedscope\.app/file-format-schema"),
@@ -185,11 +264,10 @@ _OTHERS = (
         "Give the trace that it was made from",
     ),
     _Other(
-        _says(rb'\{\s*"resourceSpans"\s*:'),
-        "OpenTelemetry spans (OTLP JSON), which xsp does not read",
-        "Export them as Jaeger JSON",
+        _says(rb'\[\s*\{\s*"traceId"\s*:'),
+        "Zipkin spans, which xsp does not read",
+        "Export them as OTLP or Jaeger JSON",
     ),
-    _Other(_says(rb'\[\s*\{\s*"traceId"\s*:'), "Zipkin spans, which xsp does not read", "Export them as Jaeger JSON"),
     _Other(
         _holds(rb"[{\[]", rb'"(?:ph|traceEvents|displayTimeUnit)"\s*:'),
         "Chrome trace JSON of a tool that xsp does not know",
@@ -239,9 +317,20 @@ _OTHERS = (
         "Export or copy it again",
     ),
     _Other(
-        _starts(b"SQLite format 3\0"),
+        lambda probe: all(name in probe.head for name in (MAGIC, b"rocpd_api", b"rocpd_op")),
+        "a database of rocmProfileData (RPD), the older one named rocpd, which xsp does not read",
+        "Record with `rocprofv3 --output-format rocpd`, or give the JSON of the framework's own profiler",
+    ),
+    _Other(
+        _is_begun_nsight_export,
+        "an export of Nsight Systems that was broken off: it names strings and its target, but lacks the tables that"
+        " say what was captured and by which version",
+        "Export the .nsys-rep file again with `nsys export --type sqlite`",
+    ),
+    _Other(
+        _starts(MAGIC),
         "a SQLite database that no known profiler wrote",
-        "nsys_sqlite and nvprof are what can be read; --format forces one of them",
+        "nsys_sqlite, nvprof and rocprofv3 are what can be read; --format forces one of them",
     ),
     _Other(_is_utf16, "text in UTF-16 of no known profiler format", "Save it as UTF-8, as the profiler wrote it"),
     _Other(_says(rb"[{\[]"), "JSON, but of no known profiler format", f"{_LIST}; --format forces one"),

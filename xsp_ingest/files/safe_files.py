@@ -50,10 +50,18 @@ def check(path: Path) -> None:
         _check_at_rest(path)
 
 
+def _has_content(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:  # a name too long for any file among them
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0
+
+
 def _check_at_rest(path: Path) -> None:
     """XspError where another program is writing the SQLite database, or was stopped while it did."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-journal", "-wal")]
-    busy = next((file for file in beside if file.is_file() and file.stat().st_size), None)
+    busy = next(filter(_has_content, beside), None)
     if busy is None:
         return
     with path.open("rb") as file:

@@ -19,7 +19,7 @@ __all__ = ["LATEST_NS", "Among", "Strings", "decoded", "interned", "with_sane_ti
 
 _TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
 _DENSE, _SMALL = 4, 1 << 16  # numbers of which so large a part, or so few, are looked up in a table
-LATEST_NS = 1 << 62
+LATEST_NS = 1 << 61
 """146 years; differences of such times fit into 64 bits."""
 
 

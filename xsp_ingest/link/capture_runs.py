@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.captured_graphs import capture_windows
+from xsp_ingest.link.captured_graphs import capture_windows, is_of_the_process
 from xsp_model import Kind, Level
 from xsp_model.tree import ancestors
 
@@ -26,9 +26,14 @@ def kept_of_capture(forest: Forest) -> Bools:
     start = forest.spans["start_ns"].to_numpy()
     thread = forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()
     kept: Bools = np.zeros(len(start), dtype=np.bool_)
-    for begin, end in capture_windows(forest):
+    process = forest.spans["process_id"].to_numpy()
+    calls = forest.is_level(Level.RUNTIME) & forest.is_kind(Kind.CALL)
+    windows = capture_windows(forest)
+    for begin, end in windows:
         first, last = np.searchsorted(start, (start[begin], start[end]), side="left")
         kept[first:last] |= thread[first:last] == thread[begin]
+        if is_of_the_process(forest, (begin, end), windows):
+            kept[first:last] |= calls[first:last] & (process[first:last] == process[begin])
     held = np.flatnonzero(kept)
     for up in ancestors(forest.parent):
         kept[up[held][up[held] >= 0]] = True

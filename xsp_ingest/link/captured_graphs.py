@@ -32,6 +32,7 @@ __all__ = [
     "capture_windows",
     "captured_graphs",
     "holds_capture",
+    "is_of_the_process",
     "replay_tokens",
 ]
 
@@ -93,14 +94,14 @@ def captured_graphs(run: int, raw: RawTrace, forest: Forest, numbers: KernelNumb
         return []
     at, tokens = _launches(raw, forest, numbers)
     start = forest.spans["start_ns"].to_numpy()
-    thread = _threads(forest)
-    of_thread = {each: np.flatnonzero(thread[at] == each) for each in np.unique(thread[begins])}
+    thread, process = _threads(forest), forest.spans["process_id"].to_numpy()
+    windows = capture_windows(forest)
     graphs = []
-    for begin, end in capture_windows(forest):
-        rows = of_thread[thread[begin]]
-        first, last = np.searchsorted(start[at[rows]], (start[begin], start[end]))
-        if last > first:
-            inside = rows[first:last]
+    for begin, end in windows:
+        rows = np.arange(*np.searchsorted(start[at], (start[begin], start[end])))
+        of_all = is_of_the_process(forest, (begin, end), windows)
+        inside = rows[process[at[rows]] == process[begin] if of_all else thread[at[rows]] == thread[begin]]
+        if len(inside):
             graphs.append(CapturedGraph(run, begin, at[inside], tokens[inside]))
     return graphs
 
@@ -116,6 +117,21 @@ def capture_windows(forest: Forest) -> list[tuple[int, int]]:
         for begin, end in pairwise(marks[thread == each])
         if begins[begin] and not begins[end]
     )
+
+
+def is_of_the_process(forest: Forest, window: tuple[int, int], windows: Sequence[tuple[int, int]]) -> bool:
+    """Whether a capture holds what any thread of its process launches meanwhile, as a backward pass does from its own.
+
+    Launches that are captured are told from others by having no work in the trace, so only where work is recorded, and
+    only where no other thread of the process captures at the same time.
+    """
+    if not forest.is_level(Level.KERNEL).any():
+        return False
+    begin, end = window
+    start, process = forest.spans["start_ns"].to_numpy(), forest.spans["process_id"].to_numpy()
+    others, ends = np.array(windows).T
+    beside = (start[others] < start[end]) & (start[begin] < start[ends]) & (process[others] == process[begin])
+    return int(beside.sum()) == 1  # itself
 
 
 def _threads(forest: Forest) -> NDArray[np.uint64]:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
-from xsp_model import Finding, LedgerKind
+from xsp_model import Finding, LedgerKind, Severity
+from xsp_model.clock_skew import ENOUGH, clock_skews
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.staging.raw import RawTrace
+    from xsp_model.clock_skew import ClockSkew
 
-__all__ = ["Zero", "alone", "skew", "zeros"]
+__all__ = ["Zero", "alone", "compared", "still_true", "zeros"]
 
 _COLLECTIVE = r"(?i)^(void )?(nccl|rccl|msccl)"
 _END_OF_TIME = 2**63  # ns: the year 2262
-_ALIKE = 0.9  # clocks are compared over ranks only where nearly all collectives have a counterpart
+_PAIRWISE = ("send", "recv")
+_ONE_RUN = "clocks were to be aligned, but only one run was read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,64 +80,78 @@ def _first_start(raw: RawTrace) -> int:
     return first if isinstance(first, int) else 0
 
 
-def skew(forests: Sequence[Forest], origins: Sequence[int], collectives: Sequence[pl.DataFrame]) -> list[Finding]:
-    """How far each run's clock seems off the first's: the median over the ends of collectives of a group of both.
+def compared(
+    raws: Sequence[RawTrace], forests: Sequence[Forest], zeros: Sequence[Zero], *, align: bool
+) -> tuple[list[Zero], list[Finding]]:
+    """Where time 0 of each run is, and how far its clock is off the first's as far as collectives tell (`clock_skews`).
 
-    A collective ends on all ranks of its process group at nearly the same time, so the median difference is the
-    clocks'. A run that shares no group with the first is compared with one that does, or that is linked to it likewise.
-    It is reported, not corrected. `collectives` are the runs' staging tables.
+    Reported, and corrected where `align` says so: then runs of which enough collectives are matched are moved to the
+    first run's clock, and the others stay where they are.
     """
     if len(forests) < 2:  # noqa: PLR2004 (a pair)
-        return []
-    ends = [_collective_ends(*run) for run in zip(forests, origins, collectives, strict=True)]
-    groups: dict[str, dict[int, pl.DataFrame]] = {}
-    for run, each in enumerate(ends):
-        for (group,), calls in each.partition_by("group", as_dict=True).items():
-            groups.setdefault(group, {})[run] = calls
-    offsets = _offsets(groups)
-    return [Finding(LedgerKind.CLOCK_SKEW, _apart_by(off), count, run_id=run) for run, (off, count) in offsets.items()]
+        return list(zeros), [Finding(LedgerKind.CLOCKS_NOT_ALIGNED, _ONE_RUN, severity=Severity.INFO)] * align
+    ends = [_collective_ends(*run) for run in zip(itertools.count(), forests, zeros, raws)]
+    skews, others = clock_skews(pl.concat(ends)), range(1, len(forests))
+    if not align:
+        return list(zeros), [_finding(LedgerKind.CLOCK_SKEW, run, skew) for run, skew in skews.items()]
+    sure = {run: skew.offset_ns for run, skew in skews.items() if skew.count >= ENOUGH}
+    kinds = {run: LedgerKind.CLOCKS_ALIGNED if run in sure else LedgerKind.CLOCKS_NOT_ALIGNED for run in others}
+    findings = [_finding(kind, run, skews.get(run)) for run, kind in kinds.items()]
+    return _moved(zeros, [_first_start(raw) for raw in raws], sure), findings
 
 
-def _apart_by(offset_ns: float) -> str:
-    way = "ahead of" if offset_ns >= 0 else "behind"
-    return f"its clock is {way} the first run's by {abs(offset_ns):.0f} ns, judged by collectives; not corrected"
+def _finding(kind: LedgerKind, run: int, skew: ClockSkew | None) -> Finding:
+    if skew is None:
+        reason = "it has no collectives in common with the first run, or with one whose clock is compared with that"
+        return Finding(kind, f"the clock was not aligned: {reason}", run_id=run)
+    way = "ahead of" if skew.offset_ns >= 0 else "behind"
+    apart = f"the clock is {abs(skew.offset_ns)} ns {way} the first run's"
+    judged = f"the median over {skew.count} collectives, half of which are at most {skew.spread_ns} ns apart"
+    texts = {
+        LedgerKind.CLOCK_SKEW: f"{apart}, {judged}; not corrected",
+        LedgerKind.CLOCKS_ALIGNED: f"{apart}, {judged}: its times were moved by {-skew.offset_ns} ns",
+        LedgerKind.CLOCKS_NOT_ALIGNED: f"{apart}, {judged}: too few to move its times, it takes {ENOUGH}",
+    }
+    return Finding(kind, texts[kind], skew.count, run_id=run)
 
 
-def _offsets(groups: Mapping[str, Mapping[int, pl.DataFrame]]) -> dict[int, tuple[float, int]]:
-    """Of each run linked to the first by groups its offset, and by how many collectives; over few groups rather."""
-    offsets: dict[int, tuple[float, int]] = {0: (0.0, 0)}
-    largest_first = sorted(groups, key=lambda name: (-sum(calls.height for calls in groups[name].values()), name))
-    reached = {0}
-    while reached:
-        nearer, reached = reached, set()
-        for runs in (groups[name] for name in largest_first if nearer & groups[name].keys()):
-            first = min(nearer & runs.keys())
-            for run in sorted(runs.keys() - offsets.keys()):
-                if (apart := _median_apart(runs[first], runs[run])) is not None:
-                    offsets[run] = offsets[first][0] + apart[0], apart[1]
-                    reached.add(run)
-    del offsets[0]
-    return dict(sorted(offsets.items()))
+def _moved(zeros: Sequence[Zero], starts: Sequence[int], ahead: Mapping[int, int]) -> list[Zero]:
+    """Runs moved back by what their clock is ahead, and time 0 to the start that is now the earliest."""
+    origins = [zero.origin_ns + ahead.get(run, 0) for run, zero in enumerate(zeros)]
+    first = min(start - origin for start, origin in zip(starts, origins, strict=True))
+    epochs = [zeros[0 if run in ahead else run].epoch_ns for run in range(len(zeros))]
+    return [
+        Zero(origin + first, None if epoch is None else epoch + first)
+        for origin, epoch in zip(origins, epochs, strict=True)
+    ]
 
 
-def _median_apart(first: pl.DataFrame, other: pl.DataFrame) -> tuple[float, int] | None:
-    both = first.join(other, on=["name", "nth"])
-    if not both.height or both.height < _ALIKE * max(first.height, other.height):
-        return None
-    return float(np.median((both["end_ns_right"] - both["end_ns"]).to_numpy())), both.height
+def still_true(findings: Sequence[Finding], of_clocks: Sequence[Finding]) -> list[Finding]:
+    """The findings, less those on times of runs that do not go together, where all clocks were aligned since."""
+    kinds = {finding.kind for finding in of_clocks}
+    if kinds != {LedgerKind.CLOCKS_ALIGNED}:
+        return list(findings)
+    return [f for f in findings if f.kind not in {LedgerKind.NO_EPOCH, LedgerKind.RUNS_APART}]
 
 
-def _collective_ends(forest: Forest, origin: int, collectives: pl.DataFrame) -> pl.DataFrame:
-    """One row a collective: group ("" where it is not recorded), name, nth of its name in its group, end_ns."""
+def _collective_ends(run: int, forest: Forest, zero: Zero, raw: RawTrace) -> pl.DataFrame:
+    """One row a collective: rank (the run), group ("" where it is not recorded), name, nth of these, end_ns.
+
+    Sends and receives are left out: the n-th of one rank is no other's n-th.
+    """
     name = pl.col("name").cast(pl.String)
     label = pl.concat_str(pl.col("group_name", "group_ranks").cast(pl.String), separator=" ", ignore_nulls=True)
-    groups = collectives.select("row", label.alias("group"))
+    facts = raw.tables["collectives"].select("row", label.alias("group"), pl.col("operation").cast(pl.String))
     return (
         forest.spans.filter(pl.col("level") == "kernel", name.str.contains(_COLLECTIVE))
         .sort("start_ns")
-        .join(groups, on="row", how="left", maintain_order="left")
+        .join(facts, on="row", how="left", maintain_order="left")
+        .filter(~pl.col("operation").is_in(_PAIRWISE).fill_null(value=False))
         .select(
-            pl.col("group").fill_null(""), name, (pl.col("start_ns") + pl.col("duration_ns") - origin).alias("end_ns")
+            pl.lit(run, pl.Int64).alias("rank"),
+            pl.col("group").fill_null(""),
+            name,
+            (pl.col("start_ns") + pl.col("duration_ns") - zero.origin_ns).alias("end_ns"),
         )
         .with_columns(pl.int_range(pl.len()).over("group", "name").alias("nth"))
     )

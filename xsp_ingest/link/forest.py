@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_ingest.link import graphs, steps
+from xsp_ingest.link.alike import called, details_of
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
+from xsp_ingest.link.deep_nesting import with_limited_depth
 from xsp_ingest.link.nest import Moments, Nesting
 from xsp_ingest.link.range_nesting import named_ranges, nest_with_ranges
 from xsp_ingest.link.recorded_links import in_generated_code, with_callers, with_holders
@@ -67,18 +70,21 @@ class Forest:
 def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     """Ties a run's spans together by rules 2, 3, 5 and 6."""
     spans = raw.tables["spans"]
-    order = total_order(spans)
+    rows_nest = raw.facts.rows_nest
+    order = total_order(spans) if rows_nest else total_order(spans, partial(details_of, raw))
     spans = scratch.gathered(spans, order)
     kinds = span_kinds(spans)
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
-    nesting = _nest_host(spans, kinds, moments, _elsewhere(spans, raw.tables["ranges"]), order)
+    number = order if rows_nest else called(spans, operators, raw.tables["ranges"])
+    nesting = _nest_host(spans, kinds, moments, raw.tables["ranges"], number)
     scratch.release()
     launches = correlate(spans, kinds)
     parent = with_replicas(spans, kinds, with_callers(spans, kinds, operators, nesting.parent))
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
     parent = with_holders(spans, kinds, parent)
     numbered, parent = steps.number(spans, kinds, parent)
+    parent, deeper = with_limited_depth(parent)
     scratch.release()
     kernels = at_spans(spans, raw.tables["kernels"])
     captured_in, replayed = graphs.captures(spans, kinds, kernels, parent, moments, nesting.owner)
@@ -98,7 +104,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     scratch.release()
-    return forest, _doubts(nesting.overhangs, nesting.ambiguous)
+    return forest, _doubts(nesting.overhangs, nesting.ambiguous, deeper)
 
 
 def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
@@ -134,13 +140,15 @@ def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
 
 
 def _nest_host(
-    spans: pl.DataFrame, kinds: SpanKinds, moments: pl.DataFrame, elsewhere: Ints, order: Ints | None
+    spans: pl.DataFrame, kinds: SpanKinds, moments: pl.DataFrame, ranges: pl.DataFrame, number: Ints | None
 ) -> Nesting:
+    """`number`: of spans alike in time and kind the one of the smaller is outside."""
     threads = Threads.of(spans.select("process_id", "thread_id"))
     thread = threads.numbers(spans)
     thread[kinds.is_level(Level.KERNEL) | kinds.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
     thread[in_generated_code(spans, kinds)] = -1  # nor are layers that no thread called
     end = _ends(spans)
+    elsewhere = _elsewhere(spans, ranges)
     end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
     points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())
     return nest_with_ranges(
@@ -151,7 +159,7 @@ def _nest_host(
         named_ranges(kinds),
         threads=threads.count,
         moments=points,
-        ties=(kinds.kind,) if order is None else (kinds.kind, order),
+        ties=(kinds.kind,) if number is None else (kinds.kind, number),
     )
 
 
@@ -169,8 +177,9 @@ def _ends(spans: pl.DataFrame) -> Ints:
     return out
 
 
-def _doubts(overhangs: Bools, ambiguous: Bools) -> list[Finding]:
+def _doubts(overhangs: Bools, ambiguous: Bools, deeper: int) -> list[Finding]:
     return [
         Finding(LedgerKind.OVERHANG, count=int(overhangs.sum())),
         Finding(LedgerKind.AMBIGUOUS_PARENT, count=int(ambiguous.sum())),
+        Finding(LedgerKind.NESTED_TOO_DEEP, count=deeper),
     ]

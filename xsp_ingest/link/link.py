@@ -12,6 +12,7 @@ import polars as pl
 
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.attributions import attribute
+from xsp_ingest.link.backward_lines import with_forward_lines
 from xsp_ingest.link.capture_runs import kept_of_capture, replayed_first
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.graph_replays import pair_replays
@@ -19,6 +20,7 @@ from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
 from xsp_model.arrays import nullable_index
+from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["SPILLED_SPANS", "Source", "link"]
+
+_INPUTS = ("input_shapes", "input_dtypes", "input_strides", "concrete_inputs", "source_lines")
 
 SPILLED_SPANS = 1 << 20
 """The tables of a run of so many spans are written to disk as they come to be, rather than held."""
@@ -54,9 +58,11 @@ def link(
     noted: Sequence[Finding] = (),
     *,
     overrides: RunOverrides = NOTHING,
+    align_clocks: bool = False,
 ) -> Trace:
     """The linked trace of one or more runs; XspError where the requested layers are not there.
 
+    With `align_clocks` the runs' clocks are put right by their collectives.
     Runs with the role GRAPH_CAPTURE come last. Of them only what was captured is kept, and their times count from 0.
     """
     count = sum(raw.facts.role != GRAPH_CAPTURE for raw in raws)
@@ -68,9 +74,8 @@ def link(
         forests.append(forest)
         doubted = (f for f in (*raw.findings, *doubts) if run < count or f.severity is not Severity.INFO)
         findings += [_of_run(f, run) for f in doubted]
-    findings += clock.skew(
-        forests[:count], [zero.origin_ns for zero in zeros[:count]], [raw.tables["collectives"] for raw in raws[:count]]
-    )
+    zeros[:count], of_clocks = clock.compared(raws[:count], forests[:count], zeros[:count], align=align_clocks)
+    findings = [*clock.still_true(findings, of_clocks), *of_clocks]
     source = _common_source([*forests[count:], *forests[:count]], layer_source)
     layerings = [lay(forest, source) for forest in forests]
     replays = []
@@ -96,13 +101,19 @@ def link(
             continue
         _add_devices(builder, run, raw, overrides)
         builder.add("step_times", _step_times(run, overrides))
+        if run == 0:  # the description is of one run; files of several ranks share it
+            _add_results(builder, overrides)
         _add_spans(builder, run, forest, layering, zeros[run], first_ids, attributed[run])
         _add_details(
             builder, raw, forest, called, first_ids[run], _captured_ids(forest, attributed[run], run, first_ids)
         )
         _add_attributions(builder, attributed[run], first_ids, run)
+        owners = _reference(forest.allocations["owner"].to_numpy(), first_ids[run])
         del forest, layering, called  # of a large trace some hundred MB
+        _add_allocations(builder, run, raw.tables["allocations"], owners, zeros[run])
         _add_moments(builder, run, raw, zeros[run])
+        faults = raw.tables["page_faults"].with_columns(pl.col("time_ns") - zeros[run].origin_ns)
+        builder.add("page_faults", faults.with_columns(run_id=pl.lit(run, pl.Int64)))
     return builder.build()
 
 
@@ -150,8 +161,8 @@ def run_row(
     """The row of `runs`: overrides go before what the file says."""
     row = {
         "run_id": run,
-        "rank": facts.rank,
-        "world_size": facts.world_size,
+        "rank": facts.rank if overrides.rank is None else overrides.rank,
+        "world_size": overrides.world_size or facts.world_size,
         "level_captured": overrides.level or level[0],
         "profiler": facts.profiler,
         "format": source.format,
@@ -166,7 +177,7 @@ def run_row(
         "layer_source": str(level[1]),
         "epoch_ns": zero.epoch_ns,
         "clock_origin_ns": zero.origin_ns,
-        "source_path": source.path,
+        "source_path": readable(source.path),
         "source_sha256": source.sha256,
         "source_bytes": source.bytes,
     }
@@ -177,6 +188,11 @@ def _step_times(run: int, overrides: RunOverrides) -> pl.DataFrame:
     durations = list(overrides.step_durations_ns)
     columns = {"run_id": [run] * len(durations), "step": list(range(len(durations))), "duration_ns": durations}
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
+
+
+def _add_results(builder: TraceBuilder, overrides: RunOverrides) -> None:
+    for name, rows in overrides.results.items():
+        builder.add(name, rows.with_columns(run_id=pl.lit(0, pl.Int64)))
 
 
 def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, overrides: RunOverrides) -> None:
@@ -278,9 +294,8 @@ def _add_capture(
     identity = (pl.col("at") + first_id).alias("span_id")
     builder.add("layers", calls.with_columns(identity).drop("at"))
     at = forest.operators["at"].to_numpy()
-    operators = forest.operators.filter(pl.Series(kept[at]))
-    inputs = "input_shapes", "input_dtypes", "concrete_inputs"
-    builder.add("operators", operators.select(identity, "sequence_number", "external_id", *inputs))
+    operators = with_forward_lines(forest).filter(pl.Series(kept[at]))
+    builder.add("operators", operators.select(identity, "sequence_number", "external_id", *_INPUTS))
     ranges = at_spans(forest.spans, raw.tables["ranges"]).drop("row")
     builder.add("ranges", ranges.filter(pl.Series(kept[ranges["at"].to_numpy()])).with_columns(identity).drop("at"))
 
@@ -310,14 +325,15 @@ def _add_details(
         "layers", calls.height, lambda first, end: calls.slice(first, end - first).with_columns(identity).drop("at")
     )
 
-    def operators(first: int, end: int) -> pl.DataFrame:
-        rows = forest.operators.slice(first, end - first)
-        twin = _reference(forest.twin[rows["at"].to_numpy()], first_id).alias("forward_id")
-        inputs = "input_shapes", "input_dtypes", "concrete_inputs"
-        return rows.select(identity, "sequence_number", twin, "external_id", *inputs)
+    facts = with_forward_lines(forest)
 
-    builder.add_pieces("operators", forest.operators.height, operators)
-    for name in ("ranges", "kernels", "copies", "collectives", "compiled_kernels"):
+    def operators(first: int, end: int) -> pl.DataFrame:
+        rows = facts.slice(first, end - first)
+        twin = _reference(forest.twin[rows["at"].to_numpy()], first_id).alias("forward_id")
+        return rows.select(identity, "sequence_number", twin, "external_id", *_INPUTS)
+
+    builder.add_pieces("operators", facts.height, operators)
+    for name in ("ranges", "kernels", "copies", "collectives", "messages", "compiled_kernels"):
         table = at_spans(forest.spans, raw.tables[name]).drop("row")
 
         def rows(first: int, end: int, table: pl.DataFrame = table) -> pl.DataFrame:
@@ -334,6 +350,17 @@ def _add_details(
 
         builder.add_pieces(name, table.height, rows)
     builder.add("metrics", at_spans(forest.spans, raw.tables["metrics"]).with_columns(identity).drop("row", "at"))
+
+
+def _add_allocations(builder: TraceBuilder, run: int, memory: pl.DataFrame, owners: pl.Series, zero: Zero) -> None:
+    """Blocks given out and taken back; `owners`: the span that held each of those with a size."""
+    blocks = memory.filter(pl.col("bytes").is_not_null()).with_columns(owners.alias("owner_id")).drop("thread_id")
+    rows = blocks.sort("time_ns", maintain_order=True).with_columns(
+        pl.col("time_ns") - zero.origin_ns,
+        run_id=pl.lit(run, pl.Int64),
+        sequence=pl.int_range(pl.len(), dtype=pl.Int64),
+    )
+    builder.add_pieces("allocations", rows.height, lambda first, end: rows.slice(first, end - first))
 
 
 def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
 from xsp_model.order import tied
+from xsp_model.tree import innermost, jumps
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["named_ranges", "nest_with_ranges"]
 
 _OUTERMOST = 0
+_DEEP = 64  # steps from where on shortcuts are worth their making
 _LIBRARY = LEVELS.index(Level.LIBRARY)
 
 
@@ -114,11 +117,20 @@ def _within(ranges: Positions, start: Ints, end: Ints, is_range: Bools, around: 
     Where it ends after by no more than rounding, it ends with that span; else it holds what begins behind it.
     """
     begin, until = start[ranges], end[ranges]
+    shortcuts: tuple[Positions, Ints] | None = None
     for piece in scratch.pieces(len(ranges)):
         row = np.arange(piece.start, piece.stop)
         up = around[ranges[piece]]
-        while len(row):
+        for steps in count():
+            if steps == _DEEP:
+                shortcuts = shortcuts or _shortcuts(end, is_range, around)
+            if steps >= _DEEP and shortcuts:
+                nearest, earliest = shortcuts
+                up = np.where(up >= 0, nearest[up], -1)
+                up[earliest[up] >= end[ranges[row]]] = -1  # nothing further out ends before the range does
             row, up = row[up >= 0], up[up >= 0]
+            if not len(row):
+                break
             at = ranges[row]
             outlasted = ~is_range[up] & (end[up] > start[at]) & (end[up] < end[at])
             rounded = outlasted & (end[up] + SLACK_NS >= end[at])
@@ -127,6 +139,14 @@ def _within(ranges: Positions, start: Ints, end: Ints, is_range: Bools, around: 
             begin[row[late]] = np.maximum(begin[row[late]], end[up[late]])
             up = around[up]
     return begin, np.maximum(until, begin)
+
+
+def _shortcuts(end: Ints, is_range: Bools, around: Positions) -> tuple[Positions, Ints]:
+    """For each span the nearest that is no range, and the earliest end of any such, among it and those around it."""
+    earliest = np.where(is_range, np.iinfo(np.int64).max, end)
+    for rows, up in jumps(around):
+        earliest[rows] = np.minimum(earliest[rows], earliest[up])
+    return innermost(around, ~is_range), earliest
 
 
 def _begins(start: Ints, first: Ints, last: Ints) -> Bools:

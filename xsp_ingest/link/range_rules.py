@@ -78,11 +78,16 @@ _SERVING = (
 _MODULE_CALL = Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: ")
 _MODULE_RETURNED = Rule(Level.APPLICATION, Kind.RANGE, name=r"^nn\.Module outputs: ")  # no call of its own
 
+COMPILED_REGION = r"^## Call CompiledFxGraph \S+ ##$|^CUDAGraphNode\.record|^Torch-Compiled Region"
+"""Calls of compiled graphs, and the recording of one as a device graph, as PyTorch annotates them."""
+
 NVTX = Rules(
     defaults=(
         # A module's call as torch.profiler names it and our runners mark it: one layer, however often called.
         _MODULE_CALL,
         _MODULE_RETURNED,
+        # A call of a compiled graph, as emit_nvtx writes it and our runners mark it.
+        Rule(Level.APPLICATION, Kind.RANGE, name=COMPILED_REGION),
         # Communication is a library's doing wherever it is said: ncclAllReduce, nccl:all_reduce.
         Rule(Level.LIBRARY, Kind.RANGE, name=r"^nccl[A-Z:_]"),
         # Domains in which libraries mark their own calls.
@@ -119,9 +124,6 @@ NVTX = Rules(
     )
 )
 """Ranges of NVTX and its like (roctx, MXNet's): all of a process's libraries and frameworks write into one stream."""
-
-COMPILED_REGION = r"^## Call CompiledFxGraph \S+ ##$|^CUDAGraphNode\.record|^Torch-Compiled Region"
-"""Calls of compiled graphs, and the recording of one as a device graph, as PyTorch annotates them."""
 
 KINETO_STEP = r"^ProfilerStep#\d+$"
 

@@ -1,14 +1,16 @@
-"""`python -m xsp_ingest.machine.build`: makes the bitcode that comes with the package of its sources; needs numba.
+"""`python -m xsp_ingest.machine.build`: makes the machine code that comes with the package; needs numba and `ld`.
 
-It is made for a processor without extensions and without loops turned into vectors, so that any processor runs it, and
-each function in a process of its own, so that the same sources give the same bytes. `--check` writes nothing and tells
-what of the shipped code is not of the sources: by its bytes where numba and llvmlite are of the versions that made it,
-else by its stamps.
+The bitcode is made for a processor without extensions and without loops turned into vectors, so that any processor
+runs it, and each function in a process of its own, so that the same sources give the same bytes; the library is linked
+of it.
+`--check` writes nothing and tells what of the shipped code is not of the sources: by its bytes where numba, llvmlite
+and the linker are of the versions that made it, else by its stamps.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -17,7 +19,7 @@ import zlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.machine import native, shipped
+from xsp_ingest.machine import library, native, sbom, shipped
 from xsp_ingest.machine.functions import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -54,20 +56,29 @@ def _write() -> int:
         shipped.file_of(function).write_bytes(content)
         entries[function.name] = _entry(function, content)
         print(f"{function.name}: {len(content)} bytes")  # noqa: T201 (a script that says what it does)
-    manifest = json.dumps({"made_by": _makers(), "functions": entries}, indent=2) + "\n"
-    (shipped.FOLDER / shipped.MANIFEST).write_text(manifest, encoding="utf-8")
+    content = _linked()
+    (shipped.FOLDER / library.FILE).write_bytes(content)
+    print(f"{library.FILE}: {len(content)} bytes")  # noqa: T201
+    linked = {"made_by": _linkers(), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest = {"made_by": _makers(), "library": linked, "functions": entries}
+    (shipped.FOLDER / shipped.MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    (shipped.FOLDER / sbom.FILE).write_text(sbom.bill(manifest), encoding="utf-8")
     return 0
 
 
 def _check() -> int:
     manifest = json.loads((shipped.FOLDER / shipped.MANIFEST).read_bytes())
-    listed = {shipped.MANIFEST, *(shipped.file_of(each).name for each in FUNCTIONS)}
+    listed = {shipped.MANIFEST, library.FILE, sbom.FILE, *(shipped.file_of(each).name for each in FUNCTIONS)}
     stale = [f"{path.name}: of no function" for path in shipped.FOLDER.iterdir() if path.name not in listed]
     same_makers = manifest["made_by"] == _makers()
     reasons = {
         each.name: _staleness(each, manifest["functions"].get(each.name), by_bytes=same_makers) for each in FUNCTIONS
     }
     stale += [f"{name}: {reason}" for name, reason in reasons.items() if reason]
+    if reason := _library_staleness(manifest["library"]):
+        stale.append(f"{library.FILE}: {reason}")
+    if not stale and (shipped.FOLDER / sbom.FILE).read_text(encoding="utf-8") != sbom.bill(manifest):
+        stale.append(f"{sbom.FILE}: not of these files")
     how = "bytes" if same_makers else f"stamps, as {manifest['made_by']} made it"
     print("\n".join(stale) or f"{len(FUNCTIONS)} compiled functions are of their sources (by {how})")  # noqa: T201
     return 1 if stale else 0
@@ -90,6 +101,27 @@ def _staleness(function: CompiledFunction, entry: dict[str, Any] | None, *, by_b
     if symbol != entry["symbol"].encode() or (by_bytes and content != _made_apart(function)):
         return "made again, it is another"
     return None
+
+
+def _library_staleness(entry: dict[str, Any]) -> str | None:
+    """Why the library is not of the bitcode; None where it is, or where nothing here could make it the same."""
+    path = shipped.FOLDER / library.FILE
+    if not path.is_file():
+        return "not shipped"
+    content = path.read_bytes()
+    if entry["sha256"] != hashlib.sha256(content).hexdigest():
+        return "not the file that the manifest names"
+    by_bytes = entry["made_by"] == _linkers()
+    return "linked again, it is another" if by_bytes and content != _linked() else None
+
+
+def _linked() -> bytes:
+    files = [shipped.file_of(each).read_bytes() for each in FUNCTIONS]
+    return library.linked(zlib.decompress(each).partition(b"\n")[2] for each in files)
+
+
+def _linkers() -> str:
+    return f"llvmlite {version('llvmlite')}, {library.linker()}"
 
 
 def _made_apart(function: CompiledFunction) -> bytes:

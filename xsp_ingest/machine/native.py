@@ -1,4 +1,8 @@
-"""Machine code of our functions, kept on disk and called without numba, which takes 0.3 s and 80 MB to start."""
+"""Machine code of our functions, called without numba, which takes 0.3 s and 80 MB to start.
+
+It is taken of the library that comes along (0.1 ms); where that is for another system or of other sources, made by
+llvmlite of bitcode and kept on disk.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.machine import shipped
+from xsp_ingest.machine import library, shipped
+from xsp_model.private_files import is_own, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,35 +29,42 @@ if TYPE_CHECKING:
 
     from xsp_ingest.machine.functions import CompiledFunction
 
-__all__ = ["Native", "bitcode", "can_compile", "is_at_hand", "is_kept", "machine_code", "native"]
+__all__ = ["Native", "bitcode", "can_compile", "is_at_hand", "is_ready", "machine_code", "native"]
 
+_BYTE_CODE = "__pycache__"
 _DIGEST_BYTES = 32
 _RESOLVED = re.compile(r"llvm\.|(?:memcpy|memmove|memset|bcmp|memcmp)$")  # what LLVM or the C library brings along
 _OF_COLUMN = 7  # numba hands a function seven numbers for an array
 
 
 def native(function: CompiledFunction) -> Native:
-    """The function as machine code: kept from an earlier process, else made of what was shipped, else compiled.
+    """The function as machine code: shipped, kept from an earlier process, made of shipped bitcode, or compiled.
 
-    RuntimeError where none of these can be had: nothing shipped is of these sources, or LLVM cannot read it, and numba
-    is not installed.
+    RuntimeError where none of these can be had: nothing shipped is of these sources and for this system, and what would
+    make it (llvmlite, numba) is not installed or cannot.
     """
+    if (address := library.address(function)) is not None:
+        return Native(address, function.kinds)
+    if not _has_llvm():
+        message = f"{function.name} is not shipped for this system, and llvmlite is not installed"
+        raise RuntimeError(message)
     kept = _Kept(function)
     code = kept.read()
     if code is None:
         code = _of_shipped(function) or _compile(function)
         kept.write(*code)
-    return Native(*code, function.kinds)
+    engine = _engine(code[1])
+    return Native(engine.get_function_address(code[0]), function.kinds, owner=engine)
 
 
-def is_kept(function: CompiledFunction) -> bool:
-    """Whether machine code of the present sources is kept: to load it takes 25 ms."""
-    return _Kept(function).read() is not None
+def is_ready(function: CompiledFunction) -> bool:
+    """Whether machine code of the present sources is there: to load it takes 25 ms at most."""
+    return library.address(function) is not None or (_has_llvm() and _Kept(function).read() is not None)
 
 
 def is_at_hand(function: CompiledFunction) -> bool:
-    """Whether that is kept, or made from what was shipped in a fraction of a second; to compile it takes seconds."""
-    return shipped.is_shipped(function) or is_kept(function)
+    """Whether that is there, or made of shipped bitcode in a fraction of a second; to compile it takes seconds."""
+    return (_has_llvm() and shipped.is_shipped(function)) or is_ready(function)
 
 
 def can_compile() -> bool:
@@ -60,18 +72,18 @@ def can_compile() -> bool:
     return find_spec("numba") is not None
 
 
-class Native:
-    """Loaded machine code. Releases the GIL while it runs."""
+def _has_llvm() -> bool:
+    return find_spec("llvmlite") is not None
 
-    def __init__(self, symbol: str, code: bytes, kinds: Sequence[str]) -> None:
-        self._kinds = kinds
-        llvm = _llvm()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(llvm))  # the code lives in it
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+
+class Native:
+    """Loaded machine code at an address, which lives as long as its owner. Releases the GIL while it runs."""
+
+    def __init__(self, address: int, kinds: Sequence[str], *, owner: object = None) -> None:
+        self._owner = owner
         numbers = sum(_OF_COLUMN if kind else 1 for kind in kinds)
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * numbers)
-        self._call = prototype(self._engine.get_function_address(symbol))
+        self._call = prototype(address)
 
     def __call__(self, *values: NDArray[Any] | int) -> int:
         """The function's result; 0 where it returns nothing. Columns must be contiguous."""
@@ -88,6 +100,15 @@ def _flat(values: Sequence[NDArray[Any] | int]) -> Iterator[int]:
             yield from (0, 0, count, value.itemsize, value.ctypes.data, count, value.itemsize)
         else:
             yield value
+
+
+def _engine(code: bytes) -> Any:  # noqa: ANN401 (it has no types)
+    """What holds the code of an object file."""
+    llvm = _llvm()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(llvm))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
 
 
 def _of_shipped(function: CompiledFunction) -> tuple[str, bytes] | None:
@@ -168,6 +189,8 @@ class _Kept:
         """Symbol and object file, where they are kept."""
         for folder in _folders():
             with suppress(OSError):
+                if not _is_trusted(folder / self._file):
+                    continue
                 content = (folder / self._file).read_bytes()
                 digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
                 if hashlib.sha256(rest).digest() == digest:
@@ -180,7 +203,10 @@ class _Kept:
         rest = symbol.encode() + b"\n" + code
         for folder in _folders():
             with suppress(OSError):
-                folder.mkdir(parents=True, exist_ok=True)
+                if folder.name == _BYTE_CODE:
+                    folder.mkdir(exist_ok=True)
+                elif not make_private(folder):
+                    continue
                 with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                     file.write(hashlib.sha256(rest).digest() + rest)
                 Path(file.name).chmod(0o644)
@@ -188,8 +214,13 @@ class _Kept:
                 return
 
 
+def _is_trusted(file: Path) -> bool:
+    """Whether nobody else can have written it: it is this user's, or lies where our own byte code does."""
+    return file.parent.name == _BYTE_CODE or (is_own(file.parent) and is_own(file))
+
+
 def _folders() -> Iterator[Path]:
-    yield Path(__file__).parent / "__pycache__"
+    yield Path(__file__).parent / _BYTE_CODE
     with suppress(RuntimeError):  # nobody's home
         cache = os.environ.get("XDG_CACHE_HOME")
         yield (Path(cache) if cache else Path.home() / ".cache") / "xsp"

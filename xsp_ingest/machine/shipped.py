@@ -1,6 +1,7 @@
-"""Our compiled functions as LLVM bitcode that comes with the package, of which LLVM makes machine code by itself.
+"""Our compiled functions as they come with the package: LLVM bitcode, and a library linked of it (`library`).
 
-That takes a third of a second, and is code for the processor at hand; numba takes more than ten to compile the sources.
+Where the library is not for the system, LLVM makes machine code of the bitcode in a third of a second; numba takes more
+than ten to compile the sources.
 `python -m xsp_ingest.machine.build` makes the files anew from the sources, and MANIFEST.json, which says of which
 sources each is.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xsp_ingest.machine.functions import CompiledFunction
 
-__all__ = ["FOLDER", "MANIFEST", "file_of", "is_shipped", "read", "stamp_of"]
+__all__ = ["FOLDER", "MANIFEST", "file_of", "is_shipped", "library_digest", "read", "stamp_of", "symbol_of"]
 
 FOLDER = Path(__file__).parent / "bitcode"
 MANIFEST = "MANIFEST.json"
@@ -45,6 +46,17 @@ def read(function: CompiledFunction) -> tuple[str, bytes] | None:
     return None
 
 
+def symbol_of(function: CompiledFunction) -> str:
+    """What the function is called within what is shipped."""
+    return str(_entry(FOLDER, function.name).get("symbol"))
+
+
+def library_digest(folder: Path) -> str | None:
+    """SHA-256 of the library that the manifest names."""
+    library = _manifest(folder).get("library")
+    return library["sha256"] if isinstance(library, dict) else None
+
+
 def stamp_of(function: CompiledFunction) -> str:
     """The function's stamp; as the manifest has it where no byte of its sources has changed since."""
     entry = _entry(FOLDER, function.name)
@@ -55,7 +67,12 @@ def stamp_of(function: CompiledFunction) -> str:
 
 @cache
 def _entry(folder: Path, name: str) -> dict[str, Any]:
-    with suppress(OSError, ValueError, KeyError):
-        entry: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())["functions"][name]
-        return entry
+    entry: dict[str, Any] = _manifest(folder).get("functions", {}).get(name, {})
+    return entry
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+        return manifest
     return {}

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from xsp_ingest.files.safe_files import check
 from xsp_ingest.ingester import LayerScope
+from xsp_ingest.run_set.results import Accuracy, CurvePoint, OutputDistance, Tensor, results
 from xsp_ingest.staging.run_overrides import RunOverrides
 from xsp_model import XspError
 
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RunDescription", "json_schema", "read_description"]
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-_Positive = Annotated[int, msgspec.Meta(gt=0)]
+_MAX_COUNT = 1 << 53  # so that sums of a thousand fit in 64 bits
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
+_Positive = Annotated[int, msgspec.Meta(gt=0, le=_MAX_COUNT)]
 _Rate = Annotated[float, msgspec.Meta(gt=0)]
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
+_FormatName = Annotated[str, msgspec.Meta(max_length=100)]  # errors name it
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -45,7 +49,7 @@ class _Layer(msgspec.Struct, frozen=True):
 
 class _File(msgspec.Struct, frozen=True):
     path: _Name  # relative to run.json, inside the run set
-    format: str | None = None  # a name that `xsp formats` lists; detected where left out
+    format: _FormatName | None = None  # a name that `xsp formats` lists; detected where left out
 
 
 class RunDescription(msgspec.Struct, frozen=True):
@@ -62,9 +66,16 @@ class RunDescription(msgspec.Struct, frozen=True):
     graph_captures: list[_Name] = []  # files or folders inside the run set with how the graphs of `files` were captured
     layers: list[_Layer] = []  # where a profile has operators in scopes but no calls of layers
     counters: list[str] = []  # what a counter run collected; empty otherwise
+    deepest_level: str | None = None  # model, operator or kernel: what the files should hold at the bottom
     serialized: bool | None = None  # device synchronised after each layer
     warmup_steps: _Count = 0
+    rank: _Count | None = None  # of a job of several processes, and how many those are
+    world_size: _Positive | None = None
     step_durations_ns: list[_Positive] = []  # measured around each step after warm-up; always for M
+    accuracies: list[Accuracy] = []  # what the run ended with
+    training_curve: list[CurvePoint] = []
+    tensors: list[Tensor] = []  # of what a step was given and of what came out of it
+    output_distances: list[OutputDistance] = []  # from other runs, worked out where both had their outputs
 
     @property
     def overrides(self) -> RunOverrides:
@@ -77,10 +88,14 @@ class RunDescription(msgspec.Struct, frozen=True):
             batch_size=self.batch_size,
             serialised=self.serialized,
             counters=tuple(self.counters),
+            deepest_level=self.deepest_level,
             warmup_steps=self.warmup_steps,
+            rank=self.rank,
+            world_size=self.world_size,
             device_name=self.device.name or None,
             peaks=self.device.peaks,
             step_durations_ns=tuple(self.step_durations_ns),
+            results=results(self.accuracies, self.training_curve, self.tensors, self.output_distances),
         )
 
     @property
@@ -96,6 +111,7 @@ class RunDescription(msgspec.Struct, frozen=True):
 
 def read_description(path: Path) -> RunDescription:
     """The description in a `run.json`; XspError says which key is wrong and how."""
+    check(path)
     try:
         description = msgspec.json.decode(path.read_bytes(), type=RunDescription)
     except OSError as error:

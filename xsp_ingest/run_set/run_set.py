@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from xsp_ingest.convert import convert_run, without_files
+from xsp_ingest.files.safe_files import leaves
 from xsp_ingest.run_set.description import read_description
 from xsp_ingest.staging.run_overrides import RunOverrides
 from xsp_model import Finding, LedgerKind, XspError
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
     from xsp_ingest.run_set.description import RunDescription
     from xsp_model import Trace
 
-__all__ = ["DESCRIPTION", "failed_runs", "is_run_set", "read_run", "read_run_set", "read_single"]
+__all__ = ["DESCRIPTION", "failed_runs", "is_run_set", "rank_sets", "read_run", "read_run_set", "read_single"]
 
 DESCRIPTION = "run.json"
 _ERROR = "error.json"
 _MAX_RUNS = 1_000
 _LONGEST = 300
 _HEAD_BYTES = 1 << 14
+_MAX_ERROR_BYTES = 1 << 20
+_NO_PATH = ("links lead in a circle", "no file can have this name")
 
 
 def is_run_set(path: Path) -> bool:
@@ -34,27 +38,55 @@ def is_run_set(path: Path) -> bool:
     return path.is_dir() and bool(_descriptions(path))
 
 
+def rank_sets(path: Path) -> Sequence[Path]:
+    """The run sets of the ranks of one job, `rank-0` and so on, in their order; none where the folder is no job's."""
+    if not path.is_dir() or _descriptions(path):
+        return []
+    numbered = [(each.name.partition("-")[2], each) for each in path.glob("rank-*")]
+    sets = {int(number): each for number, each in numbered if number.isdecimal() and is_run_set(each)}
+    return [sets[rank] for rank in sorted(sets)]
+
+
 def _descriptions(path: Path) -> Sequence[Path]:
     own = path / DESCRIPTION
-    return [own] if own.is_file() else sorted(path.glob(f"*/{DESCRIPTION}"))[:_MAX_RUNS]
+    return [own] if own.is_file() else _below(path, "*")
+
+
+def _below(path: Path, folders: str) -> Sequence[Path]:
+    """Descriptions in such folders, links among them: one that leads nowhere is a run that is lost, and to be said."""
+    inside = (each / DESCRIPTION for each in path.glob(f"{folders}/"))
+    return sorted(each for each in inside if os.path.lexists(each))[:_MAX_RUNS]
+
+
+def _of_sets_too(path: Path) -> Sequence[Path]:
+    """The descriptions of the runs in the folder, and of those in its folders that are run sets themselves."""
+    own = _descriptions(path)
+    if own and own[0].parent == path:
+        return own
+    runs = {each.parent for each in own}
+    below = [each for each in _below(path, "*/*") if each.parent.parent not in runs]
+    return sorted([*own, *below])[:_MAX_RUNS]
 
 
 def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None] | None = None) -> list[Trace]:
-    """A trace for every run of the set, in order of their folders' names; XspError where one cannot be used."""
+    """A trace for every run of the set, in order of their folders' names; XspError where one cannot be used.
+
+    A folder of run sets, as of several batch sizes, is one set of all their runs.
+    """
     if not path.exists():
         raise XspError("there is no such folder", path=path)
-    descriptions = _descriptions(path)
+    descriptions = _of_sets_too(path)
     if not descriptions:
-        raise XspError(f"no {DESCRIPTION} is in the folder or in a folder right inside it", path=path)
+        raise XspError(f"no {DESCRIPTION} is in the folder or in folders inside it", path=path)
     return [read_run(each, options, root=path, progress=progress) for each in descriptions]
 
 
 def failed_runs(path: Path) -> list[Finding]:
     """One finding on the runs of the set that failed when they were collected; none where all are there."""
     failures = [
-        f"{each.parent.name} ({_sentence(each)})"
-        for each in sorted(path.glob(f"*/{_ERROR}"))[:_MAX_RUNS]
-        if not (each.parent / DESCRIPTION).is_file()
+        f"{each.parent.relative_to(path).as_posix()} ({_sentence(each)})"
+        for each in sorted([*path.glob(f"*/{_ERROR}"), *path.glob(f"*/*/{_ERROR}")])[:_MAX_RUNS]
+        if not (each.parent / DESCRIPTION).is_file() and not leaves(each, path)
     ]
     if not failures:
         return []
@@ -65,7 +97,8 @@ def failed_runs(path: Path) -> list[Finding]:
 def _sentence(path: Path) -> str:
     """What an error.json says; it is a runner's or a person's, so that anything may stand there."""
     try:
-        error = msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("error")
+        with path.open("rb") as file:
+            error = msgspec.json.decode(file.read(_MAX_ERROR_BYTES), type=dict[str, object]).get("error")
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         error = None
     return " ".join(str(error).split())[:_LONGEST] if error else "no reason given"
@@ -83,8 +116,9 @@ def read_run(
 
     `role` says what the run is taken for, whatever its level.
     """
-    description = read_description(path)
-    overrides = replace(description.overrides, folder=path.parent.name or None)
+    description = read_description(_inside(path, path.name, root) if root else path)
+    folder = path.parent.relative_to(root).as_posix() if root and root != path.parent else path.parent.name
+    overrides = replace(description.overrides, folder=folder or None)
     overrides = replace(overrides, role=role) if role else overrides
     inside = root or path.parent
     files = _files(path, description, inside)
@@ -121,14 +155,38 @@ def _describes_a_run(path: Path) -> bool:
 
 
 def _files(path: Path, description: RunDescription, root: Path) -> list[tuple[Path, str | None]]:
-    return [(_inside(path, entry.path, root), entry.format) for entry in description.files]
+    """The files with their formats; XspError where one is listed twice: all that it holds would count twice."""
+    files = [(_inside(path, entry.path, root), entry.format) for entry in description.files]
+    seen: set[tuple[int, int]] = set()
+    for file, _ in sorted(files, key=lambda each: len(each[0].resolve().parts)):  # a folder before what is in it
+        own, *around = (_identity(each) for each in (file, *file.resolve().parents))
+        if own in seen or not seen.isdisjoint(around):
+            raise XspError(f"the file {_shown(os.path.relpath(file, path.parent))} is listed twice", path=path)
+        seen.add(own)
+    return files
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """The same for all names and links of a file."""
+    status = file.stat()
+    return status.st_dev, status.st_ino
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}...")
 
 
 def _inside(path: Path, name: str, root: Path) -> Path:
     """The file or folder that the description at `path` names; XspError unless it is there and inside of `root`."""
     file = path.parent / name
-    if not file.resolve().is_relative_to(root.resolve()):
-        raise XspError(f"the file {name!r} lies outside of the run set", path=path)
-    if not file.exists():
-        raise XspError(f"the file {name!r} is not there", path=path)
+    shown = _shown(name)
+    try:
+        is_inside, is_there = file.resolve().is_relative_to(root.resolve()), file.exists()
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else _NO_PATH[isinstance(error, ValueError)]
+        raise XspError(f"the file {shown} cannot be looked up ({reason})", path=path) from error
+    if not is_inside:
+        raise XspError(f"the file {shown} lies outside of the run set", path=path)
+    if not is_there:
+        raise XspError(f"the file {shown} is not there", path=path)
     return file

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Finding
 
-__all__ = ["RAW_TABLES", "RawTrace", "RunFacts", "frame_of"]
+__all__ = ["RAW_TABLES", "RawTrace", "RunFacts", "RunLevel", "frame_of"]
 
 _I = pl.Int64()
 _S = pl.String()
@@ -44,7 +44,9 @@ _OPERATORS: Mapping[str, pl.DataType] = {
     "called_by_row": _I,  # row of the operator that called it, where a file itself says it
     "input_shapes": _W,
     "input_dtypes": _W,
+    "input_strides": _W,
     "concrete_inputs": _W,
+    "source_lines": _W,
     "forward_row": _I,  # row of the forward twin, where the file itself says it
 }
 _RANGES: Mapping[str, pl.DataType] = {
@@ -81,6 +83,7 @@ _COPIES: Mapping[str, pl.DataType] = {
     "copy_kind": _W,
     "source_kind": _W,
     "destination_kind": _W,
+    "virtual_address": _I,
 }
 _COLLECTIVES: Mapping[str, pl.DataType] = {  # what a file says of a message, beside a kernel, a call or a range
     "row": _I,
@@ -90,6 +93,25 @@ _COLLECTIVES: Mapping[str, pl.DataType] = {  # what a file says of a message, be
     "group_size": _I,
     "input_bytes": _I,
     "output_bytes": _I,
+}
+_MESSAGES: Mapping[str, pl.DataType] = {  # what a file says of a call of MPI
+    "row": _I,
+    "rank": _I,
+    "peer_rank": _I,
+    "root_rank": _I,
+    "tag": _I,
+    "bytes": _I,
+    "sent_bytes": _I,
+    "received_bytes": _I,
+}
+_PAGE_FAULTS: Mapping[str, pl.DataType] = {
+    "time_ns": _I,
+    "duration_ns": _I,
+    "process_id": _I,
+    "device_id": _I,
+    "address": _I,
+    "count": _I,
+    "instruction": _S,
 }
 _ATTRIBUTIONS: Mapping[str, pl.DataType] = {  # layers of work that was not simply launched in their calls
     "row": _I,  # a device activity, or an operator: then also of what was launched in it
@@ -127,6 +149,9 @@ _ALLOCATIONS: Mapping[str, pl.DataType] = {  # one row a change of memory in use
     "bytes": _I,  # negative: freed
     "allocated_bytes": _I,  # in use afterwards
     "reserved_bytes": _I,
+    "address": _I,  # of the block, in the process's own space
+    "category": _W,  # see xsp_model.MemoryKind; only where the file itself says it
+    "source_lines": _W,  # likewise
 }
 _COUNTERS: Mapping[str, pl.DataType] = {  # samples over time, named and in units as in the model
     "time_ns": _I,
@@ -178,6 +203,8 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "kernels": _KERNELS,
     "copies": _COPIES,
     "collectives": _COLLECTIVES,
+    "messages": _MESSAGES,
+    "page_faults": _PAGE_FAULTS,
     "attributions": _ATTRIBUTIONS,
     "compiled_kernels": _COMPILED_KERNELS,
     "launches": _LAUNCHES,
@@ -208,6 +235,14 @@ def frame_of(table: str, columns: pl.DataFrame | Mapping[str, object] | None = N
 
 
 @dataclass(frozen=True, slots=True)
+class RunLevel:
+    """What a run is taken for when it is merged with the others of its file (`role`), and how that is known."""
+
+    role: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """What a file says of its run as a whole."""
 
@@ -220,8 +255,12 @@ class RunFacts:
     rank: int | None = None
     world_size: int | None = None
     epoch_ns: int | None = None  # Unix time at the source clock's 0; null where the file does not say
+    level: RunLevel | None = None  # where the file holds the same work at several levels, a run each
     source_bytes: int | None = None
     source_sha256: str | None = None
+    rows_nest: bool = (
+        True  # of spans alike in time the earlier row is outside; else what the source says of them decides
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import polars as pl
+
 __all__ = ["NOTHING", "RunOverrides"]
 
 
@@ -22,10 +24,14 @@ class RunOverrides:
     batch_size: int | None = None
     serialised: bool | None = None
     counters: Sequence[str] = ()
+    deepest_level: str | None = None  # that the files should hold
     warmup_steps: int | None = None
+    rank: int | None = None
+    world_size: int | None = None
     device_name: str | None = None
     peaks: Mapping[str, float] = field(default_factory=dict)
     step_durations_ns: Sequence[int] = ()
+    results: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # accuracies, tensors, output_distances
     folder: str | None = None  # of the run within its run set: tells files of one name apart
 
     def named(self, file: str) -> str:

@@ -122,7 +122,8 @@ def narrowed(
     around = on_host & _overlaps(host_start, end)
     rows = pl.concat([work["row"], launches["row"], spans.filter(around)["row"]]).unique()
     tables = {name: _table(name, frame, rows) for name, frame in raw.tables.items()}
-    tables |= {name: _moments(raw.tables[name], selection, host_start, end) for name in ("allocations", "counters")}
+    moments = ("allocations", "counters", "page_faults")
+    tables |= {name: _moments(raw.tables[name], selection, host_start, end) for name in moments}
     tables |= {name: _of(raw.tables[name], selection) for name in ("devices", "peaks")}
     findings = _findings(selection, spans, tables["spans"], (host_start if start is None else start, end), skipped)
     return replace(raw, tables=tables, findings=(*raw.findings, *findings))

@@ -8,6 +8,7 @@ import struct
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -29,9 +30,11 @@ __all__ = ["MAGIC", "Database", "check_header", "table_names"]
 
 MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-_ROWS_AT_ONCE = 10_000  # by rowid: a statement may be of a million characters
+_MIN_ROW_BYTES = 6  # where the cell is, its length, the rowid, and a record's header
+_SMALL_BYTES = 4 << 20
+_ROWS_AT_ONCE = 10_000  # a statement of rowids may be of a million characters; more rows gain nothing
 _SIZES = struct.Struct(">16xH6xII60xI4x")  # page size, change counter, pages, and the counter at which pages held
-_DAMAGED = "Copy the file again, or export it once more with `nsys export --type sqlite`"
+_DAMAGED = "Copy the file again, or write it once more, of Nsight Systems with `nsys export --type sqlite`"
 
 
 def check_header(path: Path) -> None:
@@ -144,7 +147,15 @@ class Database:
         """A text column in order of rowid, bytes that are not UTF-8 replaced and counted; null where missing."""
         if column not in self.columns(table):
             return pl.Series(column, [None] * self.count(table, where), dtype=pl.String)
+        if self._is_utf16:  # of which only SQLite makes UTF-8; a cast to bytes would leave it as it is
+            query = f'SELECT CAST("{column}" AS TEXT) FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
+            return pl.Series(column, [text for (text,) in self._plain(query)], dtype=pl.String)
         return self._decoded(self._select(table, {column: BYTES}, where)[column])
+
+    @cached_property
+    def _is_utf16(self) -> bool:
+        ((encoding,),) = self._plain("PRAGMA encoding")
+        return str(encoding).startswith("UTF-16")
 
     @cached_property
     def strings(self) -> Strings:
@@ -165,22 +176,31 @@ class Database:
                 closing(sqlite3.connect(_uri(self.path), uri=True)) as connection,
             ):
                 return paged(self.path, connection, table, takes, where)
-        return self._bulk(f'SELECT {listed(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid')
+        schema = {"rowid": pl.Int64(), **{name: take.dtype for name, take in takes.items()}}
+        query = f'SELECT {listed(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
+        return self._bulk(query, schema, self._row_bound(table))
 
-    def _bulk(self, query: str) -> pl.DataFrame:
-        import adbc_driver_manager  # noqa: PLC0415 (other formats need not wait for it)
+    def _row_bound(self, table: str) -> int:
+        """As many rows as the table has at most; of a small file told by its size, as to count them takes a while."""
+        bound = self.total_bytes // _MIN_ROW_BYTES
+        return bound if self.total_bytes < _SMALL_BYTES else min(bound, self.count(table))
 
+    def _bulk(self, query: str, schema: Mapping[str, pl.DataType], rows: int) -> pl.DataFrame:
         with _damage(self.path):
+            if find_spec("adbc_driver_sqlite") is None:
+                return self._bulk_plain(query, schema)
+            import adbc_driver_manager  # noqa: PLC0415 (an extra)
+
             try:
-                return self._bulk_arrow(query)
+                return self._bulk_arrow(query, rows)
             except (OSError, adbc_driver_manager.Error):
                 # The driver met a value of another type than it had taken the column for, or damage, which SQLite
                 # itself then names.
-                return self._bulk_plain(query)
+                return self._bulk_plain(query, schema)
 
-    def _bulk_arrow(self, query: str) -> pl.DataFrame:
+    def _bulk_arrow(self, query: str, rows: int) -> pl.DataFrame:
         # Not by way of `dbapi`, which imports pandas. One batch for the whole table, as the driver takes column
-        # types from the first batch alone.
+        # types from the first batch alone; of no more rows than there are, as it takes the room for all of them first.
         import adbc_driver_manager  # noqa: PLC0415
         import adbc_driver_sqlite  # noqa: PLC0415
 
@@ -189,18 +209,19 @@ class Database:
             adbc_driver_manager.AdbcConnection(database) as connection,
             adbc_driver_manager.AdbcStatement(connection) as statement,
         ):
-            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(1 << 30)})
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(max(rows, 1))})
             statement.set_sql_query(query)
             stream, _ = statement.execute_query()
             return pl.DataFrame(stream)
 
-    def _bulk_plain(self, query: str) -> pl.DataFrame:
+    def _bulk_plain(self, query: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        parts = [pl.DataFrame(schema=schema)]
         with closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:
-            connection.text_factory = self._decode
             cursor = connection.execute(query)
-            names = [column[0] for column in cursor.description]
-            rows = cursor.fetchall()
-        return pl.DataFrame({name: [row[i] for row in rows] for i, name in enumerate(names)}, strict=False)
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                columns = zip(schema.items(), zip(*rows, strict=True), strict=True)
+                parts.append(pl.DataFrame([pl.Series(name, values, dtype) for (name, dtype), values in columns]))
+        return pl.concat(parts)
 
     def _decoded(self, raw: pl.Series) -> pl.Series:
         texts, foreign = decoded(raw)

@@ -41,6 +41,7 @@ class Header(msgspec.Struct, frozen=True):
     rank: _Integer | None = None
     world_size: _Integer | None = None
     dropped: _Integer | None = None
+    refused: tuple[str, ...] = ()
 
 
 def parse_header(text: bytes, path: Path) -> Header:

@@ -73,6 +73,7 @@ class _CuptiDump(Ingester):
             *(f for _, part in parts for f in part),
             *marker_findings,
             _overhead(records),
+            *(Finding(LedgerKind.PROFILER_DIAGNOSTIC, f"CUPTI refused {what}", 1) for what in header.refused),
         ]
         return RawTrace(tables, facts_of(header), tuple(f for f in findings if f.count))
 

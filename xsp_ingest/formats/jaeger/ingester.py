@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.jaeger.document import load, tags_of
+from xsp_ingest.formats.jaeger.document import load
+from xsp_ingest.formats.jaeger.evaluations import evaluations
 from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
+from xsp_ingest.formats.jaeger.leveled import with_levels
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import Finding, LedgerKind, XspError
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +39,7 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Jaeger(Ingester):
-    """The ingester of Jaeger JSON; each trace in a file is a run."""
+    """The ingester of Jaeger JSON; each trace in a file is a run, or several where it tells of several levels."""
 
     name: str = "jaeger"
     title: str = "Jaeger JSON, plain or gzip, as MLModelScope (the first XSP) wrote it and as `xsp export` does"
@@ -54,31 +56,25 @@ class Jaeger(Ingester):
         return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-        """A run for each trace that holds spans; XspError where none does."""
+        """A run for each trace that holds spans and each level in it; XspError where none does."""
         (path,) = paths
         traces = [trace for trace in load(path) if trace.spans]
         if not traces:
             raise XspError("the file holds no spans", path=path, advice="Export the trace again")
-        runs = [_read(trace, options, path) for trace in traces]
+        runs = _runs(traces, options, path)
         if all(run.tables["spans"].is_empty() for run in runs):
             raise XspError("no span of the file has a start and a duration", path=path)
-        return [replace(runs[0], findings=(*runs[0].findings, _levels_mixed(traces))), *runs[1:]]
+        return runs
 
 
-def _levels_mixed(traces: Sequence[JaegerTrace]) -> Finding:
-    """Runs of several levels in one file are measurements of one thing, not parts of a whole."""
-    levels = {
-        str(tags["evaluation_trace_level"])
-        for trace in traces
-        if facts_of_export(trace) is None
-        for span in trace.spans
-        if "evaluation_trace_level" in (tags := tags_of(span.tags))
-    }
-    return Finding(LedgerKind.LEVELS_MIXED, count=len(traces) if len(levels) > 1 else 0)
-
-
-def _read(trace: JaegerTrace, options: Options, path: Path) -> RawTrace:
+def _runs(traces: Sequence[JaegerTrace], options: Options, path: Path) -> Sequence[RawTrace]:
     from xsp_ingest.formats.jaeger.mlmodelscope import read_mlmodelscope
 
-    run = facts_of_export(trace)
-    return read_mlmodelscope(trace, options) if run is None else read_exported(trace, run, path)
+    exported = [facts_of_export(trace) for trace in traces]
+    if all(run is None for run in exported):
+        traces = [part for trace in traces for part in evaluations(trace)]
+        return with_levels(traces, [read_mlmodelscope(trace, options) for trace in traces])
+    return [
+        read_mlmodelscope(trace, options) if run is None else read_exported(trace, run, path)
+        for trace, run in zip(traces, exported, strict=True)
+    ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Options
 
-__all__ = ["DEVICE_WORK", "LEFT_OUT", "Meaning", "is_level", "meaning"]
+__all__ = ["DEVICE_WORK", "LEFT_OUT", "Meaning", "depth_of", "is_level", "meaning"]
 
 DEVICE_WORK: Mapping[str, Kind] = {
     "gpu_kernel": Kind.KERNEL,
@@ -38,6 +38,12 @@ _LEVELS: Mapping[str, Level] = {
     "SYSTEM_LIBRARY_TRACE": Level.RUNTIME,
     "HARDWARE_TRACE": Level.RUNTIME,
 }
+_DEPTHS = {
+    f"{name}_TRACE": depth
+    for depth, name in enumerate(
+        ("NO", "APPLICATION", "MODEL", "FRAMEWORK", "ML_LIBRARY", "LIBRARY", "SYSTEM_LIBRARY", "HARDWARE", "FULL")
+    )
+}
 _STEPS = (r"^(?i:c_predict)$",)
 _KIND = {Level.LIBRARY: Kind.CALL, Level.RUNTIME: Kind.CALL}
 _LAYER_TAGS = ("layer_sequence_index", "op_name")
@@ -56,6 +62,11 @@ class Meaning:
 def is_level(value: object) -> bool:
     """Whether it is one of the tracer's levels."""
     return value in _LEVELS
+
+
+def depth_of(trace_level: str) -> int:
+    """How deep a level is, among those of the tracer from NO_TRACE on; of one that it does not have 0."""
+    return _DEPTHS.get(trace_level, 0)
 
 
 def meaning(operation: str, tags: Mapping[str, Any], options: Options) -> Meaning:

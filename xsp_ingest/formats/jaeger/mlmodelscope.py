@@ -76,7 +76,7 @@ def _add_host(reading: _Reading, parent: Sequence[int]) -> None:
             reading.rows.add("operators", row=i)
         if span_meaning.kind is Kind.RANGE:
             text_of = reading.spans[i].operationName
-            reading.rows.add("ranges", row=i, range_id=i, text=text_of, style="Annotation")
+            reading.rows.add("ranges", row=i, text=text_of, style="Annotation")
     reading.counts["ambiguous_lane"] = ambiguous
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.loadgen.outcome import Outcome
+from xsp_ingest.formats.loadgen.outcome import Outcome, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,11 @@ _FIGURES = {
     "result_query_count": "query_count",
     "result_overlatency_query_count": "overlatency_query_count",
 }
+_TARGETS = {  # 0: the scenario has none
+    "effective_target_latency_ns": "target_latency_ns",
+    "effective_target_latency_percentile": "target_latency_share",
+    "effective_target_qps": "target_query_per_s",
+}
 _OF_QUERIES = {f"result_{what}_query_latency_ns" for what in ("min", "max", "mean")}
 _PERCENTILE = re.compile(r"result_(first_token_|time_per_output_token_|)(\d+\.\d+)_percentile_(per_query_)?\w*ns")
 _OF = {"": "latency", "first_token_": "first_token_latency", "time_per_output_token_": "output_token_time"}
@@ -45,8 +50,9 @@ _KEYS = {
     *_FIGURES,
     *_RULES,
     *_OF_QUERIES,
+    *_TARGETS,
     *("loadgen_version", "effective_scenario", "effective_test_mode", "effective_samples_per_query", "power_begin"),
-    *("result_validity", "result_invalid_reason"),
+    *("result_validity", "result_invalid_reason", "early_stopping_result"),
 }
 
 
@@ -93,7 +99,7 @@ def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> Outcome:
         rules={name: values[key] for key, name in _RULES.items() if isinstance(values.get(key), bool)},
         figures=_figures(values, of_queries=values.get("effective_scenario") == "MultiStream"),
         samples_per_query=_count(values.get("effective_samples_per_query")),
-        reason=_text(values.get("result_invalid_reason")) or "",
+        reason=sentences(f"{values.get('result_invalid_reason', '')} {values.get('early_stopping_result', '')}"),
         warnings=warnings,
         errors=errors,
         epoch_ns=_epoch_ns(values.get("power_begin")),
@@ -110,9 +116,22 @@ def _figures(values: Mapping[str, Any], *, of_queries: bool) -> dict[str, float]
             name = f"{_OF[match[1]]}_p{match[2].replace('.', '_')}_ns"
         if of_queries and name and name.startswith("latency_") and "query_latency" not in key:
             continue
-        if name and isinstance(value, int | float) and not isinstance(value, bool):
+        if name and _is_number(value):
             figures[name] = float(value)
-    return figures
+    return figures | _targets(values)
+
+
+def _targets(values: Mapping[str, Any]) -> dict[str, float]:
+    """What the test was held to; only Server is held to a latency, and its percentile says nothing without one."""
+    numbers = {name: values.get(key) for key, name in _TARGETS.items()}
+    targets = {name: float(value) for name, value in numbers.items() if _is_number(value) and value > 0}
+    if "target_latency_ns" not in targets:
+        targets.pop("target_latency_share", None)
+    return targets
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _epoch_ns(value: object) -> int | None:

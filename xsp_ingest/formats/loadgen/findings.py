@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["findings"]
 
+_QUEUED = ("Server", "Offline")
+
 
 def findings(outcome: Outcome, queries: Queries | None, worked_out: Mapping[str, float]) -> Iterator[Finding]:
     """The entries; those that count nothing are left out of the ledger."""
@@ -21,6 +23,7 @@ def findings(outcome: Outcome, queries: Queries | None, worked_out: Mapping[str,
     yield Finding(LedgerKind.LOADGEN_ERROR, count=outcome.errors)
     yield Finding(LedgerKind.LOADGEN_WARNING, count=outcome.warnings)
     yield Finding(LedgerKind.LOADGEN_ACCURACY_RUN, count=int(outcome.mode == "AccuracyOnly"))
+    yield Finding(LedgerKind.LOADGEN_QUEUED, count=int(outcome.scenario in _QUEUED))
     yield Finding(LedgerKind.NO_QUERY_LATENCIES, count=int(queries is None))
     if queries is not None:
         yield Finding(LedgerKind.UNREADABLE_SAMPLE, count=queries.unreadable)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Outcome", "combined"]
+__all__ = ["Outcome", "combined", "sentences"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +47,8 @@ def combined(first: Outcome, second: Outcome) -> Outcome:
         errors=max(first.errors, second.errors),
         epoch_ns=second.epoch_ns if first.epoch_ns is None else first.epoch_ns,
     )
+
+
+def sentences(text: str) -> str:
+    """LoadGen's list of remarks as running text."""
+    return " ".join(text.replace("*", " ").split())

@@ -14,10 +14,12 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import numpy as np
+
     from xsp_ingest.formats.loadgen.outcome import Outcome
     from xsp_ingest.formats.loadgen.queries import Queries
 
-__all__ = ["percentiles", "run_of"]
+__all__ = ["counts", "percentiles", "run_of"]
 
 _SHARES = {"50_00": 0.50, "90_00": 0.90, "95_00": 0.95, "97_00": 0.97, "99_00": 0.99, "99_90": 0.999}
 _QUERY_NAME = "query"
@@ -26,7 +28,7 @@ _MEASURED, _WORKED_OUT = "measured by LoadGen", "derived from the trace"
 
 def run_of(outcome: Outcome, queries: Queries | None) -> RawTrace:
     """The run: a span for the test, one a query (a step) where there is a trace; figures as metrics of the test."""
-    worked_out = {} if queries is None else percentiles(queries, outcome)
+    worked_out = {} if queries is None else percentiles(queries, outcome) | counts(queries, outcome)
     tables = {name: frame_of(name) for name in RAW_TABLES}
     tables["spans"] = _spans(outcome, queries)
     tables["metrics"] = _metrics(outcome, worked_out)
@@ -41,8 +43,7 @@ def percentiles(queries: Queries, outcome: Outcome) -> dict[str, float]:
 
     Of queries in the scenario MultiStream, of samples in all others.
     """
-    of_queries = outcome.scenario == "MultiStream"
-    values = queries.table["duration_ns"].sort().to_numpy() if of_queries else queries.sample_latencies_ns
+    values = _latencies_ns(queries, outcome)
     count = len(values)
     by_share = {f"latency_p{name}_ns": float(values[int(count * share)]) for name, share in _SHARES.items()}
     return {
@@ -51,6 +52,21 @@ def percentiles(queries: Queries, outcome: Outcome) -> dict[str, float]:
         "latency_mean_ns": float(sum(values.tolist()) // count),  # integer ns, as LoadGen's
         **by_share,
     }
+
+
+def counts(queries: Queries, outcome: Outcome) -> dict[str, float]:
+    """How many queries there were, and how many latencies were over the target, where there was one."""
+    target = outcome.figures.get("target_latency_ns")
+    over = (
+        {} if target is None else {"overlatency_query_count": float((_latencies_ns(queries, outcome) > target).sum())}
+    )
+    return {"query_count": float(queries.table.height), **over}
+
+
+def _latencies_ns(queries: Queries, outcome: Outcome) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Sorted, of what the scenario's latencies are of."""
+    of_queries = outcome.scenario == "MultiStream"
+    return queries.table["duration_ns"].sort().to_numpy() if of_queries else queries.sample_latencies_ns
 
 
 def _batch_size(outcome: Outcome) -> int | None:

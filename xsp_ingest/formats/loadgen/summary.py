@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.content import cut_off, read_all
-from xsp_ingest.formats.loadgen.outcome import Outcome
+from xsp_ingest.formats.loadgen.outcome import Outcome, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,8 @@ _FIGURES = {
     "completed tokens per second": "completed_token_per_s",
     "tokens per second": "completed_token_per_s",
 }
+_TARGETS = {"target_latency (ns)": "target_latency_ns", "target_qps": "target_query_per_s"}  # 0: there is none
+_REMARKS = re.compile(r"^(?:Recommendations|Early Stopping Result):[ \r]*\n((?:(?!=|\w).*\n)*)", re.MULTILINE)
 _PERCENTILE = re.compile(r"(\d+(?:\.\d+)?) percentile (first token |time to output token |)(?:latency )?\(ns\)")
 _OF = {"": "latency", "first token ": "first_token_latency", "time to output token ": "output_token_time"}
 _RULE = re.compile(r"(performance constraints|min duration|min queries|early stopping) satisfied")
@@ -50,6 +52,7 @@ def read_summary(path: Path) -> Outcome:
         rules=_rules(values),
         figures=_figures(values),
         samples_per_query=_integer(values[_END]),
+        reason=sentences(" ".join(_REMARKS.findall(text))),
         warnings=counts.get("warning", 0),
         errors=counts["error"],
     )
@@ -61,7 +64,8 @@ def _rules(values: Mapping[str, str]) -> dict[str, bool]:
 
 
 def _figures(values: Mapping[str, str]) -> dict[str, float]:
-    figures: dict[str, float] = {}
+    targets = {name: _number(values.get(key, "")) for key, name in _TARGETS.items()}
+    figures = {name: value for name, value in targets.items() if value}
     for key, text in values.items():
         name = _FIGURES.get(key)
         if match := _PERCENTILE.fullmatch(key):

@@ -16,6 +16,7 @@ from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
@@ -42,7 +43,6 @@ class _MemorySnapshot(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Memory in use over time; XspError for a pickle, which is never opened."""
-        del options
         text = Probe(path).text
         if _PICKLE.match(text):
             raise XspError(
@@ -50,13 +50,27 @@ class _MemorySnapshot(Ingester):
                 path=path,
                 advice="Write it as JSON instead: json.dump(torch.cuda.memory._snapshot(), file)",
             )
-        reader = read_snapshot if _SNAPSHOT.match(text) else read_events if _EVENTS.match(text) else read_sizes
-        moments, findings = reader(path)
-        first = moments["time_ns"].to_list()[0]
+        free: Mapping[int, int] = {}
+        if _SNAPSHOT.match(text):
+            snapshot = read_snapshot(path, keep_private=options.keep_private)
+            moments, free, findings = snapshot.moments, snapshot.free, snapshot.findings
+        else:
+            moments, findings = (read_events if _EVENTS.match(text) else read_sizes)(path)
+        first, last = moments["time_ns"].to_list()[0], moments["time_ns"].max()
         counted = moments.sort("time_ns", maintain_order=True).with_columns(pl.col("time_ns") - first)
-        tables = {name: frame_of(name) for name in RAW_TABLES} | {"allocations": frame_of("allocations", counted)}
+        tables = {name: frame_of(name) for name in RAW_TABLES} | {
+            "allocations": frame_of("allocations", counted),
+            "counters": _free_blocks(free, last - first if isinstance(last, int) else 0),
+        }
         facts = RunFacts(profiler="PyTorch memory record", framework="pytorch", epoch_ns=first)
         return RawTrace(tables, facts, tuple(f for f in findings if f.count))
+
+
+def _free_blocks(free: Mapping[int, int], end_ns: int) -> pl.DataFrame:
+    """The largest free block of each device, as known at the end."""
+    rows = {"device_id": list(free), "value": [float(size) for size in free.values()]}
+    labels = {"counter": pl.lit("largest_free_block_bytes"), "unit": pl.lit("byte"), "time_ns": pl.lit(end_ns)}
+    return frame_of("counters", pl.DataFrame(rows).with_columns(**labels)) if free else frame_of("counters")
 
 
 MEMORY_SNAPSHOT = _MemorySnapshot()

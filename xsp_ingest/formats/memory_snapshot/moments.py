@@ -20,6 +20,9 @@ MOMENTS: Mapping[str, pl.DataType] = {
     "bytes": pl.Int64(),
     "allocated_bytes": pl.Int64(),
     "reserved_bytes": pl.Int64(),
+    "address": pl.Int64(),
+    "category": pl.String(),
+    "source_lines": pl.String(),
 }
 
 

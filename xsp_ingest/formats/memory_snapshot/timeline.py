@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT, column
-from xsp_model import Finding, LedgerKind, XspError
+from xsp_model import Finding, LedgerKind, MemoryKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,59 +18,95 @@ __all__ = ["read_events", "read_sizes"]
 _MAX = 1 << 52  # us and bytes; beyond, a number is none
 _EVENTS = Targets(WHAT, lists={(): list[int]})
 _SIZES = Targets(WHAT, lists={(EACH,): int | list[int]})
+_LIST = pl.List(pl.Int64)
+_CHANGES = {"time_ns": pl.Int64, "bytes": pl.Int64, "code": pl.Int64}
+_CATEGORIES = dict(
+    enumerate(
+        map(
+            str,
+            (
+                MemoryKind.WEIGHTS,
+                MemoryKind.OPTIMIZER_STATE,
+                MemoryKind.INPUTS,
+                MemoryKind.WORKSPACE,  # temporary
+                MemoryKind.ACTIVATIONS,
+                MemoryKind.GRADIENTS,
+                MemoryKind.GRADIENTS,  # what autograd holds on the way to them
+            ),
+        )
+    )
+)
+"""The profiler's categories, by their numbers; 7: unknown to it too."""
 
 
 def read_events(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     """Moments from raw events: time in ns (-1: before the profile began), action, bytes with their sign, category."""
-    before = unusable = 0
-    frames = [pl.DataFrame(schema={"time_ns": pl.Int64, "bytes": pl.Int64})]
+    unusable = 0
+    parts = [pl.DataFrame(schema=_CHANGES)]
     for part in walk(path, _EVENTS):
         sound = [e for e in part.content if len(e) == 4 and abs(e[0]) < _MAX * 1_000 and abs(e[2]) < _MAX]  # noqa: PLR2004
         unusable += len(part.content) - len(sound)
-        before += sum(e[2] for e in sound if e[0] < 0)
-        timed = [e for e in sound if e[0] >= 0]
-        frames.append(pl.DataFrame({"time_ns": column([e[0] for e in timed]), "bytes": column([e[2] for e in timed])}))
+        columns = {"time_ns": column([e[0] for e in sound]), "bytes": column([e[2] for e in sound])}
+        parts.append(pl.DataFrame({**columns, "code": column([e[3] for e in sound])}, schema=_CHANGES))
+    changes = pl.concat(parts, rechunk=True)
+    timed = changes.filter(pl.col("time_ns") >= 0)
+    begun = timed["time_ns"].min()
+    if not isinstance(begun, int):
+        return _not_empty(timed.select("time_ns"), path), _doubts(unusable)
     # A new version of a tensor leaves one category and enters another in one moment: no change in sum.
-    moments = _summed(frames).filter(pl.col("bytes") != 0)
-    moments = moments.with_columns((pl.col("bytes").cum_sum() + before).alias("allocated_bytes"))
-    return _not_empty(moments, path), _doubts(unusable)
+    blocks = _by_moment(changes.with_columns(pl.col("time_ns").clip(begun)), "time_ns", "code")
+    sums = _by_moment(timed, "time_ns")
+    before = int(changes.filter(pl.col("time_ns") < 0)["bytes"].sum())
+    in_use = sums.select("time_ns", (pl.col("bytes").cum_sum() + before).alias("allocated_bytes"))
+    return _moments(in_use, blocks.rename({"code": "category"}), path), _doubts(unusable)
 
 
-def _summed(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """The bytes of each moment in sum, in order of time; the frames are used up. Groups take more room than rows."""
-    times = np.concatenate([frame["time_ns"].to_numpy() for frame in frames])
-    sizes = np.concatenate([frame["bytes"].to_numpy() for frame in frames])
-    frames.clear()
-    if np.any(times[1:] < times[:-1]):  # else they stand in order, as they do as a rule
-        order = np.argsort(times, kind="stable")
-        times, sizes = times[order], sizes[order]
-        del order
-    first = np.flatnonzero(np.diff(times, prepend=-1))  # no time is negative here
-    sums = np.add.reduceat(sizes, first) if len(first) else sizes
-    return pl.DataFrame({"time_ns": times[first], "bytes": sums})
+def _by_moment(changes: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """The bytes of each moment in sum, in order of time, without those that cancel out."""
+    return changes.group_by(keys).agg(pl.col("bytes").sum()).filter(pl.col("bytes") != 0).sort(keys)
 
 
 def read_sizes(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     """Moments from times in us and, for each, sizes by category."""
-    times, sizes = [column([])], [column([])]
+    times: list[pl.Series] = [column([])]
+    sizes = [pl.Series(dtype=_LIST)]
     for part in walk(path, _SIZES):
         if part.numbers == (0,):
             times.append(column([_inside(entry) for entry in part.content]))
         elif part.numbers == (1,):
-            sizes.append(column([_sum(entry) for entry in part.content]))
+            sizes.append(pl.Series([_checked(entry) for entry in part.content], dtype=_LIST))
     all_times, all_sizes = pl.concat(times), pl.concat(sizes)
     count = min(len(all_times), len(all_sizes))
-    pairs = pl.DataFrame({"time_ns": all_times[:count] * 1_000, "allocated_bytes": all_sizes[:count]}).drop_nulls()
-    moments = pairs.with_columns(pl.col("allocated_bytes").diff().alias("bytes"))
-    return _not_empty(moments, path), _doubts(max(len(all_times), len(all_sizes)) - pairs.height)
+    pairs = pl.DataFrame({"time_ns": all_times[:count] * 1_000, "sizes": all_sizes[:count]}).drop_nulls()
+    unusable = max(len(all_times), len(all_sizes)) - pairs.height
+    in_use = pairs.select("time_ns", pl.col("sizes").list.sum().alias("allocated_bytes"))
+    return _moments(in_use, _changed(pairs), path), _doubts(unusable)
+
+
+def _changed(pairs: pl.DataFrame) -> pl.DataFrame:
+    """From sizes by category, of which the first column is none, the bytes by which each changed, in order of time."""
+    long = pairs.with_row_index("moment").with_columns(pl.int_ranges(-1, pl.col("sizes").list.len() - 1).alias("code"))
+    flat = long.explode("sizes", "code").filter(pl.col("sizes").is_not_null())
+    change = pl.col("sizes").diff().over("code", order_by="moment")
+    changed = flat.with_columns(change.fill_null(pl.col("sizes")).alias("bytes")).filter(pl.col("bytes") != 0)
+    return changed.sort("moment", "code").select("time_ns", "bytes", pl.col("code").alias("category"))
+
+
+def _moments(in_use: pl.DataFrame, blocks: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """What was in use at each time, and then what came and went: two kinds of rows, so that nothing counts twice."""
+    named = blocks.with_columns(
+        pl.col("category").replace_strict(_CATEGORIES, default=str(MemoryKind.UNKNOWN), return_dtype=pl.String)
+    )
+    _not_empty(in_use, path)
+    return _not_empty(pl.concat([in_use, named], how="diagonal").sort("time_ns", maintain_order=True), path)
 
 
 def _inside(entry: int | list[int]) -> int | None:
     return entry if isinstance(entry, int) and abs(entry) < _MAX else None
 
 
-def _sum(entry: int | list[int]) -> int | None:
-    return sum(entry) if isinstance(entry, list) and all(abs(size) < _MAX for size in entry) else None
+def _checked(entry: int | list[int]) -> list[int] | None:
+    return entry if isinstance(entry, list) and all(abs(size) < _MAX for size in entry) else None
 
 
 def _not_empty(moments: pl.DataFrame, path: Path) -> pl.DataFrame:

@@ -50,7 +50,7 @@ def shape(path: Path, options: Options) -> RawTrace:
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
     first = placed["start_ns"].min()
     since_1970 = isinstance(first, int) and first > _SINCE_1970_NS
-    facts = RunFacts(profiler="MXNet profiler", framework="mxnet", epoch_ns=0 if since_1970 else None)
+    facts = RunFacts(profiler="MXNet profiler", framework="mxnet", epoch_ns=0 if since_1970 else None, rows_nest=False)
     return RawTrace(tables, facts, tuple(f for f in (*findings, *_notes(profile)) if f.count))
 
 
@@ -134,7 +134,7 @@ def _operator_facts(operators: pl.DataFrame) -> pl.DataFrame:
 
 def _range_facts(ranges: pl.DataFrame) -> pl.DataFrame:
     """Tasks, events and frames of the user's."""
-    facts = ranges.select("row", pl.col("row").alias("range_id"), "text", pl.col("cat").alias("domain"))
+    facts = ranges.select("row", "text", pl.col("cat").alias("domain"))
     return frame_of("ranges", facts.with_columns(pl.lit("Annotation").alias("style")))
 
 

@@ -11,7 +11,8 @@ import polars as pl
 from xsp_ingest.formats.nvml_samples.samples import read_samples
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, LedgerKind, XspError
+from xsp_ingest.staging.sampled import joined, overlapping
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,66 +50,28 @@ class _NvmlSamples(Ingester):
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted, a device's in the first run that used it."""
         samples = read_samples(path)
-        windows = _overlapping(runs, samples.rows, path)
+        windows = overlapping(runs, samples.rows, path)
         used = {index: _devices(runs[index]) for index in windows}
         every: set[int] = set().union(*used.values())
-        joined = list(runs)
+        with_samples = list(runs)
         taken: set[int] = set()
         for index, window in windows.items():
             # Where no run tells of devices, all belong to the first.
             own = (used[index] if every else set(samples.rows["device_id"].to_list())) - taken
             taken |= own
-            joined[index] = _joined(runs[index], samples.rows.filter(pl.col("device_id").is_in(list(own))), window)
+            sampled = samples.rows.filter(pl.col("device_id").is_in(list(own)))
+            with_samples[index] = joined(runs[index], sampled, window, LedgerKind.NVML_JOINED)
         first = next(iter(windows))
         others = samples.rows.filter(~pl.col("device_id").is_in(list(taken)))["device_id"].n_unique()
         unused = Finding(LedgerKind.GPU_NOT_USED, count=others)
-        joined[first] = replace(joined[first], findings=(*joined[first].findings, *samples.findings, unused))
-        return joined
-
-
-def _overlapping(runs: Sequence[RawTrace], rows: pl.DataFrame, path: Path) -> dict[int, tuple[int, int]]:
-    """Start and end, in Unix time, of the runs that lasted while samples were taken, by their place."""
-    timed = {n: run.facts.epoch_ns for n, run in enumerate(runs) if run.facts.epoch_ns is not None}
-    if not timed:
-        raise XspError(
-            "the samples cannot be placed: no file given with them says at which Unix time it was taken", path=path
+        with_samples[first] = replace(
+            with_samples[first], findings=(*with_samples[first].findings, *samples.findings, unused)
         )
-    first, last = _number(rows["time_ns"].min()), _number(rows["time_ns"].max())
-    windows = {n: _window(runs[n], epoch) for n, epoch in timed.items()}
-    overlaps = {n: (start, end) for n, (start, end) in windows.items() if start <= last and end >= first}
-    if not overlaps:
-        raise XspError(
-            "the samples are of none of the runs given with them: they were not taken while these lasted",
-            path=path,
-            advice="Give the file that the sampler wrote beside the run",
-        )
-    return overlaps
-
-
-def _window(run: RawTrace, epoch: int) -> tuple[int, int]:
-    spans = run.tables["spans"]
-    ends = spans.select((pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()).item()
-    return _number(spans["start_ns"].min()) + epoch, _number(ends) + epoch
+        return with_samples
 
 
 def _devices(run: RawTrace) -> set[int]:
     return set(run.tables["spans"]["device_id"].drop_nulls().to_list())
-
-
-def _joined(run: RawTrace, rows: pl.DataFrame, window: tuple[int, int]) -> RawTrace:
-    """The run with the samples of its time, and of each series the last before and the first after it."""
-    start, end = window
-    series = ["counter", "device_id"]
-    before = pl.col("time_ns") == pl.col("time_ns").filter(pl.col("time_ns") < start).max().over(series)
-    after = pl.col("time_ns") == pl.col("time_ns").filter(pl.col("time_ns") > end).min().over(series)
-    kept = rows.filter(
-        pl.col("time_ns").is_between(start, end) | before.fill_null(value=False) | after.fill_null(value=False)
-    )
-    own = kept.with_columns(pl.col("time_ns") - (run.facts.epoch_ns or 0))
-    moments = rows.filter(pl.col("time_ns").is_between(start, end))["time_ns"].n_unique()
-    finding = Finding(LedgerKind.NVML_JOINED, count=moments)
-    tables = {**run.tables, "counters": pl.concat([run.tables["counters"], own])}
-    return replace(run, tables=tables, findings=(*run.findings, finding))
 
 
 def _number(value: object) -> int:

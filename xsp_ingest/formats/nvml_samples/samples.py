@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.staging.raw import frame_of
-from xsp_model import Finding, LedgerKind, XspError
+from xsp_ingest.staging.sample_lines import read_lines
+from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from xsp_model import Finding
 
 __all__ = ["FORMAT", "Samples", "read_samples"]
 
 FORMAT = "xsp nvml samples"
-_VERSION = 1
 _UNITS: Mapping[str, str] = {
     "power_w": "W",
     "energy_j": "J",  # since the driver was loaded; here since the first sample
@@ -33,7 +34,6 @@ _UNITS: Mapping[str, str] = {
 }
 _THROTTLE = "throttle_"
 _IDLE = "gpu_idle"  # no reason to worry
-_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last where it nests too deep
 _MAX = 1e18  # beyond, a number is none
 
 
@@ -64,10 +64,6 @@ class _Sample(msgspec.Struct, frozen=True):
     throttle: list[str] | None = None
 
 
-class _End(msgspec.Struct, frozen=True):
-    end: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Samples:
     """`rows` as the staging table `counters`, times being Unix time; names of the devices; what was odd."""
@@ -80,56 +76,17 @@ class Samples:
 
 def read_samples(path: Path) -> Samples:
     """The file's samples; XspError where it is none, of a later version, or holds none."""
-    blocks = (line for block in lines(path) for line in block.splitlines(keepends=True) if line.strip())
-    header = _header(next(blocks, b""), path)
-    samples, bad, ended = _decoded(blocks, path)
+    file = read_lines(path, FORMAT, _Header, _Sample)
+    header, samples = file.header, file.samples
     if not samples:
         raise XspError("the file holds no samples of a GPU", path=path, advice="Sample for longer than an instant")
     series = [*(_series(samples, name, unit) for name, unit in _UNITS.items()), _throttled(samples)]
     rows = pl.concat(series).sort("counter", "device_id", "time_ns", maintain_order=True)
-    findings = (
-        Finding(LedgerKind.BAD_LINE, "lines that are no samples", bad),
-        Finding(LedgerKind.NO_END, "the samples have no closing line: what took them was stopped", 0 if ended else 1),
-    )
     names = {"device_id": [d.device for d in header.devices], "name": [d.name for d in header.devices]}
     devices = frame_of("devices", pl.DataFrame(names, schema={"device_id": pl.Int64, "name": pl.String}))
     return Samples(
-        rows, devices.unique("device_id", keep="first", maintain_order=True), header.source or "NVML", findings
+        rows, devices.unique("device_id", keep="first", maintain_order=True), header.source or "NVML", file.findings
     )
-
-
-def _header(line: bytes, path: Path) -> _Header:
-    try:
-        header = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"), type=_Header)
-    except _NO_JSON as error:
-        raise XspError(f"the first line of the samples cannot be read ({error})", path=path) from error
-    if header.format != FORMAT:
-        raise XspError(f"the first line does not say that the file is of {FORMAT!r}", path=path)
-    if header.version != _VERSION:
-        raise XspError(
-            f"the samples are of version {header.version} of their format, and version {_VERSION} can be read",
-            path=path,
-            advice="Use a newer XSP",
-        )
-    return header
-
-
-def _decoded(records: Iterable[bytes], path: Path) -> tuple[list[_Sample], int, bool]:
-    """Samples, how many lines are none, and whether the closing line is there."""
-    sample, end = msgspec.json.Decoder(_Sample), msgspec.json.Decoder(_End)
-    samples: list[_Sample] = []
-    bad, ended = 0, False
-    for line in records:
-        try:
-            samples.append(sample.decode(line))
-        except _NO_JSON:
-            try:
-                ended = end.decode(line).end
-            except _NO_JSON:
-                if not line.endswith(b"\n"):
-                    raise cut_off(path, "its last line is no whole sample") from None
-                bad += 1
-    return samples, bad, ended
 
 
 def _rows(times: list[tuple[int, int, float]], counter: str, unit: str) -> pl.DataFrame:

@@ -45,7 +45,8 @@ class _NvprofDatabase(Database):
         if table not in self.tables:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
         listed = ", ".join(f'IIF(typeof("{c}") = \'integer\', "{c}", NULL) AS "{c}"' for c in present)
-        rows = self._bulk(f'SELECT {", ".join(filter(None, ("rowid AS rowid", listed)))} FROM "{table}" ORDER BY rowid')
+        query = f'SELECT {", ".join(filter(None, ("rowid AS rowid", listed)))} FROM "{table}" ORDER BY rowid'
+        rows = self._bulk(query, dict.fromkeys(("rowid", *present), pl.Int64()), self._row_bound(table))
         absent = (pl.lit(None, pl.Int64).alias(c) for c in columns if c not in present)
         return rows.with_columns(*absent).select(pl.col(c).cast(pl.Int64) for c in ("rowid", *columns))
 
@@ -53,7 +54,8 @@ class _NvprofDatabase(Database):
         """The bytes of a column as hexadecimal digits, in order of rowid; null where missing."""
         if column not in self.columns(table):
             return pl.Series(column, [None] * self.count(table), dtype=pl.String)
-        return self._bulk(f'SELECT hex("{column}") AS "{column}" FROM "{table}" ORDER BY rowid')[column].cast(pl.String)
+        query = f'SELECT hex("{column}") AS "{column}" FROM "{table}" ORDER BY rowid'
+        return self._bulk(query, {column: pl.String()}, self._row_bound(table))[column].cast(pl.String)
 
 
 def is_nvprof(tables: frozenset[str]) -> bool:

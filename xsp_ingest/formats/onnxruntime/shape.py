@@ -55,7 +55,7 @@ def shape(path: Path) -> RawTrace:
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
     findings += [inner, *_notes(profile, work)]
-    facts = RunFacts(profiler="ONNX Runtime profiler", framework="onnxruntime")
+    facts = RunFacts(profiler="ONNX Runtime profiler", framework="onnxruntime", rows_nest=False)
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 
 

@@ -1,4 +1,4 @@
-"""The columns that both outputs are brought to before they become spans."""
+"""The columns that all outputs are brought to before they become spans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["API", "COPY", "DEVICE", "KERNEL", "Records", "column", "empty"]
+    from xsp_model import Finding
+
+__all__ = ["API", "COPY", "COUNT", "DEVICE", "KERNEL", "Records", "column", "empty"]
 
 _I, _S = pl.Int64(), pl.String()
 _TIMES: Mapping[str, pl.DataType] = {"process": _I, "thread": _I, "correlation": _I, "start": _I, "end": _I}
@@ -20,12 +22,20 @@ KERNEL: Mapping[str, pl.DataType] = {
     "agent": _I,  # the device, numbered among the GPUs
     "stream": _I,
     "name": _S,
+    "dispatch": _I,  # its number within the process
     **{f"{what}_{axis}": _I for what in ("threads", "block") for axis in "xyz"},  # threads of the whole grid
     "registers": _I,
+    "accumulation_registers": _I,
     "shared": _I,
 }
 COPY: Mapping[str, pl.DataType] = {**_TIMES, "agent": _I, "stream": _I, "direction": _S, "bytes": _I}
 API: Mapping[str, pl.DataType] = {**_TIMES, "domain": _S, "name": _S}
+COUNT: Mapping[str, pl.DataType] = {  # one instance of a counter; a counter's value is their sum
+    "process": _I,
+    "dispatch": _I,
+    "counter": _S,
+    "value": pl.Float64(),
+}
 DEVICE: Mapping[str, pl.DataType] = {
     "device_id": _I,
     "process_id": _I,
@@ -60,4 +70,5 @@ class Records:
     copies: pl.DataFrame = field(default_factory=lambda: empty(COPY))
     calls: pl.DataFrame = field(default_factory=lambda: empty(API))
     devices: pl.DataFrame = field(default_factory=lambda: empty(DEVICE))
-    other_rows: int = 0  # that say too little
+    counts: pl.DataFrame = field(default_factory=lambda: empty(COUNT))
+    findings: tuple[Finding, ...] = ()

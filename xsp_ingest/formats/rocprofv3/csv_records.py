@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records
+from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, DEVICE, KERNEL, Records
+from xsp_ingest.formats.rocprofv3.counters import with_counted
 from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
 from xsp_model import XspError
 
@@ -28,6 +29,7 @@ class Table(Enum):
     KERNELS = frozenset({"Kind", "Agent_Id", "Kernel_Name", "Start_Timestamp", "Grid_Size_X"})
     COPIES = frozenset({"Kind", "Direction", "Source_Agent_Id", "Start_Timestamp"})
     CALLS = frozenset({"Domain", "Function", "Process_Id", "Thread_Id", "Start_Timestamp"})
+    COUNTS = frozenset({"Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value"})
     AGENTS = frozenset({"Node_Id", "Logical_Node_Id", "Agent_Type"})
 
 
@@ -48,17 +50,18 @@ def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
     agents = pl.concat(parts.get(Table.AGENTS, []), how="diagonal") if parts.get(Table.AGENTS) else None
     numbers = _numbers(agents)
     calls = _shaped(parts.get(Table.CALLS, []), API, _API)
-    process = calls["process"].unique().to_list()
+    counts = _shaped(parts.get(Table.COUNTS, []), COUNT, _COUNT)
+    process = pl.concat([calls["process"], counts["process"]]).unique().to_list()
     own = process[0] if len(process) == 1 else None if process else 0
-    records = Records(
-        _shaped(parts.get(Table.KERNELS, []), KERNEL, _KERNEL),
-        _shaped(parts.get(Table.COPIES, []), COPY, _COPY),
+    kernels = _shaped(parts.get(Table.KERNELS, []), KERNEL, _KERNEL)
+    counted = _shaped(parts.get(Table.COUNTS, []), KERNEL, _KERNEL)
+    return Records(
+        _placed(with_counted(*(_of_process(rows, own) for rows in (kernels, counted))), numbers),
+        _of_process(_copies(parts.get(Table.COPIES, []), numbers), own),
         calls,
         pl.DataFrame(schema=dict(DEVICE)) if agents is None else _devices(agents),
+        _of_process(counts, own),
     )
-    records.kernels = _placed(records.kernels, numbers, own)
-    records.copies = _placed(records.copies, numbers, own)
-    return records
 
 
 _TIMES = {
@@ -78,12 +81,22 @@ _KERNEL = {
     "agent": "Agent_Id",
     "stream": "Stream_Id",
     "name": "Kernel_Name",
+    "dispatch": "Dispatch_Id",
     **_SIZES,
     "registers": "VGPR_Count",
+    "accumulation_registers": "Accum_VGPR_Count",
     "shared": "LDS_Block_Size",
 }
-_COPY = {**_TIMES, "agent": "Destination_Agent_Id", "stream": "Stream_Id", "direction": "Direction", "bytes": "Bytes"}
+_COPY = {
+    **_TIMES,
+    "source": "Source_Agent_Id",
+    "agent": "Destination_Agent_Id",
+    "stream": "Stream_Id",
+    "direction": "Direction",
+    "bytes": "Bytes",
+}
 _API = {**_TIMES, "domain": "Domain", "name": "Function"}
+_COUNT = {"process": "Process_Id", "dispatch": "Dispatch_Id", "counter": "Counter_Name", "value": "Counter_Value"}
 _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Destination_Agent_Id": "Source_Agent_Id"}
 """What else a column was called, or is taken from where a version does not write it."""
 
@@ -126,8 +139,12 @@ def _one(part: pl.DataFrame, columns: Mapping[str, pl.DataType], names: Mapping[
         theirs = theirs if theirs in part.columns else _OLDER.get(theirs, theirs)
         if theirs not in part.columns:
             expressions.append(pl.lit(None, dtype=kind).alias(ours))
+        elif ours in _AGENTS:
+            expressions.append(_agent(pl.col(theirs)).alias(ours))
         elif kind == pl.Int64:
             expressions.append(_number(pl.col(theirs)).alias(ours))
+        elif kind == pl.Float64:
+            expressions.append(pl.col(theirs).cast(kind, strict=False).alias(ours))
         else:
             expressions.append(pl.col(theirs).alias(ours))
     shaped = part.select(expressions)
@@ -137,8 +154,21 @@ def _one(part: pl.DataFrame, columns: Mapping[str, pl.DataType], names: Mapping[
     return shaped.with_columns(pl.col("name").replace(kernels))
 
 
+_AGENTS = ("agent", "source")
+
+
+def _agent(text: pl.Expr) -> pl.Expr:
+    """The number of the agent in `4` and `Agent 4`, and of the GPU (`GPU 0`) as -1 and below."""
+    return (
+        pl.when(text.str.starts_with("GPU"))
+        .then(-1 - _number(text))
+        .when(~text.str.starts_with("CPU"))
+        .then(_number(text))
+    )
+
+
 def _number(text: pl.Expr) -> pl.Expr:
-    """`4`, `Agent 4`, `GPU 0`."""
+    """`4`, `Agent 4`."""
     return text.str.extract(r"(-?\d+)\s*$").cast(pl.Int64, strict=False)
 
 
@@ -150,11 +180,24 @@ def _numbers(agents: pl.DataFrame | None) -> dict[int, int]:
     return {node: index for index, node in enumerate(gpus.drop_nulls().unique().sort().to_list())}
 
 
-def _placed(rows: pl.DataFrame, numbers: Mapping[int, int], process: int | None) -> pl.DataFrame:
-    filled = rows.with_columns(pl.col("process").fill_null(pl.lit(process, pl.Int64)))
-    if not numbers:
-        return filled
-    return filled.with_columns(pl.col("agent").replace_strict(numbers, default=None, return_dtype=pl.Int64))
+def _of_process(rows: pl.DataFrame, process: int | None) -> pl.DataFrame:
+    return rows.with_columns(pl.col("process").fill_null(pl.lit(process, pl.Int64)))
+
+
+def _copies(parts: list[pl.DataFrame], numbers: Mapping[int, int]) -> pl.DataFrame:
+    """A copy is its source's; where that is the host, its destination's."""
+    rows = _shaped(parts, {"source": pl.Int64(), **COPY}, _COPY)
+    ends = _placed(_placed(rows, numbers, "source"), numbers, "agent")
+    of_device = [pl.col("direction").str.contains(f"(?i){end}") for end in ("DEVICE_TO_", "TO_DEVICE")]
+    source, destination = (pl.when(is_it).then(end) for is_it, end in zip(of_device, ("source", "agent"), strict=True))
+    return ends.with_columns(pl.coalesce(source, destination).alias("agent")).select(*COPY)
+
+
+def _placed(rows: pl.DataFrame, numbers: Mapping[int, int], column: str = "agent") -> pl.DataFrame:
+    """The GPU's number in place of the agent's, where agents are listed."""
+    agent = pl.col(column)
+    number = agent.replace_strict(numbers, default=None, return_dtype=pl.Int64) if numbers else agent
+    return rows.with_columns(pl.when(agent < 0).then(-1 - agent).otherwise(number).alias(column))
 
 
 def _devices(agents: pl.DataFrame) -> pl.DataFrame:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["APIS", "COPIES", "DISPATCHES", "Agent", "Process", "Record", "Symbol", "load"]
+__all__ = ["APIS", "COPIES", "COUNTED", "DISPATCHES", "Agent", "Counted", "Process", "Record", "Symbol", "load"]
 
-DISPATCHES, COPIES = "kernel_dispatch", "memory_copy"
+DISPATCHES, COPIES, COUNTED = "kernel_dispatch", "memory_copy", "counter_collection"
 APIS = ("hip_api", "hsa_api", "rccl_api", "marker_api")
 
 
@@ -37,6 +37,7 @@ class _Dispatch(msgspec.Struct, frozen=True):
     agent_id: _Handle = _Handle()
     queue_id: _Handle = _Handle()
     kernel_id: int = 0
+    dispatch_id: int | None = None
     group_segment_size: int | None = None
     workgroup_size: _Size = _Size()
     grid_size: _Size = _Size()
@@ -58,6 +59,32 @@ class Record(msgspec.Struct, frozen=True):
     bytes: int | None = None
 
 
+class _Counted(msgspec.Struct, frozen=True):
+    correlation_id: _Correlation = _Correlation()
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    dispatch_info: _Dispatch = _Dispatch()
+
+
+class _Value(msgspec.Struct, frozen=True):
+    counter_id: _Handle = _Handle()
+    value: float | None = None
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """A dispatch of which something was counted; a counter has a value for each of its instances."""
+
+    thread_id: int | None = None
+    dispatch_data: _Counted = _Counted()
+    records: list[_Value] = []
+    stream_id: _Handle | None = None
+
+
+class _Counter(msgspec.Struct, frozen=True):
+    id: _Handle = _Handle()
+    name: str = ""
+
+
 class Symbol(msgspec.Struct, frozen=True):
     """A kernel of a code object."""
 
@@ -65,6 +92,7 @@ class Symbol(msgspec.Struct, frozen=True):
     kernel_name: str = ""
     demangled_kernel_name: str = ""
     arch_vgpr_count: int | None = None
+    accum_vgpr_count: int | None = None
     group_segment_size: int | None = None
 
 
@@ -105,11 +133,13 @@ class Process:
     kinds: list[_Kind] = field(default_factory=list)
     symbols: dict[int, Symbol] = field(default_factory=dict)
     markers: dict[str, str] = field(default_factory=dict)
+    counters: dict[int, str] = field(default_factory=dict)
 
 
 _ROOT = ("rocprofiler-sdk-tool", EACH)
 _BUFFER = (*_ROOT, "buffer_records")
 _PID, _AGENTS, _SYMBOLS = (*_ROOT, "metadata", "pid"), (*_ROOT, "agents"), (*_ROOT, "kernel_symbols")
+_COUNTERS, _COUNTED_RECORDS = (*_ROOT, "counters"), (*_ROOT, "callback_records", COUNTED)
 _KINDS, _MARKERS = (*_ROOT, "strings", "buffer_records"), (*_ROOT, "strings", "marker_api")
 _TARGETS = Targets(
     "the rocprofv3 JSON",
@@ -117,14 +147,18 @@ _TARGETS = Targets(
         _AGENTS: Agent,
         _SYMBOLS: Symbol,
         _KINDS: _Kind,
+        _COUNTERS: _Counter,
+        _COUNTED_RECORDS: Counted,
         **{(*_BUFFER, table): Record for table in (DISPATCHES, COPIES, *APIS)},
     },
     values={_PID: int | None, _MARKERS: list[_Text] | dict[str, Any]},
 )
 
 
-def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, Sequence[Record]]]:
+def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, Sequence[Any]]]:
     """Some records at a time: the process they are of, their table, and they; `processes` is filled meanwhile.
+
+    They are `Counted` in the table COUNTED, else `Record`.
 
     What names a record's kernel, operation and agent may stand behind it. XspError where the file is cut off or not
     such JSON.
@@ -132,7 +166,7 @@ def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, 
     for part in walk(path, _TARGETS):
         number = part.numbers[0]
         process = processes.setdefault(number, Process())
-        if part.location[:-1] == _BUFFER:
+        if part.location[:-1] == _BUFFER or part.location == _COUNTED_RECORDS:
             yield number, part.location[-1], part.content
         elif part.location == _PID:
             process.pid = part.content
@@ -140,6 +174,8 @@ def load(path: Path, processes: dict[int, Process]) -> Iterator[tuple[int, str, 
             process.agents += part.content
         elif part.location == _KINDS:
             process.kinds += part.content
+        elif part.location == _COUNTERS:
+            process.counters.update((counter.id.handle, counter.name) for counter in part.content)
         elif part.location == _SYMBOLS:
             process.symbols.update((symbol.kernel_id, symbol) for symbol in part.content)
         else:

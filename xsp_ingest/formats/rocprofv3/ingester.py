@@ -4,82 +4,129 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.sqlite.database import MAGIC, table_names
 from xsp_ingest.formats.rocprofv3.csv_records import Table, from_tables, table_of
+from xsp_ingest.formats.rocprofv3.database import suffixes
+from xsp_ingest.formats.rocprofv3.perfetto import is_rocprofs
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from xsp_ingest.formats.rocprofv3.columns import Records
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["ROCPROFV3"]
 
 _JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
-_PREFIX = re.compile(r"(.*?)_?(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)_api)_trace\.csv|(.*?)_?agent_info\.csv")
+_PREFIX = re.compile(
+    r"(.*?)_?(?:(?:(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)_api)_trace|agent_info|counter_collection)\.csv"
+    r"|results\.(?:json|db|pftrace))(?:\.gz)?"
+)
+
+
+class _Output(IntEnum):
+    """The outputs, those that say more first."""
+
+    JSON = 0
+    ROCPD = 1
+    CSV = 2
+    PERFETTO = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _RocprofV3(Ingester):
     name: str = "rocprofv3"
-    title: str = "rocprofv3 (ROCprofiler-SDK) JSON, and its CSV traces of kernels, copies, calls, markers and agents"
+    title: str = "rocprofv3 (ROCprofiler-SDK): JSON, rocpd database, CSV traces and counters, Perfetto trace"
 
     def sniff(self, probe: Probe) -> Match:
-        """The tool's key at the start of JSON, or a header with the columns of one of its CSV files."""
-        return Match.exact_if(_JSON.match(probe.text) or table_of(probe.text) is not None)
+        """The tool's key, tables or categories, or a header with the columns of one of its CSV files."""
+        return Match.exact_if(_output_of(probe) is not None)
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
-        """The CSV files of a folder with one prefix are one process; a JSON file is a run of its own."""
+        """The files of a folder with one prefix are one process, in one output or several."""
         groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
         for path in paths:
             match = _PREFIX.fullmatch(path.name)
-            prefix = (match[1] or match[2] or "") if match else ""
-            alone = _JSON.match(Probe(path).text)
-            groups[path, "JSON"].append(path) if alone else groups[path.parent, prefix].append(path)
-        order = list(Table)
-        return [sorted(files, key=lambda f: _sort_key(f, order)) for files in groups.values()]
+            alone = match is None and _output_of(Probe(path)) is not _Output.CSV
+            groups[(path, "") if alone else (path.parent, match[1] if match else "")].append(path)
+        return [sorted(files, key=_sort_key) for files in groups.values()]
 
     def read(self, path: Path, options: Options) -> RawTrace:
-        """The run as far as this file tells it."""
-        return self._read_together([path], options)
+        """The run as far as this file tells it, of several processes in a database the first."""
+        return self.read_runs([path], options)[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-        """The run of these files; XspError where one is damaged or they hold no record."""
-        return [self._read_together(paths, options)]
-
-    def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
-        from xsp_ingest.formats.rocprofv3.json_records import from_json
+        """The run of these files, of a database one for each process; XspError where they hold no record."""
         from xsp_ingest.formats.rocprofv3.shape import shape
 
-        if _JSON.match(Probe(paths[0]).text):
-            records = from_json(paths[0])
-        else:
-            tables: dict[Table, list[Path]] = defaultdict(list)
-            for path in paths:
-                table = table_of(Probe(path).text)
-                if table is None:
-                    raise XspError("the file is no CSV trace of rocprofv3", path=path)
-                tables[table].append(path)
-            records = from_tables(tables)
-        raw = shape(records, options)
-        if raw.tables["spans"].is_empty():
+        outputs = {path: _output_of(Probe(path)) for path in paths}
+        first = outputs[paths[0]]
+        own = [path for path in paths if outputs[path] == first]
+        runs = [shape(records, options) for records in _records(own, first)]
+        runs = [run for run in runs if not run.tables["spans"].is_empty()]
+        if not runs:
             raise XspError(
                 "the rocprofv3 output holds no kernel, copy, call or marker",
                 path=paths[0],
                 advice="Trace with --kernel-trace, --memory-copy-trace and --hip-trace",
             )
-        return raw
+        again = Finding(LedgerKind.SAME_RUN_AGAIN, f"{own[0].name} was read", len(paths) - len(own))
+        return [replace(run, findings=(*run.findings, again)) for run in runs] if again.count else runs
 
 
-def _sort_key(path: Path, order: Sequence[Table]) -> tuple[int, str]:
-    table = table_of(Probe(path).text)
-    return (len(order) if table is None else order.index(table)), path.name
+def _output_of(probe: Probe) -> _Output | None:
+    """Which of its outputs the file is; None where it is none."""
+    if probe.head.startswith(MAGIC):
+        try:
+            return _Output.ROCPD if suffixes(table_names(probe.path)) else None
+        except XspError:  # damaged: rocprofv3's if the names of its tables stand in what can be read
+            return _Output.ROCPD if b"rocpd_kernel_dispatch_" in probe.head else None
+    if _JSON.match(probe.text):
+        return _Output.JSON
+    if table_of(probe.text) is not None:
+        return _Output.CSV
+    return _Output.PERFETTO if is_rocprofs(probe.text) else None
+
+
+def _records(paths: Sequence[Path], output: _Output | None) -> list[Records]:
+    from xsp_ingest.formats.rocprofv3.database import processes
+    from xsp_ingest.formats.rocprofv3.json_records import from_json
+    from xsp_ingest.formats.rocprofv3.perfetto_records import from_perfetto
+    from xsp_ingest.formats.rocprofv3.rocpd_records import from_rocpd
+
+    if output == _Output.JSON:
+        return [from_json(path) for path in paths]
+    if output == _Output.ROCPD:
+        return [from_rocpd(process) for path in paths for process in processes(path)]
+    if output == _Output.PERFETTO:
+        return [from_perfetto(path) for path in paths]
+    tables: dict[Table, list[Path]] = defaultdict(list)
+    for path in paths:
+        table = table_of(Probe(path).text)
+        if table is None:
+            raise XspError("the file is no output of rocprofv3", path=path)
+        tables[table].append(path)
+    return [from_tables(tables)]
+
+
+def _sort_key(path: Path) -> tuple[int, int, str]:
+    probe = Probe(path)
+    output, table = _output_of(probe), table_of(probe.text)
+    order = list(Table)
+    return (
+        len(_Output) if output is None else output,
+        len(order) if table is None else order.index(table),
+        path.name,
+    )
 
 
 ROCPROFV3 = _RocprofV3()

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.rocprofv3.columns import API, COPY, DEVICE, KERNEL, Records, column, empty
-from xsp_ingest.formats.rocprofv3.document import COPIES, DISPATCHES, Process, load
+from xsp_ingest.formats.rocprofv3.agents import devices, gpus
+from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, DEVICE, KERNEL, Records, column, empty
+from xsp_ingest.formats.rocprofv3.counters import with_counted
+from xsp_ingest.formats.rocprofv3.document import COPIES, COUNTED, DISPATCHES, Process, Record, load
 from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.formats.rocprofv3.document import Agent, Record
+    from xsp_ingest.formats.rocprofv3.document import Counted
 
 __all__ = ["from_json"]
 
-_GPU = 2
-_DEVICE_HEAPS = {1, 2}  # frame buffer, public and private
-_HZ_PER_MHZ = 1_000_000
 _MARKERS = "marker_api"
 _I, _S = pl.Int64(), pl.String()
 
@@ -31,21 +30,61 @@ def from_json(path: Path) -> Records:
     processes: dict[int, Process] = {}
     parts: dict[tuple[int, str], list[pl.DataFrame]] = defaultdict(list)
     for number, table, records in load(path, processes):
-        if records:
+        if table == COUNTED and records:
+            parts[number, _BESIDE].append(_numbers(DISPATCHES, [_dispatched(record) for record in records]))
+            parts[number, COUNTED].append(_values(records))
+        elif records:
             parts[number, table].append(_numbers(table, records))
-    kernels, copies, calls = [empty(KERNEL)], [empty(COPY)], [empty(API)]
+    frames_of: dict[str, list[pl.DataFrame]] = {name: [empty(of)] for name, of in _SHAPES.items()}
     for (number, table), frames in sorted(parts.items(), key=lambda part: part[0][0]):
         rows, process = pl.concat(frames), processes[number]
         rows = rows.with_columns(pl.lit(process.pid, _I).alias("process") if _fits(process.pid) else _NO_PROCESS)
-        if table == DISPATCHES:
-            kernels.append(_kernels(process, rows))
+        if table in {DISPATCHES, _BESIDE}:
+            frames_of[table].append(_kernels(process, rows))
         elif table == COPIES:
-            copies.append(_copies(process, rows))
+            frames_of[table].append(_copies(process, rows))
+        elif table == COUNTED:
+            frames_of[table].append(_joined(rows, "counter_id", "counter", process.counters.items(), _S).select(*COUNT))
         else:
-            calls.append(_calls(process, rows, table))
+            frames_of["calls"].append(_calls(process, rows, table))
         frames.clear()
-    devices = [_devices(processes[number]) for number in sorted(processes)]
-    return Records(pl.concat(kernels), pl.concat(copies), pl.concat(calls), pl.concat([empty(DEVICE), *devices]))
+    gpus_of = [dict(enumerate(gpus(processes[number].agents))) for number in sorted(processes)]
+    described = [devices(one, processes[number].pid) for one, number in zip(gpus_of, sorted(processes), strict=True)]
+    return Records(
+        with_counted(pl.concat(frames_of[DISPATCHES]), pl.concat(frames_of[_BESIDE])),
+        pl.concat(frames_of[COPIES]),
+        pl.concat(frames_of["calls"]),
+        pl.concat([empty(DEVICE), *described]),
+        pl.concat(frames_of[COUNTED]),
+    )
+
+
+_BESIDE = "dispatches that were counted"
+_SHAPES = {DISPATCHES: KERNEL, _BESIDE: KERNEL, COPIES: COPY, COUNTED: COUNT, "calls": API}
+
+
+def _dispatched(counted: Counted) -> Record:
+    data = counted.dispatch_data
+    return Record(
+        start_timestamp=data.start_timestamp,
+        end_timestamp=data.end_timestamp,
+        thread_id=counted.thread_id,
+        correlation_id=data.correlation_id,
+        stream_id=counted.stream_id,
+        dispatch_info=data.dispatch_info,
+    )
+
+
+def _values(records: Sequence[Counted]) -> pl.DataFrame:
+    """One row an instance of a counter, with its id and dispatch."""
+    rows = [
+        (record.dispatch_data.dispatch_info.dispatch_id, value.counter_id.handle, value.value)
+        for record in records
+        for value in record.records
+    ]
+    dispatches, ids, values = zip(*rows, strict=True) if rows else ((), (), ())
+    numbers = {"dispatch": column("dispatch", dispatches), "counter_id": column("counter_id", ids)}
+    return pl.DataFrame({**numbers, "value": pl.Series("value", values, dtype=pl.Float64)})
 
 
 _NO_PROCESS = pl.lit(None, _I).alias("process")
@@ -67,6 +106,7 @@ _DISPATCH: Mapping[str, Callable[[Record], int | None]] = {
     # The stream, or where the tool did not record it the queue.
     "stream": lambda r: r.dispatch_info.queue_id.handle if r.stream_id is None else r.stream_id.handle,
     "kernel_id": lambda r: r.dispatch_info.kernel_id,
+    "dispatch": lambda r: r.dispatch_info.dispatch_id,
     "threads_x": lambda r: r.dispatch_info.grid_size.x,
     "threads_y": lambda r: r.dispatch_info.grid_size.y,
     "threads_z": lambda r: r.dispatch_info.grid_size.z,
@@ -96,10 +136,9 @@ def _numbers(table: str, records: Sequence[Record]) -> pl.DataFrame:
     return pl.DataFrame({name: column(name, [of(record) for record in records]) for name, of in fields.items()})
 
 
-def _gpus(process: Process) -> dict[int, tuple[int, Agent]]:
-    """GPUs by handle, numbered from 0 in the order of their nodes, as HIP numbers them."""
-    gpus = sorted((agent for agent in process.agents if agent.type == _GPU), key=lambda a: (a.node_id, a.id.handle))
-    return {agent.id.handle: (number, agent) for number, agent in enumerate(gpus)}
+def _gpus(process: Process) -> dict[int, int]:
+    """Numbers of the GPUs by their handles."""
+    return {agent.id.handle: number for number, agent in enumerate(gpus(process.agents))}
 
 
 def _joined(
@@ -114,8 +153,7 @@ def _joined(
 
 
 def _agents(process: Process, rows: pl.DataFrame, own: str, name: str) -> pl.DataFrame:
-    pairs = ((handle, number) for handle, (number, _) in _gpus(process).items())
-    return _joined(rows, own, name, pairs, _I)
+    return _joined(rows, own, name, _gpus(process).items(), _I)
 
 
 def _kernels(process: Process, rows: pl.DataFrame) -> pl.DataFrame:
@@ -123,8 +161,13 @@ def _kernels(process: Process, rows: pl.DataFrame) -> pl.DataFrame:
     names = {n: plain_kernel_name(s.demangled_kernel_name or s.kernel_name) for n, s in symbols.items()}
     placed = _agents(process, rows, "agent_handle", "agent")
     named = _joined(placed, "kernel_id", "name", names.items(), _S)
-    registers = column("registers", [symbol.arch_vgpr_count for symbol in symbols.values()]).to_list()
-    return _joined(named, "kernel_id", "registers", zip(symbols, registers, strict=True), _I).select(*KERNEL)
+    counts = {
+        "registers": [symbol.arch_vgpr_count for symbol in symbols.values()],
+        "accumulation_registers": [symbol.accum_vgpr_count for symbol in symbols.values()],
+    }
+    for name, values in counts.items():
+        named = _joined(named, "kernel_id", name, zip(symbols, column(name, values).to_list(), strict=True), _I)
+    return named.select(*KERNEL)
 
 
 def _copies(process: Process, rows: pl.DataFrame) -> pl.DataFrame:
@@ -162,21 +205,3 @@ def _operations(process: Process, rows: pl.DataFrame, name: str) -> pl.DataFrame
     columns = {"kind": _I, "operation": _I, name: _S}
     names = pl.DataFrame(listed, schema=columns, orient="row")
     return rows.join(names, on=["kind", "operation"], how="left", maintain_order="left")
-
-
-def _devices(process: Process) -> pl.DataFrame:
-    gpus = list(_gpus(process).values())
-    agents = [agent for _, agent in gpus]
-    memory = [sum(b.size_in_bytes for b in a.mem_banks if b.heap_type in _DEVICE_HEAPS) or None for a in agents]
-    clocks = [a.max_engine_clk_fcompute and a.max_engine_clk_fcompute * _HZ_PER_MHZ for a in agents]
-    return pl.DataFrame(
-        {
-            "device_id": column("device_id", [number for number, _ in gpus]),
-            "process_id": column("process_id", [process.pid] * len(gpus)),
-            "name": pl.Series("name", [a.product_name or a.name or None for a in agents], dtype=pl.String),
-            "multiprocessor_count": column("multiprocessor_count", [a.cu_count for a in agents]),
-            "clock_hz": column("clock_hz", [clock or None for clock in clocks]),
-            "memory_bytes": column("memory_bytes", memory),
-        },
-        schema=dict(DEVICE),
-    )

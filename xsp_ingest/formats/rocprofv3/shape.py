@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.formats.rocprofv3.counters import metrics
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
@@ -42,6 +43,8 @@ def shape(records: Records, options: Options) -> RawTrace:
     marks = pl.col("domain").str.contains(_MARKER_RANGE)
     named = calls.with_columns(pl.col("name").fill_null("[unnamed call]"))
     marked, layers, unread = _markers(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL)), options)
+    counted, uncounted = metrics(kernels, records.counts)
+    findings += uncounted
     tables = {name: frame_of(name) for name in RAW_TABLES} | {
         "spans": pl.concat([_kernels(kernels), _copies(copies), _calls(named.filter(~marks)), marked]),
         "kernels": _launches(kernels),
@@ -49,8 +52,11 @@ def shape(records: Records, options: Options) -> RawTrace:
         "ranges": _range_facts(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL))),
         "layers": frame_of("layers", layers),
         "devices": frame_of("devices", records.devices),
+        "metrics": counted,
     }
-    return RawTrace(tables, RunFacts(profiler="rocprofv3"), (*(f for f in findings if f.count), *unread))
+    return RawTrace(
+        tables, RunFacts(profiler="rocprofv3"), (*(f for f in (*records.findings, *findings) if f.count), *unread)
+    )
 
 
 def _device_columns() -> list[pl.Expr]:
@@ -72,7 +78,10 @@ def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(rows: pl.DataFrame) -> pl.DataFrame:
-    """rocprofv3 counts a grid in threads; here, as everywhere, it is in blocks."""
+    """rocprofv3 counts a grid in threads; here, as everywhere, it is in blocks.
+
+    Registers of a thread are those of both kinds, which share one file since CDNA 2.
+    """
     grid = [
         pl.when(pl.col(f"block_{axis}") > 0)
         .then((pl.col(f"threads_{axis}") - 1) // pl.col(f"block_{axis}") + 1)
@@ -80,7 +89,8 @@ def _launches(rows: pl.DataFrame) -> pl.DataFrame:
         for axis in "xyz"
     ]
     blocks = [pl.col(f"block_{axis}") for axis in "xyz"]
-    sizes = [pl.col("registers").alias("registers_per_thread"), pl.col("shared").alias("shared_bytes")]
+    registers = pl.col("registers") + pl.col("accumulation_registers").fill_null(0)
+    sizes = [registers.alias("registers_per_thread"), pl.col("shared").alias("shared_bytes")]
     return frame_of("kernels", rows.select("row", *grid, *blocks, *sizes))
 
 

@@ -8,10 +8,11 @@ import polars as pl
 
 from xsp_ingest.formats.tf_timeline import lanes as lane
 from xsp_ingest.formats.tf_timeline.document import events_of, load
-from xsp_ingest.formats.tf_timeline.tensors import input_shapes, memory, thread
+from xsp_ingest.formats.tf_timeline.tensors import memory, tensors, thread
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
+from xsp_ingest.staging.tensorflow_work import tensorflow_metrics
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
@@ -38,17 +39,20 @@ def shape(path: Path) -> RawTrace:
     if operators.is_empty() and work.is_empty():
         raise XspError("the timeline holds no operators", path=path, advice="Was RunOptions.trace_level FULL_TRACE?")
     snapshots = events_of(events, "O")
+    layers = operators.select("row", pl.coalesce("op", "name").alias("layer_type"))
+    shapes = tensors(operators, snapshots)
     tables = {
         "spans": frame_of("spans", _spans(operators, work)),
-        "operators": frame_of("operators", _operator_facts(operators, snapshots)),
-        "layers": frame_of("layers", operators.select("row", pl.coalesce("op", "name").alias("layer_type"))),
+        "operators": frame_of("operators", _operator_facts(operators, shapes)),
+        "layers": frame_of("layers", layers),
         "kernels": frame_of("kernels", work.filter(pl.col("kind") == str(Kind.KERNEL)).select("row")),
         "copies": frame_of("copies", _copies(work)),
+        "metrics": frame_of("metrics", tensorflow_metrics(shapes.join(layers, on="row"))),
         "allocations": memory(events_of(events, "N"), snapshots, events_of(events, "C"), lanes, _PROCESS),
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
     findings = [*lost, *_left_out(placed, work, operators), *_notes(seen, work)]
-    return RawTrace(tables, RunFacts("TensorFlow timeline", "tensorflow", epoch_ns=0), tuple(findings))
+    return RawTrace(tables, RunFacts("TensorFlow timeline", "tensorflow", epoch_ns=0, rows_nest=False), tuple(findings))
 
 
 def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
@@ -133,11 +137,10 @@ def _issued(operators: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     return work.sort("start_ns").join_asof(nodes.sort("start_ns"), on="start_ns", by="node", check_sortedness=False)
 
 
-def _operator_facts(operators: pl.DataFrame, snapshots: pl.DataFrame) -> pl.DataFrame:
+def _operator_facts(operators: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
     backward = pl.col("node").str.contains(_BACKWARD).fill_null(value=False)
-    shapes = input_shapes(operators, snapshots)
     return operators.select("row", pl.when(backward).then(1).alias("forward_thread_id")).join(
-        shapes, on="row", how="left", maintain_order="left"
+        shapes.select("row", "input_shapes", "input_dtypes"), on="row", how="left", maintain_order="left"
     )
 
 

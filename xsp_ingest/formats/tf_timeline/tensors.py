@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.formats.tf_timeline.lanes import TENSORS
 from xsp_ingest.staging.raw import frame_of
 
-__all__ = ["input_shapes", "memory"]
+__all__ = ["memory", "tensors"]
 
 _TYPE = re.compile(r"dtype: DT_(\w+)")
 _SIZE = re.compile(r"size: (-?\d{1,18})")
@@ -19,15 +19,25 @@ _REQUESTED = r"requested_bytes: (\d{1,18})"
 _DEVICE = r"(?i)^GPU_(\d{1,6})_"
 
 
-def input_shapes(operators: pl.DataFrame, snapshots: pl.DataFrame) -> pl.DataFrame:
-    """One row an operator (`row`) whose inputs' tensors are all described: their shapes and types as JSON."""
+def tensors(operators: pl.DataFrame, snapshots: pl.DataFrame) -> pl.DataFrame:
+    """One row an operator (`row`) whose inputs' tensors are all described: their shapes and types as JSON.
+
+    And those of the tensor that it made, `output_shape` and `output_dtype`; null: not described.
+    """
     described = {name: _described(text) for name, text in snapshots.select("name", "snapshot").drop_nulls().iter_rows()}
     rows = [
-        (row, json.dumps([described[i][0] for i in inputs]), json.dumps([described[i][1] for i in inputs]))
-        for row, inputs in operators.select("row", "inputs").iter_rows()
+        (
+            row,
+            json.dumps([described[i][0] for i in inputs]),
+            json.dumps([described[i][1] for i in inputs]),
+            json.dumps(described[node][0]) if node in described else None,
+            described[node][1] if node in described else None,
+        )
+        for row, node, inputs in operators.select("row", "node", "inputs").iter_rows()
         if inputs and all(i in described for i in inputs)
     ]
-    schema = {"row": pl.Int64, "input_shapes": pl.String, "input_dtypes": pl.String}
+    texts = ("input_shapes", "input_dtypes", "output_shape", "output_dtype")
+    schema = {"row": pl.Int64(), **dict.fromkeys(texts, pl.String())}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 

@@ -10,7 +10,17 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ARGS", "DETAIL_COLUMNS", "EVENT_COLUMNS", "JSON_ARGS", "MODULE_PREFIX", "UNREAD_FLOWS", "Document"]
+__all__ = [
+    "ARGS",
+    "DETAIL_COLUMNS",
+    "EVENT_COLUMNS",
+    "FRAMEWORK_FRAMES",
+    "FRAME_COLUMNS",
+    "JSON_ARGS",
+    "MODULE_PREFIX",
+    "UNREAD_FLOWS",
+    "Document",
+]
 
 _I = pl.Int64()
 _W = pl.Categorical()
@@ -34,6 +44,7 @@ ARGS: Mapping[str, tuple[str, ...]] = {
     "memory_device_id": ("Device Id",),
     "total_allocated": ("Total Allocated",),
     "total_reserved": ("Total Reserved",),
+    "address": ("Addr",),
     "group_size": ("Group size",),
     "input_elements": ("In msg nelems",),
     "output_elements": ("Out msg nelems",),
@@ -44,6 +55,8 @@ JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "input_dims": ("Input Dims", "Input dims"),
     "input_types": ("Input type",),
     "concrete_inputs": ("Concrete Inputs",),
+    "input_strides": ("Input Strides",),
+    "call_stack": ("Call stack",),  # innermost first
     "collective": ("Collective name",),
     "element_type": ("dtype",),
     "group_name": ("Process Group Name",),
@@ -75,7 +88,12 @@ DETAIL_COLUMNS: Mapping[str, pl.DataType] = {
 }
 """Columns of `Document.details`: a row for each event that has any of them. Most have none, and take no room."""
 
+FRAME_COLUMNS: Mapping[str, pl.DataType] = {"name": _W, "ts_ns": _I, "dur_ns": _I, "pid": _I, "tid": _I}
+"""Columns of `Document.frames`, as those of the events."""
+
 MODULE_PREFIX = "nn.Module: "
+FRAMEWORK_FRAMES = ("torch/", "<built-")
+"""How the names of most frames start that are not the user's: scanners may leave those out."""
 UNREAD_FLOWS = ("ac2g", "async_cpu_to_gpu")
 """Categories of flow arrows that restate the correlation id; up to a third of all events."""
 
@@ -84,12 +102,14 @@ UNREAD_FLOWS = ("ac2g", "async_cpu_to_gpu")
 class Document:
     """A scanned file: its events, and the other keys of the top-level object as Python values (empty for a list).
 
-    Flow arrows of UNREAD_FLOWS are not kept, nor are frames of Python functions that are no modules.
+    Flow arrows of UNREAD_FLOWS are not kept. Frames of Python functions that are no modules are not among the events:
+    of complete ones with a time the columns are apart, where they are asked for, but of FRAMEWORK_FRAMES any may lack.
     """
 
     events: pl.DataFrame
     details: pl.DataFrame
+    frames: pl.DataFrame
     head: Mapping[str, object] = field(default_factory=dict)
     not_objects: int = 0  # entries of traceEvents that were no objects
-    python_frames: int = 0  # complete events (ph X) among the frames not kept
+    python_frames: int = 0  # complete events (ph X) that are frames of functions
     unread_flows: Mapping[str, int] = field(default_factory=dict)  # by category, where any were not kept

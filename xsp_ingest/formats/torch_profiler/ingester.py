@@ -27,6 +27,11 @@ STREAM_BYTES = 1 << 18
 
 _KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
 _TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
+_DURATION = re.compile(rb'"ph"\s*:\s*"[XBb]"')
+_CATEGORY = re.compile(  # as in `categories`, which this need not wait for
+    rb'"cat"\s*:\s*"(?:kernel|gpu_mem(?:cpy|set)|Kernel|Mem(?:cpy|set)|(?:cuda|hip|xpu)_(?:runtime|driver)|Runtime'
+    rb"|cpu_op|Operator|(?:gpu_)?user_annotation|cuda_sync|python_function|cpu_instant_event|Trace|ac2g|fwdbwd|overhead)\""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +42,27 @@ class _TorchProfiler(Ingester):
     )
 
     def sniff(self, probe: Probe) -> Match:
-        """Kineto's own keys at the start of an object; else any object or list of Chrome trace events."""
+        """Kineto's own keys at the start of an object; else trace events, where they have categories of PyTorch's."""
         if _KINETO.match(probe.text):
             return Match.EXACT
-        return Match.GENERIC if _TRACE_EVENTS.match(probe.text) else Match.NONE
+        is_of_others = _DURATION.search(probe.text) and not _CATEGORY.search(probe.text)
+        return Match.GENERIC if _TRACE_EVENTS.match(probe.text) and not is_of_others else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows."""
         from xsp_ingest.formats.torch_profiler.shape import shape
 
         # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
-        size = content_bytes(path)
+        size, frames = content_bytes(path), options.frames != "none"
         if size >= scanner.MIN_BYTES:
             with suppress(CannotScan):
-                return shape(scanner.documents(path, scanner.PIECE_ROWS), path, options)
+                return shape(scanner.documents(path, scanner.PIECE_ROWS, frames=frames), path, options)
         if size >= STREAM_BYTES:
             from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 
             with suppress(CannotScan):
-                return shape(streamed.documents(path, scanner.PIECE_ROWS), path, options)
-        return shape([scan_plain.scan(path)], path, options)
+                return shape(streamed.documents(path, scanner.PIECE_ROWS, frames=frames), path, options)
+        return shape([scan_plain.scan(path, frames=frames)], path, options)
 
 
 TORCH_PROFILER = _TorchProfiler()

@@ -9,7 +9,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["no_events", "not_json", "truncated"]
+__all__ = ["no_events", "not_json", "too_deep", "truncated"]
 
 _AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
 
@@ -22,6 +22,15 @@ def truncated(path: Path) -> XspError:
 def not_json(path: Path, offset: int) -> XspError:
     """Something that is no JSON stands `offset` characters into the content."""
     return XspError(f"the trace is not valid JSON at character {offset}", path=path, advice=_AGAIN)
+
+
+def too_deep(path: Path) -> XspError:
+    """Lists or objects in one another by the thousand."""
+    return XspError(
+        "the JSON nests lists or objects some thousand deep",
+        path=path,
+        advice="Is it a trace that torch.profiler wrote?",
+    )
 
 
 def no_events(path: Path) -> XspError:

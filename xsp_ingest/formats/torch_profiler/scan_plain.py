@@ -17,6 +17,8 @@ from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
     DETAIL_COLUMNS,
     EVENT_COLUMNS,
+    FRAME_COLUMNS,
+    FRAMEWORK_FRAMES,
     JSON_ARGS,
     MODULE_PREFIX,
     UNREAD_FLOWS,
@@ -44,14 +46,14 @@ class _Fraction(str):
     __slots__ = ()
 
 
-def scan(path: Path) -> Document:
-    """The file's events; XspError where it is no JSON, is cut off, or holds no list of events."""
+def scan(path: Path, *, frames: bool = True) -> Document:
+    """The file's events, and `frames` or none; XspError where it is no JSON, is cut off, or has no list of events."""
     document = _parse(read_all(path), path)
     if isinstance(document, list):
-        return _columns(document, {})
+        return _columns(document, {}, frames=frames)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise refusal.no_events(path)
-    return _columns(document.pop("traceEvents"), document)
+    return _columns(document.pop("traceEvents"), document, frames=frames)
 
 
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
@@ -67,7 +69,7 @@ def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
         cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         raise (refusal.truncated(path) if cut_off else refusal.not_json(path, error.pos)) from error
     except RecursionError as error:
-        raise refusal.not_json(path, 0) from error
+        raise refusal.too_deep(path) from error
 
 
 def _digits(text: str) -> int | str:
@@ -100,10 +102,10 @@ class _Sparse:
         return pl.DataFrame([event, *columns]).filter(pl.any_horizontal(pl.exclude("event").is_not_null()))
 
 
-def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
+def _columns(entries: list[Any], head: dict[str, Any], *, frames: bool) -> Document:
     objects = [e for e in entries if isinstance(e, dict)]
     events = [e for e in objects if not _is_frame(e) and e.get("cat") not in UNREAD_FLOWS]
-    frames = sum(e.get("ph") == "X" and _is_frame(e) for e in objects)
+    functions = [e for e in objects if e.get("ph") == "X" and _is_frame(e)]
     arrows = Counter(category for e in objects if (category := e.get("cat")) in UNREAD_FLOWS)
     sparse = _Sparse()
     for row, event in enumerate(events):
@@ -125,7 +127,22 @@ def _columns(entries: list[Any], head: dict[str, Any]) -> Document:
         for name, kind in EVENT_COLUMNS.items()
     ]
     not_objects = len(entries) - len(objects)
-    return Document(pl.DataFrame(columns), sparse.details(height), head, not_objects, frames, arrows)
+    kept = _frames(functions if frames else [])
+    return Document(pl.DataFrame(columns), sparse.details(height), kept, head, not_objects, len(functions), arrows)
+
+
+def _frames(functions: list[dict[str, Any]]) -> pl.DataFrame:
+    rows = [
+        (
+            _name(e),
+            microseconds_to_ns(e.get("ts")),
+            microseconds_to_ns(e.get("dur")),
+            *map(integer, (e.get("pid"), e.get("tid"))),
+        )
+        for e in functions
+        if not _name(e).startswith(FRAMEWORK_FRAMES)
+    ]
+    return pl.DataFrame(rows, schema=dict(FRAME_COLUMNS), orient="row").drop_nulls(["ts_ns", "dur_ns"])
 
 
 def _is_frame(event: dict[str, Any]) -> bool:

@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from xsp_ingest.files.content import MAX_READ_BYTES
+from xsp_ingest.files.content import check_held
 from xsp_ingest.files.gzip_members import MAGIC, inflated
 from xsp_ingest.files.safe_files import bounded
 from xsp_ingest.formats.torch_profiler import refusal
-from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,12 +57,7 @@ def read_all(path: Path) -> bytes:
         content = bytearray()
         for block in blocks:
             content += block
-            if len(content) > MAX_READ_BYTES:
-                raise XspError(
-                    f"a trace longer than {MAX_READ_BYTES >> 20} MiB that only the slow reader could read",
-                    path=path,
-                    advice="It is hardly what torch.profiler writes; export it again",
-                )
+            check_held(path, len(content))
     return bytes(content)
 
 

@@ -15,8 +15,10 @@ from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
 from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated, with_layers
+from xsp_ingest.formats.torch_profiler.grids import in_blocks
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
+from xsp_ingest.formats.torch_profiler.source_lines import SourceLines, of_call_stacks
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
@@ -41,7 +43,6 @@ _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of ca
 _KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
 _STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations", "layers")
-_CONVOLUTION = "conv"  # what is said of other operators' scalars nothing follows from
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
 
@@ -62,6 +63,7 @@ class _Stages:
         self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
         self._marks = scratch.Growing(np.int64)
+        self._lines = SourceLines(keep_private=options.keep_private)
         self._findings: list[Finding] = []
         self._rows = 0  # of documents
         self._profiler_ranges = 0
@@ -86,9 +88,10 @@ class _Stages:
         tables, unread = _tables_of(parts, self._options)
         self._findings += unread
         tables |= {"collectives": collective_facts(events, details)}
+        self._lines.add(document.frames)
         for name, rows in tables.items():
-            numbers = [column for column in ("row", "range_id") if column in rows.columns]
-            self._tables[name].add(rows.with_columns(pl.col(numbers) + self._rows))
+            numbered = rows.with_columns(pl.col("row") + self._rows) if "row" in rows.columns else rows
+            self._tables[name].add(numbered)
         if events["annotation"].null_count() < events.height:
             nodes = annotated(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
             self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
@@ -107,8 +110,10 @@ class _Stages:
         facts_of = {name: tables[name] for name in ("operators", "kernels", "copies")}
         spans, repeated = once(tables["spans"], self._marks.column(), facts_of)
         tables["spans"], unclear = with_process(spans)
+        tables["kernels"] = in_blocks(tables["kernels"], tables["spans"])
+        tables["operators"] = self._lines.added(tables["operators"], tables["spans"])
         tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
-        tables["devices"] = devices(self._head)
+        tables["devices"] = devices(self._head, tables["spans"]["device_id"].drop_nulls().unique())
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
         tables["launches"] = captured_launches(tables["spans"], path)
         tables["counters"], unusable = samples(self._samples, path)
@@ -122,7 +127,7 @@ def _tables_of(parts: _Parts, options: Options) -> tuple[dict[str, pl.DataFrame]
     annotations, layers, unread = _annotations(parts, options)
     tables = {
         "spans": pl.concat([frame_of("spans", each) for each in _spans_of(parts, annotations)]),
-        "operators": _operator_facts(parts),
+        "operators": _operator_facts(parts, options),
         "ranges": _range_facts(parts),
         "kernels": _kernel_facts(parts),
         "copies": _copy_facts(parts),
@@ -254,8 +259,9 @@ def _activities(parts: _Parts) -> pl.DataFrame:
     )
 
 
-def _operator_facts(parts: _Parts) -> pl.DataFrame:
-    facts_of = _of(parts, cat.OPERATOR).select(
+def _operator_facts(parts: _Parts, options: Options) -> pl.DataFrame:
+    operators = _of(parts, cat.OPERATOR)
+    facts_of = operators.select(
         "row",
         pl.when(pl.col("sequence_number") >= 0).then(pl.col("sequence_number")),
         pl.when(pl.col("forward_thread_id") > 0).then(pl.col("forward_thread_id")),
@@ -263,15 +269,17 @@ def _operator_facts(parts: _Parts) -> pl.DataFrame:
         pl.when(pl.col("record_function_id") > 0).then(pl.col("record_function_id")),
         pl.col("input_dims").alias("input_shapes"),
         pl.col("input_types").alias("input_dtypes"),
-        pl.when(pl.col("name").cast(pl.String).str.contains(_CONVOLUTION)).then("concrete_inputs"),
+        "input_strides",
+        "concrete_inputs",
     )
+    if options.frames != "none" and operators["call_stack"].null_count() < operators.height:
+        lines = of_call_stacks(operators["call_stack"], keep_private=options.keep_private)
+        facts_of = facts_of.with_columns(lines.alias("source_lines"))
     return frame_of("operators", facts_of)
 
 
 def _range_facts(parts: _Parts) -> pl.DataFrame:
-    facts_of = _of(parts, cat.ANNOTATION).select(
-        "row", pl.col("row").alias("range_id"), pl.col("name").cast(pl.String).alias("text")
-    )
+    facts_of = _of(parts, cat.ANNOTATION).select("row", pl.col("name").cast(pl.String).alias("text"))
     return frame_of("ranges", facts_of.with_columns(style=pl.lit("Annotation")))
 
 
@@ -344,5 +352,6 @@ def _allocations(document: Document) -> pl.DataFrame:
             "bytes",
             pl.col("total_allocated").alias("allocated_bytes"),
             pl.col("total_reserved").alias("reserved_bytes"),
+            pl.when(pl.col("address") != 0).then(pl.col("address")).alias("address"),
         ),
     )

@@ -97,7 +97,7 @@ def _not_events(document: Document) -> list[Finding]:
         ),
         Finding(
             LedgerKind.PYTHON_FRAMES_LEFT_OUT,
-            "Python function frames were not kept; modules were",
+            "Python function frames were not kept but as the lines that called operators; modules were",
             document.python_frames,
         ),
     ]

@@ -27,5 +27,6 @@ def allocations(host: pl.DataFrame) -> pl.DataFrame:
             pl.when(freed).then(-pl.col("allocation_bytes")).otherwise(pl.col("allocation_bytes")).alias("bytes"),
             pl.col("bytes_allocated").alias("allocated_bytes"),
             pl.when(pl.col("bytes_reserved") > 0).then(pl.col("bytes_reserved")).alias("reserved_bytes"),
+            pl.when(pl.col("addr") != 0).then(pl.col("addr")).alias("address"),
         ),
     )

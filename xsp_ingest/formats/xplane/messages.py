@@ -9,22 +9,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from xsp_ingest.files.protobuf import Messages
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from google.protobuf import descriptor_pb2, descriptor_pool
 
 __all__ = ["message"]
 
 _PACKAGE = "xsp.xplane"
-_SCALARS = {
-    "int64": "TYPE_INT64",
-    "uint64": "TYPE_UINT64",
-    "string": "TYPE_STRING",
-    "bytes": "TYPE_BYTES",
-    "double": "TYPE_DOUBLE",
-    "int32": "TYPE_INT32",
-}
 # message: field: number, type; `*` marks a repeated field, `?` one of the alternatives of a value
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "Stat": {
@@ -53,55 +45,81 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "stats": (6, "Stat*"),
     },
     "HloProto": {"hlo_module": (1, "HloModule")},
-    "HloModule": {"name": (1, "bytes"), "computations": (3, "HloComputation*"), "schedule": (7, "HloSchedule")},
+    "HloModule": {
+        "name": (1, "bytes"),
+        "computations": (3, "HloComputation*"),
+        "schedule": (7, "HloSchedule"),
+        "device_assignment": (15, "HloDeviceAssignment"),
+        "stack_frame_index": (17, "bytes"),  # HloStackFrames
+    },
+    "HloDeviceAssignment": {"replica_count": (1, "int32"), "computation_count": (2, "int32")},
     "HloSchedule": {"sequences": (1, "HloScheduleEntry*")},
     "HloScheduleEntry": {"key": (1, "int64"), "value": (2, "HloSequence")},  # by a computation's id
     "HloSequence": {"instruction_ids": (1, "int64*")},
-    "HloComputation": {"instructions": (2, "HloInstruction*"), "id": (5, "int64")},
+    "HloComputation": {"instructions": (2, "HloInstruction*"), "id": (5, "int64"), "root_id": (6, "int64")},
+    # what only some instructions have is kept as bytes: parsed where it is used, so that damage stays there
     "HloInstruction": {
         "name": (1, "bytes"),
         "opcode": (2, "bytes"),
-        "shape": (3, "bytes"),
+        "shape": (3, "bytes"),  # HloShape
         "metadata": (7, "HloMetadata"),
+        "parameter_number": (9, "int64"),
+        "window": (15, "bytes"),  # HloWindow
+        "convolution_dimensions": (16, "bytes"),  # HloConvolutionDimensions
+        "custom_call_target": (28, "bytes"),
+        "dot_dimensions": (30, "bytes"),  # HloDotDimensions
         "id": (35, "int64"),
+        "operand_ids": (36, "int64*"),
         "called_computation_ids": (38, "int64*"),
+        "backend_config": (43, "bytes"),  # JSON
+        "replica_groups": (49, "HloReplicaGroup*"),  # before 2024
+        "feature_group_count": (50, "int64"),
+        "batch_group_count": (58, "int64"),
+        "collective_devices": (87, "bytes"),  # HloCollectiveDevices
     },
-    "HloMetadata": {"op_type": (1, "bytes"), "op_name": (2, "bytes")},
+    "HloMetadata": {
+        "op_type": (1, "bytes"),
+        "op_name": (2, "bytes"),
+        "source_file": (3, "bytes"),
+        "source_line": (4, "int32"),
+        "stack_frame_id": (15, "int32"),
+    },
+    "HloShape": {"element_type": (2, "int64"), "dimensions": (3, "int64*"), "tuple_shapes": (4, "HloShape*")},
+    "HloWindow": {"dimensions": (1, "HloWindowDimension*")},
+    "HloWindowDimension": {
+        "size": (1, "int64"),
+        "stride": (2, "int64"),
+        "padding_low": (3, "int64"),
+        "padding_high": (4, "int64"),
+        "window_dilation": (5, "int64"),
+        "base_dilation": (6, "int64"),
+    },
+    "HloConvolutionDimensions": {
+        "input_batch": (7, "int64"),
+        "input_spatial": (11, "int64*"),
+        "kernel_output_feature": (4, "int64"),
+        "output_feature": (10, "int64"),
+        "output_spatial": (12, "int64*"),
+    },
+    "HloDotDimensions": {"lhs_contracting": (1, "int64*"), "lhs_batch": (3, "int64*")},
+    "HloReplicaGroup": {"replica_ids": (1, "int64*")},
+    "HloCollectiveDevices": {"groups": (1, "HloReplicaGroup*"), "regular_groups": (2, "HloRegularGroups")},
+    "HloRegularGroups": {"group_count": (1, "int64"), "devices_per_group": (2, "int64")},
+    "HloStackFrames": {
+        "file_names": (1, "bytes*"),
+        "function_names": (2, "bytes*"),
+        "locations": (3, "HloFileLocation*"),
+        "frames": (4, "HloStackFrame*"),
+    },
+    "HloFileLocation": {"file": (1, "int32"), "function": (2, "int32"), "line": (3, "int32")},
+    "HloStackFrame": {"location": (1, "int32"), "parent": (2, "int32")},
 }
+
+
+_XPLANE = Messages(_PACKAGE, _MESSAGES)
 
 
 @cache
 def message(name: str) -> Any:  # noqa: ANN401 (a class that protobuf makes)
     """The class of the message."""
-    from google.protobuf import message_factory  # noqa: PLC0415 (other formats need not wait for protobuf)
-
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-@cache
-def _pool() -> descriptor_pool.DescriptorPool:
-    from google.protobuf import descriptor_pb2, descriptor_pool  # noqa: PLC0415
-
-    file = descriptor_pb2.FileDescriptorProto(name="xsp/xplane.proto", package=_PACKAGE, syntax="proto3")
-    for name, described in _MESSAGES.items():
-        added = file.message_type.add(name=name)
-        for field, (number, kind) in described.items():
-            _describe(added, field, number, kind)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool
-
-
-def _describe(added: descriptor_pb2.DescriptorProto, name: str, number: int, kind: str) -> None:
-    plain = kind.rstrip("*?")
-    field = added.field.add(name=name, number=number)
-    field.label = field.LABEL_REPEATED if kind.endswith("*") else field.LABEL_OPTIONAL
-    if plain in _SCALARS:
-        field.type = getattr(field, _SCALARS[plain])
-    else:
-        field.type = field.TYPE_MESSAGE
-        field.type_name = f".{_PACKAGE}.{plain}"
-    if kind.endswith("?"):
-        if not added.oneof_decl:
-            added.oneof_decl.add(name="value")
-        field.oneof_index = 0
+    return _XPLANE.of(name)

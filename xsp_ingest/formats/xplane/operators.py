@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.xplane.host import Role
+from xsp_ingest.formats.xplane.programs import INSTRUCTION_COLUMNS
 from xsp_ingest.formats.xplane.wide import wide
 from xsp_model import Kind, Level
 
@@ -66,7 +67,18 @@ def instructions(host: pl.DataFrame) -> pl.DataFrame:
 
 def _thunks(host: pl.DataFrame) -> pl.DataFrame:
     """Thunks with the program they are of: their own statistics say, or the program's run around them."""
-    thunks = host.filter(pl.col("role") == Role.THUNK)
+    thunks = _inside(host.filter(pl.col("role") == Role.THUNK), _runs(host))
+    return thunks.with_columns(
+        pl.coalesce(pl.col("hlo_op").cast(pl.String), "operator").alias("hlo_op"),
+        pl.coalesce(pl.col("hlo_module").cast(pl.String), "module_around").alias("hlo_module"),
+        pl.coalesce("program_id", "program_around").alias("program_id"),
+        pl.coalesce("run_id", "run").alias("execution"),
+        pl.lit(None, pl.Int64).alias("key"),
+    )
+
+
+def _runs(host: pl.DataFrame) -> pl.DataFrame:
+    """Runs of programs: _THREAD, start_ns, until_ns, run, module_around and, as calls inside say, program_around."""
     runs = (
         host.filter(pl.col("role") == Role.MODULE)
         .with_row_index("run")
@@ -79,18 +91,25 @@ def _thunks(host: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("start_ns")
     )
+    calls = host.filter(pl.col("role") == Role.CALL, pl.col("program_id").is_not_null())
+    of_module = pl.col("hlo_module").cast(pl.String) == pl.col("module_around")
+    programs = (
+        _inside(calls.select(*_THREAD, "start_ns", "hlo_module", "program_id"), runs)
+        .filter(of_module)
+        .group_by("run")
+        .agg(pl.col("program_id").first().alias("program_around"))
+    )
+    return runs.join(programs, on="run", how="left", maintain_order="left")
+
+
+def _inside(events: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """The events in order of start with the columns of the run that each begins in; null: in none."""
+    around = [name for name in runs.columns if name not in {*_THREAD, "start_ns"}]
     inside = pl.col("start_ns") < pl.col("until_ns")
     return (
-        thunks.sort("start_ns")
+        events.sort("start_ns")
         .join_asof(runs, on="start_ns", by=list(_THREAD), check_sortedness=False)
-        .with_columns(
-            pl.coalesce(pl.col("hlo_op").cast(pl.String), "operator").alias("hlo_op"),
-            pl.coalesce(pl.col("hlo_module").cast(pl.String), pl.when(inside).then("module_around")).alias(
-                "hlo_module"
-            ),
-            pl.coalesce("run_id", pl.when(inside).then("run")).alias("execution"),
-            pl.lit(None, pl.Int64).alias("key"),
-        )
+        .with_columns(pl.when(inside).then(name).alias(name) for name in around)
     )
 
 
@@ -134,17 +153,45 @@ def around(rows: pl.DataFrame, series: str) -> pl.DataFrame:
 
 
 def named(ops: pl.DataFrame, recorded: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
-    """The runs of instructions with `framework_op` and `opcode`: as statistics say, else as the program does."""
+    """The runs of instructions with `framework_op`, `opcode` and INSTRUCTION_COLUMNS.
+
+    The framework's name is the one that statistics say, else the program's.
+    """
     loose = ["hlo_module", "hlo_op"]
-    for number, table in enumerate((recorded, programs)):
+    names = programs.drop(INSTRUCTION_COLUMNS)
+    for number, table in enumerate((recorded, names)):
         exact = table.filter(pl.col("program_id").is_not_null())
         ops = ops.join(exact, on=list(_OP), how="left", maintain_order="left", suffix=f"_{number}")
         any_program = table.drop("program_id").unique(loose, keep="first", maintain_order=True)
         ops = ops.join(any_program, on=loose, how="left", maintain_order="left", suffix=f"_{number}_any")
-    return ops.with_columns(
-        pl.coalesce("framework_op", "framework_op_0_any", "framework_op_1", "framework_op_1_any").alias("framework_op"),
-        pl.coalesce("opcode", "opcode_1_any", pl.col("hlo_op").str.replace(_INSTANCE, "")).alias("opcode"),
-    ).select(*COLUMNS, "framework_op", "opcode")
+    return _with_work(
+        ops.with_columns(
+            pl.coalesce("framework_op", "framework_op_0_any", "framework_op_1", "framework_op_1_any").alias(
+                "framework_op"
+            ),
+            pl.coalesce("opcode", "opcode_1_any", pl.col("hlo_op").str.replace(_INSTANCE, "")).alias("opcode"),
+        ).select(*COLUMNS, "framework_op", "opcode"),
+        programs,
+    )
+
+
+def _with_work(ops: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
+    """The runs with INSTRUCTION_COLUMNS: of their program, else of the only one of its name where numbers are missing.
+
+    Programs of one name differ in their sizes.
+    """
+    loose = ["hlo_module", "hlo_op"]
+    described = programs.select(*_OP, *INSTRUCTION_COLUMNS)
+    only = described.filter(pl.len().over(loose) == 1).rename({"program_id": "only_program"})
+    exact = described.filter(pl.col("program_id").is_not_null())
+    joined = ops.join(exact, on=list(_OP), how="left", maintain_order="left").join(
+        only, on=loose, how="left", maintain_order="left", suffix="_only"
+    )
+    is_without_number = pl.any_horizontal(pl.col("program_id", "only_program").is_null())
+    return joined.select(
+        *ops.columns,
+        *(pl.coalesce(name, pl.when(is_without_number).then(f"{name}_only")) for name in INSTRUCTION_COLUMNS),
+    )
 
 
 def main_program(ops: pl.DataFrame, work: pl.DataFrame) -> str | None:
@@ -171,6 +218,7 @@ def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
                     "duration_ns",
                     pl.col("framework_op").alias("name"),
                     pl.col("framework_op").str.extract(r"([^/]+)/?$").alias("layer_type"),
+                    "source_lines",
                 ),
                 Level.OPERATOR,
                 Kind.OPERATOR,
@@ -185,6 +233,7 @@ def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
                     pl.col("framework_op").str.contains("transpose(", literal=True).alias("is_backward"),
                     "flops",
                     "bytes_accessed",
+                    *INSTRUCTION_COLUMNS,
                     "key",
                 ),
                 Level.OPERATOR,

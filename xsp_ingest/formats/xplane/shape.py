@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane import command_buffers, device, hlo, host, operators, scopes
+from xsp_ingest.formats.xplane import command_buffers, device, host, operators, scopes
 from xsp_ingest.formats.xplane.facts import process_of, run_facts
+from xsp_ingest.formats.xplane.framework_operators import framework_rows
 from xsp_ingest.formats.xplane.host import Role
 from xsp_ingest.formats.xplane.memory import allocations
 from xsp_ingest.formats.xplane.plane import empty_plane
+from xsp_ingest.formats.xplane.programs import program_instructions
 from xsp_ingest.formats.xplane.steps import step_rows
 from xsp_ingest.formats.xplane.threads import on_their_threads
 from xsp_ingest.formats.xplane.wide import tables, wide
@@ -54,19 +56,16 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     if events.is_empty() and work.is_empty():
         raise XspError("the profile holds no events", path=path, advice="Was anything run while it was being taken?")
     protos = {k: v for plane in planes for k, v in plane.hlo_protos.items()}
-    programs, damaged = hlo.framework_operations(protos)
     work, buffered = command_buffers.with_instructions(work, events.filter(pl.col("role") == Role.CALL), protos)
     parted = _part(work, events)
-    ops = operators.named(
-        pl.concat([operators.instructions(events), _operators_of_work(parted)]),
-        operators.recorded_operations([events, work]),
-        programs,
-    )
+    runs = pl.concat([operators.instructions(events), _operators_of_work(parted)])
+    programs, *damaged = program_instructions(protos, runs["hlo_op"].drop_nulls().unique().to_list())
+    ops = operators.named(runs, operators.recorded_operations([events, work]), programs)
     steps, inferred = step_rows(
         events, [plane for _, plane in gpus], work, operators.main_program(ops, work), options.model_ranges
     )
     around = [operators.program_rows(events, ops), _ranges(events, options, steps)]
-    run = [_framework_rows(events), operators.operator_rows(ops)]
+    run = [framework_rows(events), operators.operator_rows(ops)]
     modules, loose = scopes.module_rows(pl.concat(run), pl.concat(around), steps, options.layer_scopes)
     parts = [
         steps,
@@ -112,7 +111,8 @@ def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
     )
     names_operator = pl.col("hlo_op").is_not_null() & (~pl.col("is_launched") | pl.col("replayed"))
     texts = pl.col("hlo_op", "hlo_module").cast(pl.String)
-    keyed = operators.numbered(placed.filter(names_operator).with_columns(texts), "key", operators.SERIES)
+    again = pl.col("replayed") & (pl.col("correlation_id") != pl.col("correlation_id").shift())  # another launch
+    keyed = operators.numbered(placed.filter(names_operator).with_columns(texts), "key", operators.SERIES, again=again)
     others = placed.filter(~names_operator).with_columns(texts, key=pl.lit(None, pl.Int64))
     every = pl.concat([keyed, others])
     return _Work(every.filter("is_launched"), every.filter(~pl.col("is_launched")))
@@ -135,14 +135,6 @@ def _ranges(events: pl.DataFrame, options: Options, steps: pl.DataFrame) -> pl.D
         "level"
     ]
     return wide(left.select(taken), Level.APPLICATION, Kind.RANGE).with_columns(level)
-
-
-def _framework_rows(events: pl.DataFrame) -> pl.DataFrame:
-    """TensorFlow's operators, by the names of their nodes."""
-    operators = events.filter(pl.col("role") == Role.OPERATOR).select(
-        *_THREAD, *_TIMES, pl.col("operator").alias("name"), pl.col("operator_type").alias("layer_type"), "shape"
-    )
-    return wide(operators, Level.OPERATOR, Kind.OPERATOR)
 
 
 def _calls(events: pl.DataFrame) -> pl.DataFrame:
@@ -181,7 +173,7 @@ def _device_rows(work: _Work) -> pl.DataFrame:
     )
 
 
-def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], damaged: int) -> list[Finding]:
+def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], damaged: Sequence[int]) -> list[Finding]:
     names = {plane.name for _, plane in gpus} | {"Task Environment", "/host:metadata", "/host:python-tracer"}
     others = [plane for plane in planes if plane.name not in names and not plane.name.startswith(host.PLANE)]
     return [
@@ -194,7 +186,8 @@ def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], dama
             )
             for plane in others
         ),
-        Finding(LedgerKind.DAMAGED_PROGRAM, count=damaged),
+        Finding(LedgerKind.DAMAGED_PROGRAM, count=damaged[0]),
+        Finding(LedgerKind.DAMAGED_PROGRAM, "instructions in the profile's programs have unknown work", damaged[1]),
         Finding(LedgerKind.PYTHON_FRAMES_LEFT_OUT, count=sum(plane.frames for plane in planes)),
         Finding(
             LedgerKind.MISSING_START,

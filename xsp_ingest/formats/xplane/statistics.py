@@ -32,6 +32,8 @@ NUMBERS = (
     "bytes_allocated",
     "bytes_reserved",
     "allocation_bytes",
+    "addr",
+    "data_type",
 )
 """Statistics read as integers."""
 AMOUNTS = ("flops", "model_flops", "bytes_accessed")
@@ -46,6 +48,7 @@ TEXTS = (
     "name",
     "shape",
     "allocator_name",
+    "region_type",
     "step_name",
 )
 """Statistics read as texts."""

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.xplane.details import copy_facts, kernel_facts
+from xsp_ingest.formats.xplane.programs import WORK
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
+from xsp_ingest.staging.tensorflow_work import tensorflow_metrics
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["WIDE", "is_backward", "tables", "wide"]
 
@@ -24,9 +26,16 @@ WIDE: Mapping[str, pl.DataType] = {
     "place": _I,  # of a layer: its position among the layers of the model
     "path": _S,  # of a layer: names from the outermost around it down to it
     "shape": _S,  # of an operator: its inputs as `(float32[8,16];int32[])`
+    "output_shape": _W,  # of an operator of TensorFlow: its result, as JSON
+    "output_dtype": _W,
     "is_backward": pl.Boolean(),
     "flops": pl.Float64(),  # of an operator, as XLA models it
     "bytes_accessed": pl.Float64(),
+    **dict.fromkeys(WORK, pl.Float64()),  # of an operator, by the sizes in its program
+    "precision": _W,  # of an operator: what its products are computed in, where that is not FP32
+    "input_shapes": _W,  # of an operator: what its program says, as JSON
+    "input_dtypes": _W,
+    "source_lines": _W,
     "kernel_details": _S,
     "memcpy_details": _S,
     "graph_id": _I,
@@ -37,7 +46,7 @@ WIDE: Mapping[str, pl.DataType] = {
 }
 """The columns of a wide row; those of `spans` mean the same."""
 _BACKWARD = r"(?:^|/)gradients?(?:_tape)?(?:_\d+)?/|transpose\("
-_MODELLED_BY = "modelled by XLA"
+_BY_XLA, _BY_SHAPES = "modelled by XLA", "modelled by HLO shapes"
 _INPUT = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
@@ -54,14 +63,15 @@ def tables(parts: Iterable[pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """The staging tables of the wide rows, except those that hold no spans' facts."""
     rows = pl.concat(list(parts)).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
     operators = rows.filter(pl.col("kind") == str(Kind.OPERATOR))
+    facts = _operators(operators)
     return {
         "spans": frame_of("spans", _issued(rows)),
-        "operators": frame_of("operators", _operators(operators)),
+        "operators": frame_of("operators", facts),
         "layers": frame_of("layers", _layers(rows)),
         "ranges": frame_of("ranges", _ranges(rows)),
         "kernels": frame_of("kernels", kernel_facts(_captured(rows).filter(pl.col("kind") == str(Kind.KERNEL)))),
         "copies": frame_of("copies", copy_facts(rows.filter(pl.col("kind").is_in(["memcpy", "memset"])))),
-        "metrics": frame_of("metrics", _metrics(operators)),
+        "metrics": frame_of("metrics", pl.concat([_metrics(operators), _framework_metrics(operators, facts)])),
     }
 
 
@@ -101,31 +111,65 @@ def _operators(rows: pl.DataFrame) -> pl.DataFrame:
         "input_dtypes": [json.dumps([dtype for dtype, _ in each]) for each in inputs],
     }
     shapes = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
-    return rows.join(shapes, on="shape", how="left", maintain_order="left").select(
-        "row", "input_shapes", "input_dtypes", pl.when(is_backward()).then(1).alias("forward_thread_id")
-    )
+    joined = rows.join(shapes, on="shape", how="left", maintain_order="left", suffix="_framework")
+    texts_of = [
+        pl.coalesce(pl.col(name).cast(pl.String), f"{name}_framework") for name in ("input_shapes", "input_dtypes")
+    ]
+    return joined.select("row", *texts_of, "source_lines", pl.when(is_backward()).then(1).alias("forward_thread_id"))
 
 
 def _ranges(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("kind") == str(Kind.RANGE)).select(
         "row",
-        pl.col("row").alias("range_id"),
         pl.col("name").cast(pl.String).alias("text"),
         pl.lit("Annotation").alias("style"),
     )
 
 
 def _metrics(operators: pl.DataFrame) -> pl.DataFrame:
-    """What XLA's cost model says of an operator."""
-    units = {"flops": ("flop_count", "flop"), "bytes_accessed": ("bytes_accessed", "byte")}
-    parts = [
-        operators.filter(pl.col(column) > 0).select(
-            "row",
-            pl.lit(metric).alias("metric"),
-            pl.col(column).alias("value"),
-            pl.lit(unit).alias("unit"),
-            pl.lit(_MODELLED_BY).alias("source"),
-        )
-        for column, (metric, unit) in units.items()
-    ]
-    return pl.concat(parts)
+    """The work of operators: as XLA's cost model says where the file holds that, else by the sizes in the program.
+
+    XLA counts all arithmetic in one, and what is read and written: where the program is there as well, it tells whether
+    there are products, and how much of the bytes is written.
+    """
+    is_xlas = pl.any_horizontal(pl.col("flops", "bytes_accessed") > 0).fill_null(value=False)
+    has_products = (pl.col("modelled_flop") > 0).fill_null(value=True)
+    read = pl.col("bytes_accessed") - pl.col("modelled_written_bytes")
+    xla = operators.filter(is_xlas).select(
+        "row",
+        "precision",
+        pl.when(has_products).then("flops").otherwise(0.0).alias("modelled_flop"),
+        pl.when(~has_products).then("flops").alias("modelled_vector_flop"),
+        read.alias("modelled_read_bytes"),
+        pl.when(read.is_not_null()).then("modelled_written_bytes").alias("modelled_written_bytes"),
+        pl.when(read.is_null()).then("bytes_accessed").alias("modelled_bytes"),
+        "modelled_bus_bytes",
+    )
+    return pl.concat([*_metric_rows(xla, _BY_XLA), *_metric_rows(operators.filter(~is_xlas), _BY_SHAPES)])
+
+
+def _framework_metrics(operators: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """The work of TensorFlow's operators, by the inputs that it recorded."""
+    recorded = operators.filter(pl.col("shape").is_not_null()).select(
+        "row", "layer_type", "output_shape", "output_dtype"
+    )
+    return tensorflow_metrics(recorded.join(facts.select("row", "input_shapes", "input_dtypes"), on="row", how="left"))
+
+
+def _metric_rows(rows: pl.DataFrame, source: str) -> Iterator[pl.DataFrame]:
+    """One row a metric that is known; where an operator has no arithmetic but products, that is left out.
+
+    Flop of products bear the precision in their name, where it is known: `modelled_flop_bf16`.
+    """
+    narrow = pl.when(pl.col("modelled_flop") > 0).then(pl.col("precision").cast(pl.String))
+    for metric in (*WORK, "modelled_bytes"):
+        if metric in rows.columns:
+            is_kept = pl.col(metric) > 0 if metric == "modelled_vector_flop" else pl.col(metric) >= 0
+            name = pl.concat_str(pl.lit(metric), narrow, separator="_", ignore_nulls=True)
+            yield rows.filter(is_kept).select(
+                "row",
+                (name if metric == "modelled_flop" else pl.lit(metric)).alias("metric"),
+                pl.col(metric).alias("value"),
+                pl.lit("flop" if metric.endswith("flop") else "byte").alias("unit"),
+                pl.lit(source).alias("source"),
+            )

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.machine.functions import READ_LEAVES
-from xsp_ingest.machine.native import can_compile, is_at_hand, native
+from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_ingest.machine.sqlite import scan_state
 from xsp_ingest.machine.sqlite.columns import Part, Room, Values
 from xsp_ingest.machine.sqlite.layout import CannotRead, layout
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadColumns", "read"]
 
-MIN_BYTES = 8 << 20
-"""Tables of fewer bytes are read faster by SQLite, since machine code takes time to load."""
+MIN_BYTES = 1 << 20
+"""Tables of fewer bytes are read as fast by SQLite."""
 
+_FINISH_BYTES = 8 << 20  # for less LLVM, which takes 0.06 s to load, is not waited for
 _COMPILE_BYTES = 64 << 20  # for less nothing is compiled, where no machine code came along with the package
 _PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
@@ -76,9 +77,11 @@ def read(path: Path, connection: sqlite3.Connection, name: str, selected: Mappin
 
 
 def _is_worth_it(table_bytes: int) -> bool:
-    if table_bytes < MIN_BYTES:
+    if table_bytes < MIN_BYTES or not hasattr(os, "preadv"):  # macOS before 11 and Windows lack it
         return False
-    return is_at_hand(READ_LEAVES) or (table_bytes >= _COMPILE_BYTES and can_compile())
+    if is_ready(READ_LEAVES) or (table_bytes >= _FINISH_BYTES and is_at_hand(READ_LEAVES)):
+        return True
+    return table_bytes >= _COMPILE_BYTES and can_compile()
 
 
 def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:

@@ -21,6 +21,7 @@ __all__ = ["Host", "calls", "markers", "operator_facts", "operators"]
 
 _MARK, _STARTS, _ENDS = 1, 2, 4  # bits of CUpti_ActivityFlag for markers
 _LEVELS = {
+    "application": (Level.APPLICATION, Kind.RANGE),
     "model": (Level.MODEL, Kind.STEP),
     "layer": (Level.LAYER, Kind.MODULE),
     "operator": (Level.OPERATOR, Kind.OPERATOR),

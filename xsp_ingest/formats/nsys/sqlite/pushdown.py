@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.stored_columns import LATEST_NS
+from xsp_ingest.formats.nsys.tables.directives import directive_tables
 from xsp_ingest.formats.nsys.tables.messages import TABLES as MESSAGES
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_ingest.staging.selection import Skipped
@@ -49,7 +50,8 @@ def pushdown(file: Database, selection: Selection, *, os_runtime: bool) -> Pushd
     hosts = (_RUNTIME, _NVTX, *([_OSRT] if os_runtime else []))
     spans = {name: text if _has(file, name, text.partition(" ")[0]) else "" for name, text in _SPANS.items()}
     spans = {name: spans.get(name, "") for name in hosts}
-    sane = {name: _all(*filter(None, (_SANE, spans.get(name, "")))) for name in (*_WORK, *_SMALL, *hosts)}
+    others = (*_SMALL, *directive_tables(file.tables))
+    sane = {name: _all(*filter(None, (_SANE, spans.get(name, "")))) for name in (*_WORK, *others, *hosts)}
     zero = min(_values(file, "min(start)", sane), default=0)
     start, end = (None if at is None else zero + at for at in (selection.from_ns, selection.to_ns))
     conditions = {

@@ -16,7 +16,7 @@ _FACTORS = {
     "": 1, "ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9,
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
 }  # fmt: skip
-_LARGEST = 1 << 62  # differences of such times fit into 64 bits
+_LARGEST = 1 << 61  # differences of such times fit into 64 bits
 
 
 def integers(section: Section, heading: str) -> pl.Series:

@@ -34,6 +34,9 @@ _LAUNCH = {
     "staticSharedMemory": "static_shared_bytes",
     "dynamicSharedMemory": "dynamic_shared_bytes",
 }
+MIGRATIONS = (11, 12, 13)
+"""Kinds of copies by which unified memory moves."""
+
 _GRAPH = ("graphId", "graphNodeId")
 
 
@@ -67,7 +70,7 @@ def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
 
 def memcpy(database: Tables) -> Part:
     """Copies."""
-    rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"))
+    rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind", "virtualAddress"))
     kind = label(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
     details = rows.select(
         "row",
@@ -75,6 +78,7 @@ def memcpy(database: Tables) -> Part:
         kind.alias("copy_kind"),
         label(pl.col("srcKind"), MEMORY_KINDS, otherwise="Unknown").alias("source_kind"),
         label(pl.col("dstKind"), MEMORY_KINDS, otherwise="Unknown").alias("destination_kind"),
+        pl.when(pl.col("copyKind").is_in(MIGRATIONS)).then(pl.col("virtualAddress")).alias("virtual_address"),
     )
     named = rows.with_columns(pl.format("[CUDA memcpy {}]", kind).alias("name"))
     return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.formats.nsys.tables.host import closed_duration
+from xsp_ingest.formats.nsys.tables.identifiers import process_of
 from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model import Finding, LedgerKind
 
@@ -20,6 +22,7 @@ __all__ = ["counters"]
 _GPU = 0xFF  # of a typeId: which GPU
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _FREED = 1
+_DEVICE_MEMORY = 2
 _SERIES: Mapping[int, str] = {  # by CUPTI's kind of memory
     1: "pinned_bytes",
     2: "allocated_bytes",
@@ -27,6 +30,7 @@ _SERIES: Mapping[int, str] = {  # by CUPTI's kind of memory
     5: "static_bytes",
     6: "managed_bytes",
 }
+_HOST_FAULTS, _DEVICE_FAULTS = (f"CUDA_UM_{which}_PAGE_FAULT_EVENTS" for which in ("CPU", "GPU"))
 _UNIT = re.compile(r"^(?P<name>.*?)\s*\[(?P<unit>[^\[\]]*)\]\s*$")
 
 
@@ -34,6 +38,8 @@ def counters(export: Tables) -> Iterator[Part]:
     """One part for each kind of samples that the export has."""
     yield _gpu_metrics(export)
     yield _memory(export)
+    yield _host_faults(export)
+    yield _device_faults(export)
 
 
 def _gpu_metrics(export: Tables) -> Part:
@@ -84,7 +90,7 @@ def _ordinals(export: Tables, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _memory(export: Tables) -> Part:
     """Bytes in use of each device and kind of memory after each allocation and release that was recorded."""
-    columns = ("start", "deviceId", "bytes", "memKind", "memoryOperationType")
+    columns = ("start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType")
     rows = export.integers(_MEMORY, columns)
     if rows.is_empty():
         return Part({})
@@ -102,7 +108,38 @@ def _memory(export: Tables) -> Part:
     # What is released but was never seen allocated was in use when the capture began.
     lifted = series.with_columns((pl.col("value") - low).alias("value"), pl.lit("byte").alias("unit"))
     before = series.group_by("counter", "device_id").agg(pl.col("value").min()).filter(pl.col("value") < 0).height
-    return Part({"counters": lifted.drop("change")}, _doubts(rows.height - usable.height, before))
+    tables = {"counters": lifted.drop("change"), "allocations": _blocks(usable, change)}
+    return Part(tables, _doubts(rows.height - usable.height, before))
+
+
+def _blocks(usable: pl.DataFrame, change: pl.Expr) -> pl.DataFrame:
+    """The blocks of device memory that the driver gave out and took back."""
+    return usable.filter(pl.col("memKind") == _DEVICE_MEMORY).select(
+        pl.col("start").alias("time_ns"),
+        process_of(pl.col("globalPid")).alias("process_id"),
+        pl.col("deviceId").alias("device_id"),
+        change.alias("bytes"),
+        pl.when(pl.col("address") != 0).then(pl.col("address")).alias("address"),
+    )
+
+
+def _host_faults(export: Tables) -> Part:
+    rows = export.integers(_HOST_FAULTS, ("start", "globalPid", "address", "CpuInstruction"))
+    instructions = export.strings.of(rows["CpuInstruction"]).cast(pl.String).alias("instruction")
+    return _faults(rows.with_columns(instructions, count=pl.lit(1, pl.Int64)), _HOST_FAULTS)
+
+
+def _device_faults(export: Tables) -> Part:
+    columns = ("start", "end", "globalPid", "deviceId", "address", "numberOfPageFaults")
+    rows = export.integers(_DEVICE_FAULTS, columns).rename({"deviceId": "device_id", "numberOfPageFaults": "count"})
+    return _faults(rows.with_columns(closed_duration()), _DEVICE_FAULTS)
+
+
+def _faults(rows: pl.DataFrame, table: str) -> Part:
+    usable = rows.drop_nulls(["start", "count"])
+    faults = usable.with_columns(pl.col("start").alias("time_ns"), process_of(pl.col("globalPid")).alias("process_id"))
+    lost = Finding(LedgerKind.MISSING_TIME, f"Rows of {table} without time or number", rows.height - usable.height)
+    return Part({"page_faults": faults}, (lost,) if lost.count else ())
 
 
 def _doubts(unusable: int, before: int) -> tuple[Finding, ...]:

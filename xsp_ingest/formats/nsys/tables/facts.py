@@ -52,6 +52,7 @@ def run_facts(database: Tables) -> RunFacts:
     version = _meta(database).get("EXPORT_PRODUCT_VERSION", "")
     sound = re.fullmatch(r"[\w.+-]{1,40}", version)
     return RunFacts(
+        rows_nest=False,
         profiler=f"Nsight Systems {version}" if sound else "Nsight Systems",
         rank=own_rank(database),
         epoch_ns=_single(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),

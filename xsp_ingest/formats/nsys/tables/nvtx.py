@@ -45,7 +45,7 @@ def nvtx_ranges(database: Tables, options: Options) -> Part:
 
 
 def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
-    """The rows of ranges in the columns of the file, with row, text, domain, process_id and thread_id."""
+    """The rows of ranges in the columns of the file, with row, text, domain, range_id, process_id, thread_id."""
     which = Among("eventType", tuple(RANGE_STYLES)) if "eventType" in database.columns(_TABLE) else None
     rows = database.integers(_TABLE, _COLUMNS, where=which)
     findings = (*host_findings(rows, _TABLE), _unclosed(rows))
@@ -55,7 +55,8 @@ def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
         process_of(pl.col("globalTid")).alias("process_id"),
         thread_of(pl.col("globalTid")).alias("thread_id"),
     )
-    return _with_domains(database, rows), tuple(f for f in findings if f.count)
+    rows = _with_domains(database, rows)
+    return rows.with_columns(pl.col("rowid").alias("range_id")), tuple(f for f in findings if f.count)
 
 
 def _texts(database: Tables, rows: pl.DataFrame, which: Among | None) -> pl.Series:
@@ -76,7 +77,7 @@ def _with_domains(database: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     made = database.integers(_TABLE, ("start", "domainId", "globalTid", "textId"), where=which) if has_types else None
     if made is None or made.is_empty():
         return rows.with_columns(pl.lit(None, dtype=pl.String).alias("domain"))
-    named = made.with_columns(_texts(database, made, which)).sort("start", "rowid", nulls_last=True)
+    named = made.with_columns(_texts(database, made, which)).sort("start", "text", nulls_last=True)
     names = named.select(
         process_of(pl.col("globalTid")).alias("process_id"), "domainId", pl.col("text").alias("domain")
     ).unique(["process_id", "domainId"], keep="first")
@@ -100,7 +101,7 @@ def described(rows: pl.DataFrame) -> pl.DataFrame:
     """What `ranges` says of the rows of `recorded`."""
     return rows.select(
         "row",
-        pl.col("rowid").alias("range_id"),
+        "range_id",
         "text",
         "domain",
         label(pl.col("eventType"), RANGE_STYLES).alias("style"),

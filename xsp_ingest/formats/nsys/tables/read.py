@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_ingest.formats.nsys.tables.activities import activities
 from xsp_ingest.formats.nsys.tables.counters import counters
 from xsp_ingest.formats.nsys.tables.devices import devices
+from xsp_ingest.formats.nsys.tables.directives import directives
 from xsp_ingest.formats.nsys.tables.facts import complaints, run_facts, session_ns
 from xsp_ingest.formats.nsys.tables.host import host_calls
 from xsp_ingest.formats.nsys.tables.messages import messages
@@ -15,6 +16,7 @@ from xsp_ingest.formats.nsys.tables.os_runtime import os_runtime
 from xsp_ingest.formats.nsys.tables.overhead import capture
 from xsp_ingest.formats.nsys.tables.rows import Joined
 from xsp_ingest.formats.nsys.tables.sensors import sensors
+from xsp_ingest.formats.nsys.tables.unread import Noted, tables_not_read
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import Finding, LedgerKind
 
@@ -30,6 +32,7 @@ __all__ = ["read_tables"]
 
 def read_tables(export: Tables, options: Options) -> RawTrace:
     """The export's rows."""
+    export = Noted(export)
     joined = Joined(session_ns(export))
     for part in _parts(export, options):
         joined.add(part)
@@ -37,13 +40,15 @@ def read_tables(export: Tables, options: Options) -> RawTrace:
     for part in capture(export, joined.first_ns, joined.used):
         joined.add(part)
     findings = (*joined.findings(), *complaints(export), *_left_out(export))
-    return RawTrace(joined.tables(), run_facts(export), findings)
+    facts = run_facts(export)
+    return RawTrace(joined.tables(), facts, (*findings, *tables_not_read(export)))
 
 
 def _parts(export: Tables, options: Options) -> Iterator[Part]:
     yield from activities(export)
     yield from host_calls(export)
     yield from messages(export)
+    yield from directives(export)
     yield os_runtime(export, options)
     yield nvtx_ranges(export, options)
     yield devices(export)

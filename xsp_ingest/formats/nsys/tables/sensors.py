@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.tables.generic_events import other_events
 from xsp_ingest.formats.nsys.tables.rows import Part
 from xsp_model import Finding, LedgerKind
 
@@ -43,8 +44,9 @@ def sensors(export: Tables) -> Part:
     if not export.count(_EVENTS):
         return Part({})
     samples = _by_field(export) if export.columns(_DATA) else _by_text(export)
+    others = tuple(other_events(export, samples["type_id"].unique().drop_nulls().to_list()))
     if samples.is_empty():
-        return Part({})
+        return Part({}, others)
     units = {field: _quantity(field) for field in samples["field"].unique().to_list()}
     devices = _devices(export)
     sound = samples.drop_nulls(["time_ns", "value"])
@@ -59,7 +61,7 @@ def sensors(export: Tables) -> Part:
         Finding(LedgerKind.SENSOR_UNUSABLE, count=samples.height - sound.height),
         Finding(LedgerKind.SENSOR_DEVICE_UNKNOWN, count=rows["device_id"].null_count()),
     )  # fmt: skip
-    return Part({"counters": rows}, tuple(f for f in findings if f.count))
+    return Part({"counters": rows}, (*others, *(f for f in findings if f.count)))
 
 
 def _quantity(field: str) -> tuple[str, str]:

@@ -11,11 +11,17 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.formats.torch_profiler.compiled import scan_state
-from xsp_ingest.formats.torch_profiler.events import ARGS, DETAIL_COLUMNS, EVENT_COLUMNS, JSON_ARGS, MODULE_PREFIX
+from xsp_ingest.formats.torch_profiler.events import (
+    ARGS,
+    DETAIL_COLUMNS,
+    EVENT_COLUMNS,
+    FRAME_COLUMNS,
+    JSON_ARGS,
+    MODULE_PREFIX,
+)
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.machine.functions import SCAN_EVENTS
-from xsp_ingest.machine.native import can_compile, is_kept, native
-from xsp_ingest.machine.shipped import is_shipped
+from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_model import scratch
 
 if TYPE_CHECKING:
@@ -56,6 +62,7 @@ _SPELLINGS = {
 }
 _FIRST_ROWS = 1 << 14
 _FIRST_DETAILS = 1 << 12
+_FIRST_FRAMES = 1 << 12
 _FIRST_TEXTS = 1 << 14
 _FIRST_BYTES = 1 << 21
 
@@ -84,7 +91,7 @@ def _enter(table: NDArray[np.uint64], key: str, meaning: int) -> None:
 class Tables:
     """Rows of events so far, and the texts they refer to by number, each distinct text once."""
 
-    def __init__(self, max_rows: int | None = None) -> None:
+    def __init__(self, max_rows: int | None = None, *, frames: bool = True) -> None:
         self._max_rows = max_rows  # at once; None: all of them
         self._decoded: dict[str, dict[int, str]] = {}
         slots, keys = _slots()
@@ -107,6 +114,8 @@ class Tables:
         self._room_for_texts(_FIRST_TEXTS)
         self._room_for_bytes(_FIRST_BYTES)
         self._room_for_details(max_rows or _FIRST_DETAILS)
+        self._room_for_frames(max_rows or _FIRST_FRAMES)
+        self._set(wants_frames=int(frames))
         self._know(scan_state.KNOWN_TEXTS)
 
     def _know(self, texts: Sequence[str]) -> None:
@@ -155,6 +164,8 @@ class Tables:
             self._room_for_rows(max(round(self["rows"] * growth), self["rows"] * 3 // 2))
         if self["detail_rows"] == self["max_details"]:
             self._room_for_details(max(round(self["detail_rows"] * growth), self["detail_rows"] * 3 // 2))
+        if self["frame_rows"] == self["max_frames"]:
+            self._room_for_frames(max(round(self["frame_rows"] * growth), self["frame_rows"] * 3 // 2))
         if self["texts"] + self["width"] > self["max_texts"]:
             self._room_for_texts(2 * self["max_texts"])
         if self["text_bytes"] + event_bytes + scan_state.PAD > self["store_bytes"]:
@@ -175,6 +186,13 @@ class Tables:
         self._hold("details", new)
         self._set(max_details=height)
 
+    def _room_for_frames(self, height: int) -> None:
+        new = np.empty((1 + scan_state.FRAME_NUMBERS, height), dtype=np.int64)
+        if used := self["frame_rows"]:
+            new[:, :used] = self._arrays["frames"][:, :used]
+        self._hold("frames", new)
+        self._set(max_frames=height)
+
     def _room_for_texts(self, count: int) -> None:
         for name, shape, kind in (("seen", (count, 2), np.int64), ("hashes", (count,), np.uint64)):
             new = np.empty(shape, dtype=kind)
@@ -193,21 +211,29 @@ class Tables:
 
     @property
     def is_piece(self) -> bool:
-        """Whether there are as many rows as wanted at once."""
-        return self._max_rows is not None and self["rows"] >= min(self._max_rows, self["max_rows"])
+        """Whether there are as many rows, or frames of functions, as wanted at once."""
+        if self._max_rows is None:
+            return False
+        return self["rows"] >= min(self._max_rows, self["max_rows"]) or self["frame_rows"] >= self["max_frames"]
 
     def forget_rows(self) -> None:
         """Makes room for other rows in the place of these; their texts stay known."""
-        self._set(rows=0, detail_rows=0)
+        self._set(rows=0, detail_rows=0, frame_rows=0)
 
-    def frames(self, path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Frames of EVENT_COLUMNS and DETAIL_COLUMNS; ValueError where a text is beyond what UTF-8 can hold."""
+    def frames(self, path: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Frames of EVENT_COLUMNS, DETAIL_COLUMNS, FRAME_COLUMNS; ValueError where a text is beyond UTF-8."""
         rows, numbers, text_ids = self["rows"], self._arrays["numbers"], self._arrays["text_ids"]
         columns = {name: _whole_numbers(name, numbers[i, :rows]) for i, name in enumerate(_NUMBERS)}
         columns |= {name: self._texts(name, text_ids[i, :rows], path) for i, name in enumerate(_TEXTS)}
         rows, table = self["detail_rows"], self._arrays["details"]
         details = pl.DataFrame([_whole_numbers(name, table[i, :rows]) for i, name in enumerate(_DETAILS)])
-        return pl.DataFrame([columns[name] for name in EVENT_COLUMNS]), details
+        return pl.DataFrame([columns[name] for name in EVENT_COLUMNS]), details, self._function_frames(path)
+
+    def _function_frames(self, path: Path) -> pl.DataFrame:
+        rows, table = self["frame_rows"], self._arrays["frames"]
+        texts = self._texts("name", table[0, :rows], path)
+        kept = [_whole_numbers(name, table[i, :rows]) for i, name in enumerate(FRAME_COLUMNS) if i]
+        return pl.DataFrame([texts, *kept])
 
     def _texts(self, name: str, text_ids: NDArray[np.int32], path: Path) -> pl.Series:
         used = np.zeros(self["texts"] + 1, dtype=np.bool_)
@@ -269,8 +295,8 @@ class Ready(IntEnum):
 
 def readiness() -> Ready:
     """How ready the compiled scanner is."""
-    if is_kept(SCAN_EVENTS):
+    if is_ready(SCAN_EVENTS):
         return Ready.LOAD
-    if is_shipped(SCAN_EVENTS):
+    if is_at_hand(SCAN_EVENTS):
         return Ready.FINISH
     return Ready.COMPILE if can_compile() else Ready.NEVER

@@ -5,23 +5,32 @@ A text is in the row by where it starts, its end `width` slots on; one whose num
 
 from __future__ import annotations
 
+import numpy as np
+
 from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
+    BUILT_IN,
+    BUILT_IN_BYTES,
     CATEGORY,
     COMPLETE,
+    FRAME_NUMBERS,
     NAME,
     NULL,
     OWN_TEXTS,
     PAD,
     PHASE,
     PYTHON,
+    TORCH,
+    TORCH_BYTES,
     UNREAD,
     UNSURE,
 )
 from xsp_ingest.formats.torch_profiler.compiled.texts import intern
-from xsp_ingest.machine.intrinsics import BACKSLASH, byte, machine, number, put, put_small
+from xsp_ingest.machine.intrinsics import BACKSLASH, byte, machine, masked, number, put, put_small
 
 __all__ = ["forget", "has_room", "is_kept", "keep"]
+
+_TORCH, _BUILT_IN = np.uint64(TORCH), np.uint64(BUILT_IN)
 
 
 @machine
@@ -38,6 +47,7 @@ def has_room(event_bytes: int, state: int) -> bool:
     return (  # type: ignore[no-any-return]
         number(state + at.ROWS) < number(state + at.MAX_ROWS)
         and number(state + at.DETAIL_ROWS) < number(state + at.MAX_DETAILS)
+        and number(state + at.FRAME_ROWS) < number(state + at.MAX_FRAMES)
         and number(state + at.TEXTS) + number(state + at.WIDTH) <= number(state + at.MAX_TEXTS)
         and number(state + at.TEXT_BYTES) + event_bytes + PAD <= number(state + at.STORE_BYTES)
     )
@@ -71,6 +81,23 @@ def _is_module(state: int) -> int:
 
 
 @machine
+def _keep_frame(state: int) -> None:
+    """Appends the row's frame of a function to the frames, where those are wanted and it may be the user's."""
+    row = number(state + at.ROW)
+    start, moment = number(row + 8 * NAME), row + 8 * OWN_TEXTS
+    if number(state + at.WANTS_FRAMES) == 0 or number(moment) == NULL or number(moment + 8) == NULL:
+        return
+    if start >= 0 and (masked(start, TORCH_BYTES) == _TORCH or masked(start, BUILT_IN_BYTES) == _BUILT_IN):
+        return
+    rows, height = number(state + at.FRAME_ROWS), number(state + at.MAX_FRAMES)
+    target = number(state + at.FRAMES) + 8 * rows
+    put(target, _text(NAME, state))
+    for column in range(FRAME_NUMBERS):
+        put(target + 8 * (column + 1) * height, number(moment + 8 * column))
+    put(state + at.FRAME_ROWS, rows + 1)
+
+
+@machine
 def is_kept(state: int) -> int:
     """1 where the row's event is of use, else 0 or UNSURE; counts frames and arrows that are left out."""
     category = _text(CATEGORY, state)
@@ -78,6 +105,7 @@ def is_kept(state: int) -> int:
         module = _is_module(state)
         if module == 0 and _text(PHASE, state) == COMPLETE:
             put(state + at.PYTHON_FRAMES, number(state + at.PYTHON_FRAMES) + 1)
+            _keep_frame(state)
         return module
     if category < UNREAD or category >= number(state + at.KNOWN_TEXTS_COUNT):
         return 1

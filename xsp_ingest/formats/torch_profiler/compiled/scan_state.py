@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS
+from xsp_ingest.formats.torch_profiler.events import FRAMEWORK_FRAMES, UNREAD_FLOWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAD = 64
 """Zero bytes behind every text. No JSON token holds one, so every loop stops there, and no load reaches beyond."""
+
+# How names of FRAMEWORK_FRAMES start as they are written: as numbers of so many bytes, at most eight.
+TORCH, BUILT_IN = (int.from_bytes(b'"' + text.encode(), "little") for text in FRAMEWORK_FRAMES)
+TORCH_BYTES, BUILT_IN_BYTES = (1 + len(text) for text in FRAMEWORK_FRAMES)
+FRAME_NUMBERS = 4  # of a frame: when, how long, process, thread
 
 MAX_DEPTH = 256
 NULL = -(1 << 63)
@@ -69,7 +74,11 @@ NAMES = (
     "detail_columns",
     "detail_rows",
     "max_details",
-    "python_frames",  # complete ones that were left out
+    "python_frames",  # complete ones of functions
+    "frames",  # of those the ones kept: a text's number, then as many of the row's own whole numbers, a column each
+    "frame_rows",
+    "max_frames",
+    "wants_frames",
     *(f"unread_{flow}" for flow in UNREAD_FLOWS),  # how many of each, one behind the other
     "known_texts",  # how many
     "module_prefix",  # how the text of a module's name starts
@@ -116,6 +125,10 @@ NAMES = (
     DETAIL_ROWS,
     MAX_DETAILS,
     PYTHON_FRAMES,
+    FRAMES,
+    FRAME_ROWS,
+    MAX_FRAMES,
+    WANTS_FRAMES,
     UNREAD_COUNTS,
     _,
     KNOWN_TEXTS_COUNT,

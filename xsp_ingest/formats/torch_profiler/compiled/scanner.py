@@ -36,15 +36,16 @@ _MAX_REST_BYTES = 1 << 28
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _COMMA, _COLON = b'"{}[,:'
 
 
-def scan(path: Path) -> Document:
+def scan(path: Path, *, frames: bool = True) -> Document:
     """The file's events; CannotScan where the plain one should read it, XspError where the file is cut off."""
-    (document,) = documents(path, max_rows=None)
+    (document,) = documents(path, max_rows=None, frames=frames)
     return document
 
 
-def documents(path: Path, max_rows: int | None) -> Iterator[Document]:
+def documents(path: Path, max_rows: int | None, *, frames: bool = True) -> Iterator[Document]:
     """The file's events in documents of at most so many (None: one of all); the last one has the head and the counts.
 
+    `frames` of functions are kept or not.
     A document's frames hold only until the next one is asked for: their memory is used again. Errors as of `scan`.
     """
     from xsp_ingest.formats.torch_profiler.compiled.columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
@@ -54,7 +55,7 @@ def documents(path: Path, max_rows: int | None) -> Iterator[Document]:
         ready = readiness()
         if ready == Ready.NEVER or source.expected_bytes < min_bytes[ready]:
             raise CannotScan
-        scanner = _Scanner(path, source, Tables(max_rows))
+        scanner = _Scanner(path, source, Tables(max_rows, frames=frames))
         try:
             yield from scanner.documents()
         except ValueError as error:

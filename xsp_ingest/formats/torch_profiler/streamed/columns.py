@@ -16,6 +16,8 @@ from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
     DETAIL_COLUMNS,
     EVENT_COLUMNS,
+    FRAME_COLUMNS,
+    FRAMEWORK_FRAMES,
     JSON_ARGS,
     MODULE_PREFIX,
     UNREAD_FLOWS,
@@ -76,9 +78,11 @@ class Event(msgspec.Struct, gc=False):
 class Columns:
     """The columns of events, as both other scanners give them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, frames: bool = True) -> None:
         self.rows = 0
         self.python_frames = 0
+        self._wants_frames = frames
+        self._frames: list[pl.DataFrame] = []
         self.unread_flows: Counter[str] = Counter()
         self._passed = 0  # events, of use or not, since the last frames
         self._categories = {name: Categories(name) for name in _CATEGORICAL}
@@ -112,13 +116,31 @@ class Columns:
             self.rows += len(events)
 
     def _modules(self, events: Sequence[Event], indices: Sequence[int]) -> tuple[list[Event], list[int]]:
-        """Of Python's frames those that are modules'; the others are counted."""
+        """Of Python's frames those that are modules'; the others are counted, and kept apart."""
         is_module = [event.name.startswith(MODULE_PREFIX) for event in events]
-        self.python_frames += sum(event.ph == "X" for event in compress(events, map(not_, is_module)))
+        functions = [event for event in compress(events, map(not_, is_module)) if event.ph == "X"]
+        self.python_frames += len(functions)
+        if self._wants_frames:
+            self._add_frames([event for event in functions if not event.name.startswith(FRAMEWORK_FRAMES)])
         return list(compress(events, is_module)), list(compress(indices, is_module))
 
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Frames of EVENT_COLUMNS and DETAIL_COLUMNS of the events since the last ones."""
+    def _add_frames(self, functions: Sequence[Event]) -> None:
+        if not functions:
+            return
+        moments = {"ts_ns": Moments(), "dur_ns": Moments()}
+        for column, texts in (("ts_ns", [e.ts for e in functions]), ("dur_ns", [e.dur for e in functions])):
+            moments[column].add(texts)
+        columns: dict[str, Ints] = {name: each.nanoseconds() for name, each in moments.items()}
+        columns |= {
+            "pid": np.array(integers([e.pid for e in functions])),
+            "tid": np.array(integers([e.tid for e in functions])),
+        }
+        names = pl.Series("name", [e.name for e in functions], dtype=FRAME_COLUMNS["name"])
+        rows = pl.DataFrame([names, *(numbers(name, values) for name, values in columns.items())])
+        self._frames.append(rows.drop_nulls(["ts_ns", "dur_ns"]))
+
+    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Frames of EVENT_COLUMNS, DETAIL_COLUMNS and FRAME_COLUMNS of the events since the last ones."""
         kept = np.zeros(self._passed + 1, dtype=np.int64)
         for group in self._groups.values():
             kept[np.array(group.indices) + 1] = 1
@@ -134,7 +156,8 @@ class Columns:
         ]
         detailed = np.flatnonzero(np.logical_or.reduce([columns[name] != NULL for name in _DETAILS]))
         details = [numbers("event", detailed), *(numbers(name, columns[name][detailed]) for name in _DETAILS)]
-        return pl.DataFrame(events), pl.DataFrame(details)
+        functions, self._frames = pl.concat([pl.DataFrame(schema=dict(FRAME_COLUMNS)), *self._frames]), []
+        return pl.DataFrame(events), pl.DataFrame(details), functions
 
 
 class _Group:

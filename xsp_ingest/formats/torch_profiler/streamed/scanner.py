@@ -40,21 +40,21 @@ _LIST = "the list of events\ue000"  # stands in the top-level object for the lis
 _EVENTS = msgspec.json.Decoder(list[Event])
 
 
-def documents(path: Path, max_rows: int) -> Iterator[Document]:
-    """The file's events in documents of about so many; the last one has the head and the counts.
+def documents(path: Path, max_rows: int, *, frames: bool = True) -> Iterator[Document]:
+    """The file's events in documents of about so many, and `frames` or none; the last one has the head and the counts.
 
     CannotScan where `scan_plain` should read the file.
     """
     with open_source(path) as source:
         try:
-            yield from _documents(_Window(source, path), max_rows)
+            yield from _documents(_Window(source, path), max_rows, frames=frames)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise CannotScan from error
 
 
-def _documents(window: _Window, max_rows: int) -> Iterator[Document]:
+def _documents(window: _Window, max_rows: int, *, frames: bool) -> Iterator[Document]:
     before = _start(window)
-    columns = Columns()
+    columns = Columns(frames=frames)
     while True:
         with _uncollected():
             events, is_last = _events(window)

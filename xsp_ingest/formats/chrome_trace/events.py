@@ -1,0 +1,124 @@
+"""The ranges and samples of trace events, begins and ends paired.
+
+Format: "Trace Event Format" (chromium.org): an `E` ends what its thread began last, an `e` what has
+its category, id and name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import nanoseconds, text
+from xsp_ingest.files.trace_event import TraceEvent
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Events"]
+
+_NS_PER_US = 1000
+_INT64 = range(-(1 << 63), 1 << 63)
+_MAX_OPEN = 1 << 20
+_THREAD, _ASYNC = "PushPop", "StartEnd"
+
+
+@dataclass(slots=True)
+class Events:
+    """`ranges` in the columns of `plain_ranges.RANGE_COLUMNS`, samples as (time, name, value), and what was odd."""
+
+    ranges: list[tuple[object, ...]] = field(default_factory=list)
+    samples: list[tuple[int, str, float]] = field(default_factory=list)
+    untimed: int = 0
+    unpaired: int = 0
+    marks: int = 0
+    left_out: int = 0
+    foreign: int = 0
+    not_utf8: int = 0
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _open: dict[tuple[object, ...], list[tuple[str, str | None, int, int]]] = field(default_factory=dict)
+    _open_count: int = 0
+
+    def read(self, path: Path, key: bytes | None) -> None:
+        """Takes the file's events; XspError where it is cut off or no JSON."""
+        seen = Entries()
+        for batch in entries(path, TraceEvent, seen, key=key):
+            for event in batch:
+                self._take(event)
+            if self._open_count > _MAX_OPEN:
+                raise XspError("more than a million events of the trace begin and do not end", path=path)
+        self.unpaired += self._open_count
+        self.foreign += seen.foreign
+        self.not_utf8 = seen.not_utf8
+
+    def _take(self, event: TraceEvent) -> None:
+        phase = event.ph if isinstance(event.ph, str) else ""
+        if phase in {"X", "B", "E", "b", "e", "C"}:
+            time = nanoseconds(event.ts, _NS_PER_US)
+            if time is None:
+                self.untimed += 1
+            else:
+                self._take_timed(event, phase, time)
+        elif phase in {"i", "I", "R", "n"}:
+            self.marks += 1
+        elif phase in {"s", "t", "f", "S", "T", "p", "F", "N", "O", "D", "P", "v", "V", "c", "(", ")"}:
+            self.left_out += 1
+        elif phase != "M":
+            self.foreign += 1
+
+    def _take_timed(self, event: TraceEvent, phase: str, time: int) -> None:
+        if phase == "C":
+            self._sample(event, time)
+        elif phase == "X":
+            duration = nanoseconds(event.dur, _NS_PER_US)
+            if duration is None:
+                self.untimed += 1
+            else:
+                process, thread = self._number(event.pid), self._number(event.tid)
+                begun = (text(event.name) or "", text(event.cat), time, thread)
+                self._add(begun, time + duration, process, thread, _THREAD)
+        elif phase in "Bb":
+            begun = (text(event.name) or "", text(event.cat), time, self._number(event.tid))
+            self._open.setdefault(self._key(event, phase), []).append(begun)
+            self._open_count += 1
+        else:
+            self._end(event, {"E": "B", "e": "b"}[phase], time)
+
+    def _end(self, event: TraceEvent, phase: str, time: int) -> None:
+        waiting = self._open.get(key := self._key(event, phase))
+        if not waiting:
+            self.unpaired += 1
+            return
+        begun = waiting.pop()
+        if not waiting:
+            del self._open[key]
+        self._open_count -= 1
+        style = _THREAD if phase == "B" else _ASYNC
+        self._add(begun, time, self._number(event.pid), self._number(event.tid), style)
+
+    def _key(self, event: TraceEvent, phase: str) -> tuple[object, ...]:
+        if phase == "B":
+            return phase, self._number(event.pid), self._number(event.tid)
+        return phase, self._number(event.pid), str(event.cat), str(event.id), str(event.name)
+
+    def _add(self, begun: tuple[str, str | None, int, int], end: int, process: int, thread: int, style: str) -> None:
+        name, category, start, began_on = begun
+        elsewhere = thread if thread != began_on else None
+        self.ranges.append((name, category, style, start, end - start, process, began_on, elsewhere))
+
+    def _sample(self, event: TraceEvent, time: int) -> None:
+        """Each number among the arguments is a series of its own."""
+        name = text(event.name) or ""
+        values = event.args if isinstance(event.args, dict) else {}
+        usable = {key: v for key, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        self.untimed += not usable
+        for key, value in usable.items():
+            self.samples.append((time, name if len(values) == 1 else f"{name} {key}", float(value)))
+
+    def _number(self, identity: Any) -> int:  # noqa: ANN401 (whatever the file holds)
+        """A process or thread; texts are numbered as they come, below 0."""
+        if isinstance(identity, int) and not isinstance(identity, bool) and identity in _INT64:
+            return identity
+        return self._numbers.setdefault(str(identity), -1 - len(self._numbers))

@@ -1,0 +1,122 @@
+"""From the slices of the Perfetto trace to the common columns."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_ingest.files.content import read_all
+from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, KERNEL, Records, column
+from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
+from xsp_ingest.formats.rocprofv3.perfetto import Slices
+from xsp_model import Finding, LedgerKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from xsp_ingest.formats.rocprofv3.perfetto import Slice
+
+__all__ = ["from_perfetto"]
+
+_KERNELS, _COPIES = "kernel_dispatch", "memory_copy"
+_AGENT = re.compile(r"^(?:Agent|GPU)\D*(\d+)$", re.IGNORECASE)
+_ENDS = re.compile(r"(HOST|DEVICE)_TO_(HOST|DEVICE)$", re.IGNORECASE)
+_STREAM = re.compile(r"\bSTREAM \[(\d+)\]")
+
+
+def from_perfetto(path: Path) -> Records:
+    """The records of the trace; XspError where it is damaged or cut off."""
+    slices = Slices(path)
+    kernels: list[dict[str, object]] = []
+    copies: list[dict[str, object]] = []
+    calls: list[dict[str, object]] = []
+    counts: list[dict[str, object]] = []
+    for one in slices.of(read_all(path)):
+        row = {**_times(one), "stream": _stream(one)}
+        if one.category == _KERNELS:
+            row["dispatch"] = len(kernels)
+            kernels.append({**row, **_kernel(one)})
+            counts += ({"dispatch": row["dispatch"], "counter": c, "value": v} for c, v in _counted(one))
+        elif one.category == _COPIES:
+            copies.append({**row, **_copy(one)})
+        else:
+            calls.append({**row, "domain": one.category.upper(), "name": one.name})
+    return Records(
+        _frame(kernels, KERNEL, slices.process),
+        _frame(copies, COPY, slices.process),
+        _frame(calls, API, slices.process),
+        counts=_frame(counts, COUNT, slices.process),
+        findings=(
+            Finding(LedgerKind.RECORDS_NOT_READ, "slices of other categories of the Perfetto trace", slices.other),
+            Finding(LedgerKind.DROPPED_RECORDS, "gaps in the Perfetto trace, whose buffer was full", slices.gaps),
+        ),
+    )
+
+
+def _frame(rows: list[dict[str, object]], columns: Mapping[str, pl.DataType], process: int | None) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            name: column(name, [_integer(row.get(name, process if name == "process" else None)) for row in rows])
+            if kind == pl.Int64
+            else pl.Series(name, [row.get(name) for row in rows], dtype=kind)
+            for name, kind in columns.items()
+        },
+        schema=dict(columns),
+    )
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _times(one: Slice) -> dict[str, object]:
+    annotations = one.annotations
+    return {
+        "start": annotations.get("begin_ns"),
+        "end": annotations.get("end_ns"),
+        "thread": annotations.get("tid"),
+        "correlation": annotations.get("corr_id"),
+    }
+
+
+def _stream(one: Slice) -> int | None:
+    """As annotated, or in earlier versions as the name of the track has it."""
+    if "stream_ID" in one.annotations:
+        return _integer(one.annotations["stream_ID"])
+    match = _STREAM.search(one.track or "")
+    return int(match[1]) if match else None
+
+
+def _agent(label: object) -> int | None:
+    """The number in `Agent-4` or `GPU-0`: which agents there are is not in the trace."""
+    match = _AGENT.match(label) if isinstance(label, str) else None
+    return int(match[1]) if match else None
+
+
+def _kernel(one: Slice) -> dict[str, object]:
+    """Grids and blocks are written as products of their sizes, which do not tell the sizes: these stay unknown."""
+    annotations = one.annotations
+    return {
+        "name": None if one.name is None else plain_kernel_name(one.name),
+        "agent": _agent(annotations.get("agent")),
+        "registers": annotations.get("VGPR_Count"),
+        "accumulation_registers": annotations.get("Accum_VGPR_Count"),
+        "shared": annotations.get("LDS_Block_Size", annotations.get("group_segment_size")),
+    }
+
+
+def _copy(one: Slice) -> dict[str, object]:
+    """A copy is its source's; where that is the host, its destination's."""
+    annotations, name = one.annotations, one.name or ""
+    ends = _ENDS.search(name)
+    first, second = (end.upper() == "DEVICE" for end in ends.groups()) if ends else (False, False)
+    agent = annotations.get("src_agent") if first else annotations.get("dst_agent") if second else None
+    return {"direction": name, "agent": _agent(agent), "bytes": annotations.get("copy_bytes")}
+
+
+def _counted(one: Slice) -> list[tuple[str, float]]:
+    """Counters are what is annotated as a fraction: everything else is a whole number or a text."""
+    return [(name, value) for name, value in one.annotations.items() if isinstance(value, float)]
