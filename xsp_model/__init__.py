@@ -5,7 +5,17 @@ from xsp_model.errors import XspError
 from xsp_model.ledger import Finding
 from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.trace import Trace
-from xsp_model.vocabulary import GRAPH_CAPTURE, Attribution, AttributionBasis, Kind, LayerSource, Level, Phase, Severity
+from xsp_model.vocabulary import (
+    GRAPH_CAPTURE,
+    Attribution,
+    AttributionBasis,
+    Kind,
+    LayerSource,
+    Level,
+    MemoryKind,
+    Phase,
+    Severity,
+)
 
 __all__ = [
     "GRAPH_CAPTURE",
@@ -16,6 +26,7 @@ __all__ = [
     "LayerSource",
     "LedgerKind",
     "Level",
+    "MemoryKind",
     "Phase",
     "Severity",
     "Trace",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xsp_model.errors import AGAIN, XspError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from xsp_model.schema import TableSpec
 
-__all__ = ["PIECE_ROWS", "conformed", "to_arrow", "write_parquet"]
+__all__ = ["PIECE_ROWS", "conformed", "read_parquet", "row_groups", "to_arrow", "write_parquet"]
 
 PIECE_ROWS = 1 << 17
 """Rows of a row group: what is written, and may be read, at once."""
@@ -64,3 +67,40 @@ def write_parquet(pieces: Iterable[pa.Table], spec: TableSpec, path: Path) -> No
     ) as out:
         for piece in pieces:
             out.write_table(piece)
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """The whole file; XspError where it or a text in it cannot be read. `pq.read_table` would import pandas first."""
+    with _readable(path), pq.ParquetFile(path) as file:
+        return _with_sound_texts(file.read())
+
+
+def row_groups(path: Path, spec: TableSpec, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The file, or these columns of it, as tables that may be held at once, in order; XspError as above.
+
+    Words are taken over as they are stored, which costs less than a scan's looking each of them up.
+    """
+    label_columns = [each.name for each in spec.columns if pa.types.is_dictionary(each.type)]
+    with _readable(path):
+        file = pq.ParquetFile(path, read_dictionary=label_columns)
+    with file:
+        for group in range(file.num_row_groups):
+            with _readable(path):
+                rows = _with_sound_texts(file.read_row_group(group, columns and list(columns), use_threads=False))
+            yield rows
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise XspError(f"{path.name} cannot be read", path=path.parent, advice=AGAIN) from error
+
+
+def _with_sound_texts(table: pa.Table) -> pa.Table:
+    """The table; ArrowInvalid where a text is not UTF-8 or there is none, at which nobody looks while reading."""
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+            column.validate(full=True)
+    return table

@@ -10,7 +10,7 @@ from xsp_model import integrity, ledger
 from xsp_model.arrays import lookup
 from xsp_model.arrow import PIECE_ROWS, conformed, to_arrow
 from xsp_model.order import total_order
-from xsp_model.schema import TABLES
+from xsp_model.schema import REFERENCES, TABLES
 from xsp_model.spill import Spill
 from xsp_model.trace import Trace
 
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from xsp_model.schema import TableSpec
 
 __all__ = ["TraceBuilder"]
-
-_REFERENCES = {
-    "spans": ("parent_id", "layer_id"),
-    "operators": ("forward_id",),
-    "kernels": ("captured_in_id",),
-    "attributions": ("layer_id",),
-}
 
 
 class TraceBuilder:
@@ -73,7 +66,7 @@ class TraceBuilder:
         frames = {name: _gather(TABLES[name], rows) for name, rows in self._rows.items()}
         self._rows = {name: [] for name in TABLES}
         frames["spans"], numbers = _renumber(frames["spans"])
-        for name, columns in _REFERENCES.items():
+        for name, columns in REFERENCES.items():
             for column in columns:
                 frames[name] = _follow(frames[name], column, numbers)
         for name, spec in TABLES.items():

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from xsp_model.arrow import PIECE_ROWS, write_parquet
-from xsp_model.errors import XspError
+from xsp_model import integrity
+from xsp_model.arrow import PIECE_ROWS, read_parquet, write_parquet
+from xsp_model.bundle_files import MANIFEST, check_contents, check_tables, file_entry, read_json
+from xsp_model.bundle_rows import RowsCheck, readable, refuse
+from xsp_model.errors import AGAIN, XspError
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.trace import Trace
 from xsp_model.upgrade import UPGRADES, upgrade
@@ -23,10 +25,14 @@ from xsp_model.upgrade import UPGRADES, upgrade
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
+    from xsp_model.bundle_rows import Sound
+
 __all__ = ["MANIFEST", "is_bundle", "read", "read_manifest", "write"]
 
-MANIFEST = "manifest.json"
 _FORMAT = "xsp bundle"
+_SPANS = "spans"
 _TOOLS = ("xsp", "polars", "pyarrow")
 
 
@@ -36,18 +42,24 @@ def is_bundle(path: Path) -> bool:
 
 
 def write(trace: Trace, path: Path) -> None:
-    """Writes NAME.xsp; an older bundle at the path is replaced, anything else there is an error.
+    """Writes NAME.xsp; an older bundle at the path is replaced, anything else there, or in it, is an error.
 
     The folder appears under its name only when complete, so a reader never meets half a bundle.
     """
     if path.exists() and not is_bundle(path):
         raise XspError("this exists and is not a bundle", path=path, advice="Choose another name for the output")
+    if foreign := _not_ours(path):
+        raise XspError(
+            f"this exists and holds {foreign}, which is no bundle's",
+            path=path,
+            advice="Choose another name for the output",
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         for name in TABLES:
             _write_table(trace, name, unfinished / f"{name}.parquet")
-        manifest = json.dumps(_manifest(trace), indent=1, ensure_ascii=False)
+        manifest = json.dumps(_manifest(trace, unfinished), indent=1, ensure_ascii=False)
         (unfinished / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
         unfinished.chmod(0o755)
         _put_in_place(unfinished, path)
@@ -56,8 +68,17 @@ def write(trace: Trace, path: Path) -> None:
         raise
 
 
+def _not_ours(path: Path) -> str | None:
+    """A name in the folder that no bundle of any version has, so that nothing else is lost with it."""
+    names = sorted(file.name for file in path.iterdir()) if path.exists() else []
+    if names and f"{_SPANS}.parquet" not in names:  # others call files manifest.json, too
+        return MANIFEST
+    ours = {MANIFEST, *(f"{table}.parquet" for table in TABLES)}
+    return next((name for name in names if name not in ours), None)
+
+
 def _write_table(trace: Trace, name: str, target: Path) -> None:
-    part = trace.parts[name]
+    part = trace.part(name)
     if isinstance(part, Path):
         if trace.kept is not None:  # nobody else's file: it need not be written twice
             with suppress(OSError):
@@ -80,7 +101,7 @@ def _put_in_place(unfinished: Path, path: Path) -> None:
     shutil.rmtree(old)
 
 
-def _manifest(trace: Trace) -> dict[str, object]:
+def _manifest(trace: Trace, folder: Path) -> dict[str, object]:
     runs = trace.table("runs").to_pylist()
     return {
         "format": _FORMAT,
@@ -91,6 +112,7 @@ def _manifest(trace: Trace) -> dict[str, object]:
         ],
         "tools": {name: installed for name in _TOOLS if (installed := _installed(name))},
         "rows": {name: trace.height(name) for name in TABLES},
+        "files": {file.name: file_entry(file) for file in sorted(folder.glob("*.parquet"))},
     }
 
 
@@ -104,16 +126,11 @@ def _installed(name: str) -> str | None:
 
 def read_manifest(path: Path) -> Mapping[str, object]:
     """The manifest; raises XspError where it is not one or is of a newer XSP."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise XspError(
-            "the bundle's manifest cannot be read", path=path, advice="Convert the source files again"
-        ) from error
+    manifest = read_json(path)
     if (
         not isinstance(manifest, dict)
         or manifest.get("format") != _FORMAT
-        or not isinstance(manifest.get("schema_version"), int)
+        or type(manifest.get("schema_version")) is not int  # no boolean either
     ):
         raise XspError("this folder has a manifest.json that is not of an XSP bundle", path=path)
     if manifest["schema_version"] > SCHEMA_VERSION:
@@ -125,25 +142,32 @@ def read_manifest(path: Path) -> Mapping[str, object]:
     return manifest
 
 
-def read(path: Path) -> Trace:
-    """The trace of a bundle, its tables left on disk until used; bundles of earlier versions are upgraded in memory."""
-    version = read_manifest(path)["schema_version"]
+def read(path: Path, *, is_own: bool = False, sound: Sound | None = None) -> Trace:
+    """The trace of a bundle, its tables left on disk until used; bundles of earlier versions are upgraded in memory.
+
+    XspError where it is not what `write` writes. Files are compared with their checksums each time, and a table's rows
+    are held against the rules of the model before it is first used: unless this user's XSP alone can have written it
+    (`is_own`), or it is among the `sound`, which this adds to.
+    """
+    manifest = read_manifest(path)
+    version = manifest["schema_version"]
     assert isinstance(version, int)  # noqa: S101 (read_manifest checked it)
-    parts = {file.stem: file for file in path.glob("*.parquet")}
-    try:
-        if version == SCHEMA_VERSION:
-            missing = sorted(set(TABLES) - set(parts))
-            if missing:
-                raise XspError(
-                    f"the bundle lacks its table {missing[0]}", path=path, advice="Convert the source files again"
-                )
-            for name in TABLES:
-                pq.read_metadata(parts[name])
-            return Trace({name: parts[name] for name in TABLES}, path)
-        return Trace(
-            dict(upgrade({name: pq.read_table(file) for name, file in parts.items()}, version, UPGRADES)), path
-        )
-    except (pa.ArrowInvalid, OSError, KeyError) as error:
-        raise XspError(
-            "a table of the bundle cannot be read", path=path, advice="Convert the source files again"
-        ) from error
+    files = {name: path / f"{name}.parquet" for name in TABLES if os.path.lexists(path / f"{name}.parquet")}
+    is_current = version == SCHEMA_VERSION
+    missing = sorted(set(TABLES) - set(files)) if is_current else []
+    if missing:
+        raise XspError(f"the bundle lacks its table {missing[0]}", path=path, advice=AGAIN)
+    check_contents(path, files.values(), manifest)
+    check_tables(path, files, manifest, current=is_current)
+    if is_current and is_own:
+        return Trace(files, path)
+    with readable(path):
+        unchecked = Trace(files if is_current else _upgraded(files, version), path)
+        if not is_current:
+            refuse(path, integrity.broken_rules(unchecked))
+    return replace(unchecked, check=RowsCheck(unchecked, set() if sound is None else sound))
+
+
+def _upgraded(files: Mapping[str, Path], version: int) -> dict[str, pa.Table]:
+    tables = upgrade({name: read_parquet(file) for name, file in files.items()}, version, UPGRADES)
+    return {name: tables[name].select(spec.schema.names).cast(spec.schema) for name, spec in TABLES.items()}

@@ -9,7 +9,9 @@ from xsp_model.plain_text import clean
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["XspError"]
+__all__ = ["AGAIN", "XspError"]
+
+AGAIN = "Convert the source files again"
 
 
 class XspError(Exception):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import networkx as nx
 import polars as pl
 
+from xsp_model.extras import require
 from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import networkx as nx
 
 __all__ = ["to_digraph"]
 
@@ -41,12 +43,14 @@ def to_digraph(trace: _Tables, span_ids: Sequence[int] | None = None) -> nx.DiGr
     Edges carry `edge`: `child` (ran inside), `launch` (runtime call to device work), `backward_of`
     (backward operator to its forward twin) and `sync` (device work to the wait it was waited for by).
     An edge is there when both its ends are. About 700 bytes and 4 us a node: choose a part of a large trace.
+    XspError where networkx is not installed.
     """
+    networkx = require("networkx", purpose="a graph of spans", extra="networkx")
     spans = trace.scan("spans").select("span_id", "parent_id", "correlation_id", *_ATTRIBUTES)
     if span_ids is not None:
         spans = spans.filter(pl.col("span_id").is_in(list(span_ids)))
     chosen = spans.with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
-    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph: nx.DiGraph[int] = networkx.DiGraph()
     graph.add_nodes_from(
         (row.pop("span_id"), _without_nulls(row)) for row in chosen.drop("parent_id").iter_rows(named=True)
     )

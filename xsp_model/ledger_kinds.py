@@ -87,6 +87,17 @@ class LedgerKind(StrEnum):
         _INFO,
         "a run's clock runs apart from the first run's, judged by collectives; not corrected",
     )
+    CLOCKS_ALIGNED = (
+        "clocks_aligned",
+        _INFO,
+        "a run's times were moved to the first run's clock, judged by collectives",
+    )
+    CLOCKS_NOT_ALIGNED = (
+        "clocks_not_aligned",
+        _WARNING,
+        "a run's clock could not be aligned with the first run's, and its times stand as recorded",
+        "Record steps in which all ranks take part in the same collectives, with their process groups",
+    )
     COMMAND_BUFFER_READ = (
         "command_buffer_read",
         _INFO,
@@ -102,6 +113,11 @@ class LedgerKind(StrEnum):
         "counter_unavailable",
         _WARNING,
         "values that the profiler could not collect (n/a or nan); they are unknown",
+    )
+    COUNTERS_OF_NO_KERNEL = (
+        "counters_of_no_kernel",
+        _WARNING,
+        "counters of dispatches that are not in the file; not read",
     )
     COUNTERS_PARTIAL = (
         "counters_partial",
@@ -127,6 +143,12 @@ class LedgerKind(StrEnum):
         "damaged_program",
         _WARNING,
         "compiled programs in the profile cannot be read; their operations have no names",
+    )
+    DEEPEST_LEVEL_DIFFERS = (
+        "deepest_level_differs",
+        _WARNING,
+        "the run's description says another deepest level than its files hold",
+        "Without kernels a GPU's run has no kernel latencies: record it again, and read what the profiler says",
     )
     DROPPED_RECORDS = (
         "dropped_records",
@@ -244,6 +266,11 @@ class LedgerKind(StrEnum):
         "the file holds runs at several trace levels; tables over all of them add what was measured several times",
         "Write each trace into a file of its own and join them with `xsp merge`",
     )
+    LEVELS_SPLIT = (
+        "levels_split",
+        _INFO,
+        "runs of the same work at several levels were in one file, and were told apart and merged",
+    )
     LOADGEN_ACCURACY_RUN = (
         "loadgen_accuracy_run",
         _WARNING,
@@ -256,6 +283,12 @@ class LedgerKind(StrEnum):
         _WARNING,
         "latencies worked out from the trace differ from those in LoadGen's summary",
         "Are the logs of one test?",
+    )
+    LOADGEN_QUEUED = (
+        "loadgen_queued",
+        _INFO,
+        "latencies count from when a query was due and hold its time in the queue: nothing is given as a share of them",
+        "Time the model alone with the scenario SingleStream or MultiStream",
     )
     LOADGEN_WARNING = "loadgen_warning", _WARNING, "warnings in LoadGen's log"
     MATCH_KERNELS = "match_kernels", _INFO, "how many kernels of two runs of a profile match"
@@ -285,10 +318,15 @@ class LedgerKind(StrEnum):
         "layers whose kernels took longer than the layer: they overlap, outlast its call, or run in backward",
         "Take layer latency from a serialised run, where the device is waited for after every layer",
     )
+    NESTED_TOO_DEEP = (
+        "nested_too_deep",
+        _WARNING,
+        "spans in more than 511 others: below the outermost 256 levels, each further 256 hang together under the 256th",
+    )
     NO_COUNTERS = (
         "no_counters",
         _INFO,
-        "no hardware counters in this trace: flops, bytes, occupancy and what follows from them are unknown",
+        "no hardware counters in this trace: flops, bytes and occupancy were not measured, what stands is modelled",
         "Measure counters in a run of their own and merge the runs",
     )
     NO_END = "no_end", _WARNING, "the file has no closing record: what wrote it was stopped, and records may be missing"
@@ -352,6 +390,11 @@ class LedgerKind(StrEnum):
         "parent_unresolved",
         _WARNING,
         "kernels with two possible parents have no counterpart in the serialised run and keep the later parent",
+    )
+    PARENT_NOT_AROUND = (
+        "parent_not_around",
+        _WARNING,
+        "spans run beside their parent's other children, or outlast it or are of another process; they stand alone",
     )
     PART_OF_TRACE = "part_of_trace", _INFO, "spans outside the part asked for were left out"
     PAYLOAD_UNREADABLE = (
@@ -419,6 +462,7 @@ class LedgerKind(StrEnum):
         "runs were read together whose times do not overlap: sums and shares over them may mean nothing",
         "Give files of different work one by one",
     )
+    SAME_RUN_AGAIN = "same_run_again", _INFO, "files that hold the same run in another of its tool's outputs; not read"
     SANITY_ABOVE_ROOF = "sanity_above_roof", _WARNING, "kernels did more than their device can"
     SANITY_DRAM_READ_BYTES = (
         "sanity_dram_read_bytes",
@@ -479,6 +523,8 @@ class LedgerKind(StrEnum):
         ),
     )
     SUMMARY_LEFT_OUT = "summary_left_out", _WARNING, "tables of sums beside the single events were not read"
+    TABLE_NOT_READ = "table_not_read", _INFO, "rows of tables of the capture that nothing was made of"
+    SYSTEM_JOINED = "system_joined", _INFO, "moments of the run at which the machine was sampled"
     TENSOR_COUNTS_PARTIAL = (
         "tensor_counts_partial",
         _INFO,
@@ -510,6 +556,11 @@ class LedgerKind(StrEnum):
     UNKNOWN_PLANE = "unknown_plane", _WARNING, "events of an unknown plane were not read"
     UNKNOWN_RECORD = "unknown_record", _INFO, "records of kinds that XSP does not know"
     UNNAMED_EXTERNAL_ID = "unnamed_external_id", _INFO, "external ids that no operator of the dump has"
+    UNKNOWN_TOOL = (
+        "unknown_tool",
+        _INFO,
+        "events of a tool that is not known were read as ranges of their threads, whatever work they stand for",
+    )
     UNPAIRED_EVENTS = "unpaired_events", _WARNING, "events that begin without an end, or end without a begin"
     UNREADABLE_FILE = (
         "unreadable_file",
@@ -528,3 +579,14 @@ class LedgerKind(StrEnum):
         "links that lead out of the directory, and files that are pipes, sockets or devices, were left out",
     )
     UNUSABLE_MEMORY_EVENT = "unusable_memory_event", _WARNING, "events of memory without a time, a size or an operation"
+    WORK_MODEL_UNFIT = (
+        "work_model_unfit",
+        _WARNING,
+        "calls of operators that the user's work models hold for and tell nothing of",
+        "Hold the models' operands, shapes and numbers of inputs against what the trace recorded of these calls",
+    )
+    WORK_MODEL_UNUSED = (
+        "work_model_unused",
+        _INFO,
+        "names in the user's work models that no operator of the trace has",
+    )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["tied", "total_order"]
+__all__ = ["is_sorted", "tied", "total_order"]
 
 _RANK = {str(level): rank for rank, level in enumerate(LEVELS)}
 _TIES = (
@@ -29,6 +29,7 @@ _TIES = (
     "correlation_id",
     "name",
     "kind",
+    "context_id",
     "span_id",
 )
 _TEXTS = ("name", "kind")  # compared as texts, however they are held
@@ -36,16 +37,16 @@ _TOGETHER = 1 << 16  # tied spans looked at together, and what is left of the la
 _LAST = (1 << 63) - 1  # null goes last
 
 
-def total_order(spans: pl.DataFrame) -> Positions | None:
+def total_order(spans: pl.DataFrame, details: Callable[[Positions], Sequence[Ints]] = lambda _: ()) -> Positions | None:
     """The rows of `spans` in their total order; None where they stand in it already. Without `run_id` it is one run.
 
     By start first, which settles nearly all; only spans that start together are compared column by column, and those
-    alike in every column keep the order they have (or that of their `span_id`).
+    alike in every column by numbers that `details` gives for them, then by the order they have (or their `span_id`).
     """
     start = spans["start_ns"].to_numpy()
-    order = None if _is_sorted(start) else _by_start(start)
+    order = None if is_sorted(start) else _by_start(start)
     together = np.flatnonzero(tied(start) if order is None else _tied_in(start, order))
-    ties = _Ties(spans)
+    ties = _Ties(spans, details)
     for few in _moments(start, order, together):
         rows = few if order is None else order[few]
         sorted_places = ties.sorted(rows)
@@ -56,7 +57,8 @@ def total_order(spans: pl.DataFrame) -> Positions | None:
     return order
 
 
-def _is_sorted(values: Ints) -> bool:
+def is_sorted(values: Ints) -> bool:
+    """Whether none is smaller than the one before."""
     return all((values[p][1:] >= values[p][:-1]).all() for p in scratch.pieces(len(values))) and all(
         values[first] >= values[first - 1] for first in range(scratch.PIECE, len(values), scratch.PIECE)
     )
@@ -81,8 +83,9 @@ def _moments(start: Ints, order: Positions | None, together: Ints) -> Iterator[I
 class _Ties:
     """Compares spans by what tells them apart, words by their place among all words of the column."""
 
-    def __init__(self, spans: pl.DataFrame) -> None:
+    def __init__(self, spans: pl.DataFrame, details: Callable[[Positions], Sequence[Ints]]) -> None:
         self._spans = spans
+        self._details = details
         self._columns = [name for name in _TIES if name in spans.columns]
         self._alphabets = {name: _alphabet(spans[name]) for name in self._columns if name in _TEXTS}
         self._alphabets["level"] = _outermost_first(spans["level"])
@@ -105,7 +108,17 @@ class _Ties:
     def _compared(self, rows: Positions, group: Ints) -> Ints:
         """The order of rows by the other columns, within their groups, which are in order."""
         keys = [group, *(self._numbers(name, rows) for name in self._columns)]
-        return np.lexsort([key for key in reversed(keys) if (key != key[0]).any()] or [group])
+        keys = [key for key in keys if (key != key[0]).any()] or [group]
+        by = np.lexsort(keys[::-1])
+        alike = np.ones(max(len(by) - 1, 0), dtype=np.bool_)
+        for key in keys:
+            alike &= key[by][1:] == key[by][:-1]
+        if not alike.any():
+            return by
+        left = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
+        last = np.append(0, np.cumsum(~alike))[left]
+        by[left] = by[left][np.lexsort([*reversed(self._details(rows[by[left]])), last])]
+        return by
 
     def _numbers(self, name: str, rows: Positions) -> Ints:
         if name not in self._alphabets:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 
 from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, is_nameless, peaks_for, spec_called, spec_for
 from xsp_model.ledger import Finding
 from xsp_model.ledger_kinds import LedgerKind
-from xsp_model.schema import TABLES
-from xsp_model.trace import Trace
+from xsp_model.multiprocessors import Vendor, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from xsp_model.trace import Trace
 
     _Device = tuple[int, int | None]  # device, and the process for which the number holds
 
@@ -52,7 +51,6 @@ _COLUMN = {"fp32": "fp32_flop_per_s", "dram": "dram_byte_per_s"}  # what `device
 _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _FROM_USER = "given by the user"
 _FROM_FILE = "the profiler's file"
-_AMD = re.compile(r"(?i)\b(?:amd|radeon|instinct|gfx\d)")
 
 
 def fp32_lanes(compute_capability: str | None) -> int | None:
@@ -135,7 +133,8 @@ def _of_file(device: Mapping[str, object]) -> dict[str, Peak]:
         if isinstance(value, float):
             out[quantity] = Peak(quantity, value, _FROM_FILE, source)
     capability, size, clock = (device[c] for c in ("compute_capability", "multiprocessor_count", "clock_hz"))
-    lanes = fp32_lanes(str(capability)) if capability and not _AMD.search(str(device["name"])) else None
+    is_nvidia = vendor_of(str(device["name"])) is Vendor.NVIDIA
+    lanes = fp32_lanes(str(capability)) if capability and is_nvidia else None
     if "fp32" not in out and lanes and isinstance(size, int) and isinstance(clock, int):
         detail = f"derived at {clock / 1e6:.0f} MHz: {size} multiprocessors x {lanes} FP32 lanes x 2"
         out["fp32"] = Peak("fp32", float(size * lanes * _FLOP_PER_LANE * clock), _FROM_FILE, detail)
@@ -216,7 +215,7 @@ def with_devices(trace: Trace, overrides: Sequence[DeviceSpec] = (), *, gpu: str
     if not parts:
         return trace
     tables = {name: pl.concat(part[at] for part in parts) for at, name in enumerate(("devices", "peaks"))}
-    return Trace({**trace.parts, **{name: _arrow(name, frame) for name, frame in tables.items()}}, trace.origin)
+    return trace.replaced(tables)
 
 
 def _of_run(
@@ -243,10 +242,3 @@ def _forgotten(devices: pl.DataFrame, peaks: pl.DataFrame) -> tuple[pl.DataFrame
     columns = [*_COLUMN.values(), "peak_source"]
     blank = [pl.when(~nameless).then(pl.col(column)).alias(column) for column in columns]
     return devices.with_columns(blank), kept
-
-
-def _arrow(name: str, frame: pl.DataFrame) -> pa.Table:
-    spec = TABLES[name]
-    ordered = frame.select(c.name for c in spec.columns).sort(spec.order, nulls_last=True, maintain_order=True)
-    loose = pa.schema([f.with_nullable(True) for f in spec.schema])  # noqa: FBT003 (pyarrow's signature)
-    return ordered.to_arrow().cast(loose).cast(spec.schema)

@@ -10,9 +10,9 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SCHEMA_VERSION", "TABLES", "ColumnSpec", "TableSpec"]
+__all__ = ["REFERENCES", "SCHEMA_VERSION", "TABLES", "ColumnSpec", "TableSpec"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 5
 """Raised whenever a bundle written before could no longer be read as it stands; see `upgrade`."""
 
 _INT = pa.int64()
@@ -148,9 +148,16 @@ _OPERATORS = TableSpec(
         ColumnSpec("sequence_number", _INT, "Ties a backward operator to its forward one."),
         ColumnSpec("forward_id", _INT, "For a backward operator, the span of its forward twin."),
         ColumnSpec("external_id", _INT, "The framework's own number of the call."),
-        ColumnSpec("input_shapes", _TEXT, "Shapes of the inputs, as JSON."),
-        ColumnSpec("input_dtypes", _TEXT, "Element types of the inputs, as JSON."),
-        ColumnSpec("concrete_inputs", _TEXT, "Of a convolution the texts of inputs that are no tensors, as JSON."),
+        ColumnSpec("input_shapes", _LABEL, "Shapes of the inputs, as JSON."),
+        ColumnSpec("input_dtypes", _LABEL, "Element types of the inputs, as JSON."),
+        ColumnSpec("input_strides", _LABEL, "Strides of the inputs in elements, as JSON."),
+        ColumnSpec("concrete_inputs", _LABEL, "The texts of inputs that are no tensors, as JSON."),
+        ColumnSpec(
+            "source_lines",
+            _LABEL,
+            "The user's lines of Python that called it, innermost first: `file:line function`, joined by `; `;"
+            " of a backward operator those of its forward twin.",
+        ),
     ),
     ("span_id",),
 )
@@ -160,7 +167,7 @@ _RANGES = TableSpec(
     "One row a named range: NVTX or a profiler annotation, as the user wrote it.",
     (
         _SPAN_ID,
-        ColumnSpec("range_id", _INT, "The source's own number of the range (row number in NVTX_EVENTS)."),
+        ColumnSpec("range_id", _INT, "The source's own number of the range (its row in NVTX_EVENTS); null: none."),
         ColumnSpec("text", _TEXT, "The whole name as recorded, per-call numbers included."),
         ColumnSpec("domain", _LABEL, "NVTX domain; null for the default one."),
         ColumnSpec("style", _LABEL, "PushPop, StartEnd or Annotation."),
@@ -199,6 +206,7 @@ _COPIES = TableSpec(
         ColumnSpec("copy_kind", _LABEL, "Host-to-Device, Device-to-Host, Device-to-Device, ...; null for a memset."),
         ColumnSpec("source_kind", _LABEL, "Memory read from: Pageable, Pinned, Device, Array, Managed, ..."),
         ColumnSpec("destination_kind", _LABEL, "Memory written to."),
+        ColumnSpec("virtual_address", _INT, "Where the block begins, of a migration of unified memory."),
     ),
     ("span_id",),
 )
@@ -216,6 +224,38 @@ _COLLECTIVES = TableSpec(
         _bytes("output_bytes", "What this rank receives."),
     ),
     ("span_id",),
+)
+
+_MESSAGES = TableSpec(
+    "messages",
+    "One row a call of message passing (MPI): between whom, and how large, as far as the source says.",
+    (
+        _SPAN_ID,
+        ColumnSpec("rank", _INT, "Rank of the thread that called."),
+        ColumnSpec("peer_rank", _INT, "Rank sent to or received from."),
+        ColumnSpec("root_rank", _INT, "Of a collective with a root: its rank."),
+        ColumnSpec("tag", _INT, "Tag of the message."),
+        _bytes("bytes", "Of a message between two: its size."),
+        _bytes("sent_bytes", "Of a collective: what this rank sends."),
+        _bytes("received_bytes", "Of a collective: what this rank receives."),
+    ),
+    ("span_id",),
+)
+
+_PAGE_FAULTS = TableSpec(
+    "page_faults",
+    "One row a fault, or group of faults of a device, on pages of unified memory.",
+    (
+        _key("run_id", "The run it was recorded in."),
+        _ns("time_ns", "When, from the start of the trace.", nullable=False),
+        _ns("duration_ns", "How long a device took for it; null: not recorded."),
+        ColumnSpec("process_id", _INT, "The operating system's process."),
+        ColumnSpec("device_id", _INT, "The device that missed the page; null: the host did."),
+        ColumnSpec("address", _INT, "The page's address."),
+        ColumnSpec("count", _INT, "How many faults.", nullable=False),
+        ColumnSpec("instruction", _TEXT, "Of a fault of the host: what the source says of the instruction."),
+    ),
+    ("run_id", "time_ns", "process_id", "device_id", "address", "count", "duration_ns", "instruction"),
 )
 
 _ATTRIBUTIONS = TableSpec(
@@ -312,6 +352,26 @@ _COUNTERS = TableSpec(
     ("run_id", "counter", "device_id", "time_ns", "value"),
 )
 
+_ALLOCATIONS = TableSpec(
+    "allocations",
+    "One row a block of memory that an allocator gave out or took back.",
+    (
+        _key("run_id", "The run it was recorded in."),
+        _key("sequence", "Its number among those of the run, in order of time; at one time as the source has them."),
+        _ns("time_ns", "When, from the start of the trace.", nullable=False),
+        ColumnSpec("process_id", _INT, "The operating system's process; addresses are its own."),
+        ColumnSpec("device_id", _INT, "The device; null for memory of the host."),
+        ColumnSpec("bytes", _INT, "Size of the block; negative: taken back.", "byte", nullable=False),
+        ColumnSpec("address", _INT, "Where the block is, which ties what is taken back to what was given out."),
+        _bytes("allocated_bytes", "In use on the device afterwards, as the source counts it."),
+        _bytes("reserved_bytes", "Held by the framework's allocator afterwards, in use or not."),
+        ColumnSpec("owner_id", _INT, "The innermost span that ran on the thread then."),
+        ColumnSpec("category", _LABEL, "What it is used for, where the source itself says; see `MemoryKind`."),
+        ColumnSpec("source_lines", _LABEL, "Lines of Python that allocated it, where the source itself says."),
+    ),
+    ("run_id", "sequence"),
+)
+
 _STEP_TIMES = TableSpec(
     "step_times",
     "One row a step that was timed around the model's call, without a profiler's span.",
@@ -321,6 +381,59 @@ _STEP_TIMES = TableSpec(
         _ns("duration_ns", "Its duration.", nullable=False),
     ),
     ("run_id", "step"),
+)
+
+_ACCURACIES = TableSpec(
+    "accuracies",
+    "One row a measure of the quality of a run's results; of a training curve one a point of it.",
+    (
+        _key("run_id", "The run whose results they are."),
+        _key("metric", "What was measured, as its description calls it: `top1`, `loss`, `BLEU`.", _LABEL),
+        ColumnSpec("dataset", _LABEL, "What it was measured on, where the description says."),
+        _ns("time_ns", "Of a training curve: time since training began; null: what the run ended with."),
+        ColumnSpec("value", pa.float64(), "Its value.", nullable=False),
+        ColumnSpec("unit", _LABEL, "Its unit, where the description says: share, percent."),
+        ColumnSpec("sample_count", _INT, "Samples it was measured on, where the description says."),
+        ColumnSpec("higher_is_better", pa.bool_(), "Whether more is better; null: nobody says."),
+    ),
+    ("run_id", "metric", "dataset", "time_ns", "value"),
+)
+
+_TENSORS = TableSpec(
+    "tensors",
+    "One row a tensor that a run recorded a checksum of: what a step was given, and what came out.",
+    (
+        _key("run_id", "The run that recorded it."),
+        _key("kind", "input, weights (all parameters one after the other) or output.", _LABEL),
+        _key("name", "Its name: `output.logits`.", _TEXT),
+        ColumnSpec("step", _INT, "Steps that had been run before the one that it is of."),
+        ColumnSpec("shape", _TEXT, "Its shape, as JSON."),
+        ColumnSpec("dtype", _LABEL, "Type of its elements."),
+        ColumnSpec("value_count", _INT, "How many elements it has."),
+        ColumnSpec("sha256", _TEXT, "Digest of its bytes, as they lie in memory in row order."),
+        ColumnSpec("l2_norm", pa.float64(), "Root of the sum of squares of its finite elements."),
+        ColumnSpec("max_abs", pa.float64(), "Largest magnitude of its finite elements."),
+        ColumnSpec("non_finite_count", _INT, "Elements that are infinite or no number."),
+        ColumnSpec("sampled_values", _TEXT, "Some of its elements, evenly spread, as JSON; null in it: not finite."),
+        ColumnSpec("top1", _TEXT, "Where the largest element of each of its first rows is, as JSON."),
+    ),
+    ("run_id", "kind", "name", "step"),
+)
+
+_OUTPUT_DISTANCES = TableSpec(
+    "output_distances",
+    "One row a tensor and reference that somebody compared it with, element by element.",
+    (
+        _key("run_id", "The run whose tensor it is."),
+        _key("name", "The tensor, as in `tensors`.", _TEXT),
+        _key("reference", "What it was compared with, as the description calls it: a run, a framework.", _TEXT),
+        ColumnSpec("reference_sha256", _TEXT, "Digest of the reference's bytes, as in `tensors`."),
+        ColumnSpec("max_abs_difference", pa.float64(), "Largest difference of two elements."),
+        ColumnSpec("relative_l2", pa.float64(), "L2 norm of the difference over that of the reference."),
+        ColumnSpec("cosine", pa.float64(), "Cosine of the angle between the two, as vectors."),
+        ColumnSpec("top1_agreement", pa.float64(), "Share of rows whose largest element is the same one, in 0..1."),
+    ),
+    ("run_id", "name", "reference"),
 )
 
 _LEDGER = TableSpec(
@@ -349,14 +462,29 @@ TABLES: Mapping[str, TableSpec] = {
         _KERNELS,
         _COPIES,
         _COLLECTIVES,
+        _MESSAGES,
+        _PAGE_FAULTS,
         _ATTRIBUTIONS,
         _COMPILED_KERNELS,
         _METRICS,
         _DEVICES,
         _PEAKS,
         _COUNTERS,
+        _ALLOCATIONS,
         _STEP_TIMES,
+        _ACCURACIES,
+        _TENSORS,
+        _OUTPUT_DISTANCES,
         _LEDGER,
     )
 }
 """Every table of a trace, by name."""
+
+REFERENCES: Mapping[str, tuple[str, ...]] = {
+    "spans": ("parent_id", "layer_id"),
+    "operators": ("forward_id",),
+    "kernels": ("captured_in_id",),
+    "attributions": ("layer_id",),
+    "allocations": ("owner_id",),
+}
+"""Columns that hold a span's id, by table, besides `span_id`."""

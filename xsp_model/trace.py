@@ -12,13 +12,16 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xsp_model.arrow import conformed, read_parquet, row_groups, to_arrow
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import networkx as nx
+
+    from xsp_model.schema import TableSpec
 
 __all__ = ["Trace"]
 
@@ -28,26 +31,44 @@ class Trace:
     """Every table of `TABLES`, in memory or in the Parquet files of a bundle, read when asked for.
 
     Made by `TraceBuilder.build` and `bundle.read`, and of a few rows and columns, as frames, by `xsp_ingest.excerpt`;
-    nothing else should construct one.
+    nothing else should construct one: `replaced` gives one with other tables.
     """
 
     parts: Mapping[str, pa.Table | pl.DataFrame | Path]
     origin: Path | None = field(default=None, compare=False)
     kept: object = field(default=None, compare=False, repr=False)  # what keeps the files of parts in being
+    check: Callable[[str, Collection[str] | None], None] | None = field(
+        default=None, compare=False, repr=False
+    )  # before a file is first used
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
 
+    def part(self, name: str, only: Collection[str] | None = None) -> pa.Table | pl.DataFrame | Path:
+        """One of the parts, for use: where it is a bundle's file, XspError unless its rows are what a trace's are.
+
+        `only`: the columns that will be used; None: any.
+        """
+        part = self.parts[name]
+        if self.check is not None and isinstance(part, Path):
+            self.check(name, only)
+        return part
+
     def table(self, name: str) -> pa.Table:
         """The whole table in memory, with exactly the declared schema."""
-        part = self.parts[name]
+        part = self.part(name)
         if isinstance(part, pl.DataFrame):
             return part.to_arrow()
-        return pq.read_table(part).cast(TABLES[name].schema) if isinstance(part, Path) else part
+        return read_parquet(part).cast(TABLES[name].schema) if isinstance(part, Path) else part
 
-    def scan(self, name: str) -> pl.LazyFrame:
-        """The table as a lazy frame; a bundle's columns are read only where used."""
-        part = self.parts[name]
+    def replaced(self, tables: Mapping[str, pl.DataFrame]) -> Trace:
+        """The same trace with these tables in place of its own, put into their declared order and schema."""
+        parts = {name: _arrow(rows, TABLES[name]) for name, rows in tables.items()}
+        return Trace({**self.parts, **parts}, self.origin, self.kept, self.check)
+
+    def scan(self, name: str, only: Collection[str] | None = None) -> pl.LazyFrame:
+        """The table as a lazy frame; a bundle's columns are read only where used. `only`: as `part` has it."""
+        part = self.part(name, only)
         if isinstance(part, Path):
             return pl.scan_parquet(part)
         if isinstance(part, pl.DataFrame):
@@ -61,14 +82,21 @@ class Trace:
 
         Words of a bundle are taken over as they are stored, which costs less than a scan's looking each of them up.
         """
-        part = self.parts[name]
+        part = self.part(name)
         if not isinstance(part, Path):
             yield self.scan(name).select(columns).collect()
             return
-        dictionary_columns = [each.name for each in TABLES[name].columns if pa.types.is_dictionary(each.type)]
-        with pq.ParquetFile(part, read_dictionary=dictionary_columns) as file:
-            for group in range(file.num_row_groups):
-                yield pl.DataFrame(file.read_row_group(group, columns=list(columns), use_threads=False))
+        for group in self.row_groups(name, columns):
+            yield pl.DataFrame(group)
+
+    def row_groups(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The table, or these columns of it, as Arrow tables that may be held at once, in order; at least one."""
+        part = self.part(name)
+        if not isinstance(part, Path):
+            table = self.table(name)
+            yield table if columns is None else table.select(columns)
+            return
+        yield from row_groups(part, TABLES[name], columns)
 
     def frame(self, name: str) -> pl.DataFrame:
         """The whole table as a polars frame (shares memory with the Arrow table)."""
@@ -106,3 +134,7 @@ class Trace:
         from xsp_model.graph import to_digraph  # noqa: PLC0415 (networkx is slow to import and seldom wanted)
 
         return to_digraph(self, span_ids)
+
+
+def _arrow(rows: pl.DataFrame, spec: TableSpec) -> pa.Table:
+    return to_arrow(conformed(rows, spec).sort(spec.order, nulls_last=True, maintain_order=True), spec)

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["ancestors", "depths", "innermost", "outermost"]
+__all__ = ["MAX_DEPTH", "ancestors", "depths", "innermost", "is_cyclic", "jumps", "outermost"]
+
+MAX_DEPTH = 512
+"""Spans in one another, the outermost among them, that texts of them all are made of: all together grow with both."""
 
 _CYCLE = "the span tree has a cycle"
 
@@ -32,30 +35,51 @@ def ancestors(parent: Positions) -> Iterator[Positions]:
 
 def depths(parent: Positions) -> Ints:
     """How many spans are above each. Raises ValueError on a cycle."""
-    depth = np.zeros(len(parent), dtype=np.int64)
-    for up in ancestors(parent):
-        depth += up >= 0
+    depth = (parent >= 0).astype(np.int64)
+    for rows, up in jumps(parent):
+        depth[rows] += depth[up]
     return depth
 
 
 def innermost(parent: Positions, mask: Bools) -> Positions:
     """For each span the nearest wanted span among itself and its ancestors, or -1."""
     nearest = np.where(mask, np.arange(len(parent)), -1)
-    waiting = np.flatnonzero(~mask & (parent >= 0))
-    up = parent[waiting]
-    for _ in range(len(parent) + 1):
-        if not len(waiting):
-            return nearest
-        there = mask[up]
-        nearest[waiting[there]] = up[there]
-        waiting, up = waiting[~there], parent[up[~there]]
-        waiting, up = waiting[up >= 0], up[up >= 0]
-    raise ValueError(_CYCLE)
+    for rows, up in jumps(np.where(mask, -1, parent)):
+        nearest[rows] = nearest[up]
+    return nearest
 
 
 def outermost(parent: Positions, mask: Bools) -> Positions:
     """For each span the farthest wanted span among itself and its ancestors, or -1."""
     farthest = np.where(mask, np.arange(len(parent)), -1)
-    for up in ancestors(parent):
-        farthest = np.where((up >= 0) & mask[up], up, farthest)
+    for rows, up in jumps(parent):
+        above = farthest[up]
+        farthest[rows] = np.where(above >= 0, above, farthest[rows])
     return farthest
+
+
+def jumps(parent: Positions) -> Iterator[tuple[Positions, Positions]]:
+    """Rows, and for each the span 1, 2, 4, 8, ... above it, until none has one: what is known of so many is doubled.
+
+    So the deepest of trees takes as many rounds as its depth has binary digits. Raises ValueError on a cycle.
+    """
+    jump = parent
+    for _ in range(len(parent).bit_length() + 1):
+        rows = np.flatnonzero(jump >= 0)
+        if not len(rows):
+            return
+        up = jump[rows]
+        yield rows, up
+        jump = jump.copy()
+        jump[rows] = jump[up]
+    raise ValueError(_CYCLE)
+
+
+def is_cyclic(parent: Positions) -> bool:
+    """Whether some span is its own ancestor."""
+    up = parent
+    for _ in range(len(parent).bit_length() + 1):
+        if not (up >= 0).any():
+            return False
+        up = np.where(up >= 0, up[up], -1)
+    return True

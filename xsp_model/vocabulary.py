@@ -13,6 +13,7 @@ __all__ = [
     "Kind",
     "LayerSource",
     "Level",
+    "MemoryKind",
     "Phase",
     "Severity",
 ]
@@ -61,6 +62,20 @@ class Phase(StrEnum):
     BACKWARD = "backward"
     OPTIMIZER = "optimizer"
     OTHER = "other"
+
+
+class MemoryKind(StrEnum):
+    """What a block of memory is used for."""
+
+    WEIGHTS = "weights"
+    OPTIMIZER_STATE = "optimizer state"
+    GRADIENTS = "gradients"
+    ACTIVATIONS = "activations"
+    INPUTS = "inputs"
+    WORKSPACE = "workspace"
+    OTHER = "other"  # in use outside of the model's own work
+    BEFORE = "from before the recording"  # in use already when the recording began
+    UNKNOWN = "unknown"
 
 
 class Attribution(StrEnum):

@@ -22,7 +22,8 @@ class StepAnnotation:
     """A step's name, read. None is what the name does not say; 0 is said.
 
     `tokens` are those that the step computes (queries), `kv_tokens` those that its attention reads (keys), both summed
-    over requests. `padded_tokens` or `padded_requests` is the size that the batch was padded to, or captured at.
+    over requests; so are `tokens_squared`, each request's tokens times themselves, and `tokens_by_kv_tokens`, times its
+    kv_tokens. `padded_tokens` or `padded_requests` is the size that the batch was padded to, or captured at.
     `batch_key` is the size by which the engine picks a captured graph, in its own unit (tokens or requests): padded
     where the name says so, else as scheduled, and then the graph is the smallest one that is not smaller.
     """
@@ -42,6 +43,12 @@ class StepAnnotation:
     kv_tokens: int | None = None
     prefill_kv_tokens: int | None = None
     decode_kv_tokens: int | None = None
+    tokens_squared: int | None = None
+    prefill_tokens_squared: int | None = None
+    decode_tokens_squared: int | None = None
+    tokens_by_kv_tokens: int | None = None
+    prefill_tokens_by_kv_tokens: int | None = None
+    decode_tokens_by_kv_tokens: int | None = None
     padded_requests: int | None = None
     padded_tokens: int | None = None
     batch_key: int | None = None

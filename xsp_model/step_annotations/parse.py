@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["is_serving_step", "parse_step_annotation"]
 
 _MAX_LENGTH = 600  # characters; the longest that engines write are below 300
-_COUNTS = ("requests", "tokens", "kv_tokens")
+_COUNTS = ("requests", "tokens", "kv_tokens", "tokens_squared", "tokens_by_kv_tokens")
 _SIDES = ("prefill", "decode")
-_KEYED = re.compile(r"(\w+)=(\d{1,12})(?:/(\d{1,12}))?(?=\s|$)", re.ASCII)
+_KEYED = re.compile(r"(\w+)=(\d{1,18})(?:/(\d{1,12}))?(?=\s|$)", re.ASCII)
 
 _Counts = dict[str, int]
 
@@ -97,8 +97,8 @@ def _sum(counts: _Counts) -> None:
     """Adds up what both sides have and the name does not say itself; without requests a side has no tokens."""
     for side in _SIDES:
         if counts.get(f"{side}_requests") == 0:
-            counts.setdefault(f"{side}_tokens", 0)
-            counts.setdefault(f"{side}_kv_tokens", 0)
+            for count in _COUNTS:
+                counts.setdefault(f"{side}_{count}", 0)
     for count in _COUNTS:
         sides = [counts.get(f"{side}_{count}") for side in _SIDES]
         if all(value is not None for value in sides):

@@ -1,0 +1,82 @@
+"""How far the clocks of ranks are apart, judged by the ends of collectives that they ran together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
+
+__all__ = ["ENOUGH", "ClockSkew", "clock_skews"]
+
+ENOUGH = 3
+"""Collectives from which on a median stands against one that ended oddly."""
+
+_ALIKE = 0.9  # clocks are compared over ranks only where nearly all collectives have a counterpart
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSkew:
+    """How far ahead of the reference's a clock is: the median over `count` collectives, and how that spreads.
+
+    Half of the differences lie in `spread_ns`, from their first to their third quartile. Of a rank that is compared
+    with another than the reference the spread is the sum of both, and the count the smaller.
+    """
+
+    offset_ns: int
+    spread_ns: int
+    count: int
+
+
+def clock_skews(ends: pl.DataFrame) -> dict[int, ClockSkew]:
+    """The skew of every rank that collectives link to the lowest, which is the reference and not among them.
+
+    `ends`: rank, group, name, nth (of that name in the group on the rank), end_ns. A collective ends on all ranks of
+    its group at nearly the same time, so that the median difference is the clocks'. A rank that shares no group with
+    the reference is compared with one that does, or that is linked to it likewise; over few groups rather than many.
+    """
+    if ends.is_empty():
+        return {}
+    groups: dict[str, dict[int, pl.DataFrame]] = {}
+    for (rank, group), calls in ends.partition_by("rank", "group", as_dict=True).items():
+        groups.setdefault(group, {})[rank] = calls
+    reference = int(ends["rank"].min())  # type: ignore[arg-type]
+    skews = _linked(groups, reference)
+    return {rank: skews[rank] for rank in sorted(skews) if rank != reference}
+
+
+def _linked(groups: Mapping[str, Mapping[int, pl.DataFrame]], reference: int) -> dict[int, ClockSkew]:
+    skews = {reference: ClockSkew(0, 0, np.iinfo(np.int64).max)}
+    largest_first = sorted(groups, key=lambda name: (-sum(calls.height for calls in groups[name].values()), name))
+    reached = {reference}
+    while reached:
+        nearer, reached = reached, set()
+        for ranks in (groups[name] for name in largest_first if nearer & groups[name].keys()):
+            first = min(nearer & ranks.keys())
+            for rank in sorted(ranks.keys() - skews.keys()):
+                if (apart := _apart(ranks[first], ranks[rank])) is not None:
+                    skews[rank] = _beyond(skews[first], apart)
+                    reached.add(rank)
+    return skews
+
+
+def _beyond(nearer: ClockSkew, apart: ClockSkew) -> ClockSkew:
+    return ClockSkew(
+        nearer.offset_ns + apart.offset_ns, nearer.spread_ns + apart.spread_ns, min(nearer.count, apart.count)
+    )
+
+
+def _apart(first: pl.DataFrame, other: pl.DataFrame) -> ClockSkew | None:
+    both = first.join(other, on=["name", "nth"])
+    if not both.height or both.height < _ALIKE * max(first.height, other.height):
+        return None
+    apart = np.sort((both["end_ns_right"] - both["end_ns"]).to_numpy())
+    last = len(apart) - 1
+    # The lower median is a difference that was measured, and moves by what a clock moves.
+    quarter = (last + 1) // 4
+    return ClockSkew(int(apart[last // 2]), int(apart[last - quarter] - apart[quarter]), len(apart))

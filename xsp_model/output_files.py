@@ -1,0 +1,145 @@
+"""Outputs: files that appear only when they are whole, are written into devices, and never over an input."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from xsp_model.errors import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["check_output", "unwritable", "write_file", "writing"]
+
+_PAGE_MARK = b'<meta name="generator" content="XSP'
+_HEAD_BYTES = 1024
+_OF_A_BUNDLE = ("manifest.json", "spans.parquet")
+_OF_THE_SYSTEM = (("dev",), ("proc",))  # /dev/stdout, which may lead to a file that others write, too
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, renamed into its target when the block ends well; of a link, what it leads to.
+
+    What is no file, such as /dev/null or a named pipe, is written into and stays what it is. XspError where the file
+    cannot be written; so the block should do little else that raises OSError.
+    """
+    try:
+        if _is_device(path):
+            with path.open("wb") as device:
+                yield device
+            return
+        with _unfinished(Path(os.path.realpath(path))) as file:
+            yield file
+    except BrokenPipeError:
+        raise unwritable(path, OSError(0, "whoever read it has gone")) from None
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+@contextmanager
+def _unfinished(target: Path) -> Iterator[IO[bytes]]:
+    beside = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with beside.open("xb") as file:
+            yield file
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes the whole file; XspError where that cannot be done."""
+    with writing(path) as file:
+        file.write(content)
+
+
+def check_output(path: Path, inputs: Iterable[Path]) -> None:
+    """XspError, before work is done in vain, where the path cannot be written, is an input, or lies in an input folder.
+
+    Two paths are one file by whatever spelling, link or hard link. A new file in an input folder is no harm, unless the
+    folder is a bundle, nor is a page that we wrote there earlier.
+    """
+    if _is_device(path):
+        return
+    inputs = list(inputs)
+    _refuse_bundles(path, inputs)
+    if os.path.lexists(path):
+        _refuse_inputs(path, inputs)
+    parent = next(p for p in path.absolute().parents if p.exists())
+    if not parent.is_dir():
+        raise unwritable(path, NotADirectoryError(0, f"{parent.name} is not a folder"))
+    if not os.access(parent, os.W_OK):
+        raise unwritable(path, PermissionError(0, "no permission"))
+
+
+def unwritable(path: Path, error: OSError) -> XspError:
+    """The error for a user whose output could not be written."""
+    return XspError(f"cannot be written ({error.strerror or error})", path=path, advice="Choose another place")
+
+
+def _is_device(path: Path) -> bool:
+    """Whether there is something that is neither file nor folder, or a stream of this process by a name of its own."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    is_other = not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return is_other or Path(os.path.abspath(path)).parts[1:2] in _OF_THE_SYSTEM  # noqa: PTH100 (links stay)
+
+
+def _refuse_inputs(path: Path, inputs: Iterable[Path]) -> None:
+    target = Path(os.path.realpath(path))
+    for name in inputs:
+        source = Path(os.path.realpath(name))
+        if target == source or _one_file(target, source) or (target.is_dir() and target in source.parents):
+            raise XspError("the output is one of the inputs", path=path, advice="Choose another name for the output")
+        if source.is_dir() and _is_inside(target, source) and not _is_own_page(target):
+            raise XspError(
+                f"the output is there already, in the folder {name} that is read, and may be one of the inputs",
+                path=path,
+                advice="Choose another name for the output",
+            )
+
+
+def _refuse_bundles(path: Path, inputs: Iterable[Path]) -> None:
+    """A bundle is the files that its manifest names: anything new in one that is read would be lost with it."""
+    target = Path(os.path.realpath(path))
+    for name in inputs:
+        source = Path(os.path.realpath(name))
+        if source in target.parents and all((source / member).is_file() for member in _OF_A_BUNDLE):
+            raise XspError(
+                f"the output would lie in the bundle {name}, which is read", path=path, advice="Choose another folder"
+            )
+
+
+def _one_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _is_inside(target: Path, folder: Path) -> bool:
+    """Whether the target is in the folder, or a file in the folder is the same one by a hard link."""
+    if folder in target.parents:
+        return True
+    try:
+        status = target.stat()
+    except OSError:
+        return False
+    members = (Path(at, name) for at, _, names in os.walk(folder) for name in names)
+    return status.st_nlink > 1 and any(_one_file(target, member) for member in members)
+
+
+def _is_own_page(target: Path) -> bool:
+    try:
+        with target.open("rb") as file:
+            return _PAGE_MARK in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
