@@ -37,7 +37,22 @@ from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
 from xsp_analyze.analyses.b19_compiled_code import kernels_of_compiled_code
 from xsp_analyze.analyses.b20_serving_steps import serving_steps
 from xsp_analyze.analyses.b21_mixture_of_experts import expert_blocks, mixture_of_experts
+from xsp_analyze.analyses.b23_operators_by_shape import operators_by_shape
+from xsp_analyze.analyses.b24_flop_utilisation import flop_utilisation
 from xsp_analyze.analyses.b25_serving_phases import serving_phases
+from xsp_analyze.analyses.b26_kernel_waves import kernel_waves
+from xsp_analyze.analyses.b27_measured_work import measured_work
+from xsp_analyze.analyses.b28_repeated_blocks import positions_of_blocks
+from xsp_analyze.analyses.b29_ranks import ranks
+from xsp_analyze.analyses.b30_stragglers import stragglers
+from xsp_analyze.analyses.b31_bus_bandwidth import bus_bandwidth
+from xsp_analyze.analyses.b32_memory_curve import memory_over_time
+from xsp_analyze.analyses.b33_memory_owners import memory_at_peak
+from xsp_analyze.analyses.b34_allocations_at_peak import allocations_at_peak
+from xsp_analyze.analyses.b35_stages import stages
+from xsp_analyze.analyses.b36_accuracy_and_outputs import accuracy_and_outputs
+from xsp_analyze.analyses.b37_system_shares import system_shares
+from xsp_analyze.analyses.b38_batch_sizes import batch_sizes
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
 from xsp_model import XspError
@@ -83,7 +98,22 @@ ANALYSES: tuple[Analysis, ...] = (
     serving_steps,
     mixture_of_experts,
     expert_blocks,
+    operators_by_shape,
+    flop_utilisation,
     serving_phases,
+    kernel_waves,
+    measured_work,
+    positions_of_blocks,
+    ranks,
+    stragglers,
+    bus_bandwidth,
+    memory_over_time,
+    memory_at_peak,
+    allocations_at_peak,
+    stages,
+    accuracy_and_outputs,
+    system_shares,
+    batch_sizes,
     *NSYS_REPORTS,
     *NSYS_RECIPES,
 )

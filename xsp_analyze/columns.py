@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role
@@ -13,6 +15,7 @@ __all__ = [
     "COUNTER_COLUMNS",
     "DURATION",
     "EXECUTION",
+    "FILLED_COLUMNS",
     "KERNELS",
     "KERNEL_CLASS",
     "KERNEL_DURATION",
@@ -32,6 +35,7 @@ __all__ = [
     "RUN",
     "STEP",
     "TYPE_KEY",
+    "WORK_BASIS",
 ]
 
 STEP = Column(
@@ -67,7 +71,8 @@ BATCH_SIZE = Column("batch_size", pl.Int64(), "Inputs per step; null: unknown.",
 LATENCY_BASIS = Column(
     "latency_basis",
     pl.String(),
-    "What latencies of steps are measured by: timed, device_period, device_end or host; of whole traces extent or sum.",
+    "What latencies of steps are measured by: timed, device_period, device_end, host or load_test; of whole "
+    "traces extent or sum.",
     role=Role.LABEL,
 )
 LAYER_LATENCY = Column(
@@ -108,12 +113,29 @@ COUNTER_COLUMNS = (
 )
 """The columns that hardware counters fill."""
 
+WORK_BASIS = Column(
+    "work_basis",
+    pl.String(),
+    "Where flop and bytes are from: measured by counters, modelled from what operators took, or mixed; null: unknown.",
+    role=Role.LABEL,
+)
+FILLED_COLUMNS = (
+    replace(COUNTER_COLUMNS[0], doc="FP32 operations; null: neither measured nor modelled."),
+    replace(COUNTER_COLUMNS[1], doc="Bytes read from device memory, measured; else what operators must read at least."),
+    replace(COUNTER_COLUMNS[2], doc="Bytes written to it, likewise."),
+    *COUNTER_COLUMNS[3:],
+    WORK_BASIS,
+)
+"""COUNTER_COLUMNS where models fill in what was not measured."""
+
 PRECISION = Column(
     "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
 )
 ROOF_COLUMNS = (
-    Column("flop_count", pl.Float64(), "Operations in this precision, measured.", "flop"),
-    Column("dram_read_bytes", pl.Float64(), "Bytes read from device memory, for work in every precision.", "byte"),
+    Column("flop_count", pl.Float64(), "Operations in this precision, measured or else modelled.", "flop"),
+    Column(
+        "dram_read_bytes", pl.Float64(), "Bytes read from device memory, for work in every precision, likewise.", "byte"
+    ),
     Column("dram_write_bytes", pl.Float64(), "Bytes written to device memory, likewise.", "byte"),
     Column("arithmetic_intensity", pl.Float64(), "Flop of this precision per byte of DRAM traffic.", "flop/byte"),
     Column("flop_per_s", pl.Float64(), "Throughput in this precision over the time of the kernels counted.", "flop/s"),
@@ -129,8 +151,13 @@ ROOF_COLUMNS = (
         "The most possible at this intensity: the lesser of the peak and intensity x bandwidth.",
         "flop/s",
     ),
-    Column("roof_share", pl.Float64(), "Part of the roof that is reached; above 1 something is wrong."),
+    Column(
+        "roof_share",
+        pl.Float64(),
+        "Part of the roof that is reached; above 1 something is wrong, or of modelled work what B23 says.",
+    ),
     Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
     Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),
+    WORK_BASIS,
 )
 """The columns that `roofline.under_roof` fills."""

@@ -12,6 +12,7 @@ import polars as pl
 from xsp_analyze.frames import coverage
 from xsp_analyze.needs import advice_on
 from xsp_model import XspError
+from xsp_model.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -209,7 +210,8 @@ class Result:
         return self.table
 
     def to_pandas(self) -> pd.DataFrame:
-        """The table for people who live in pandas."""
+        """The table for people who live in pandas; XspError where it is not installed."""
+        require("pandas", purpose="to_pandas()", extra="pandas")
         return self.table.to_pandas()
 
     def to_arrow(self) -> pa.Table:
@@ -229,7 +231,7 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
         raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)
     table = analysis.function(frames).collect()
     table = table.select(c.name for c in analysis.columns if c.name in table.columns)
-    if not frames.of_trace.is_timed:
+    if not frames.of_trace.has_times:
         table = _without_times(table, analysis.columns)
     _check(analysis, table, averaged=analysis.by_step and frames.averaged)
     columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
@@ -269,8 +271,8 @@ def _check_values(analysis: Analysis, column: Column, values: pl.Series, *, aver
     if not column.admits(values.dtype, averaged=averaged):
         declared = column.type_of(averaged=averaged)
         raise ContractError(f"{analysis.id}.{column.name} is {values.dtype}, declared is {declared}")
-    if values.dtype.is_float() and values.is_nan().any():
-        raise ContractError(f"{analysis.id}.{column.name} holds NaN; what is unknown is null")
+    if values.dtype.is_float() and not values.is_finite().all():
+        raise ContractError(f"{analysis.id}.{column.name} holds NaN or an infinity; what is unknown is null")
 
 
 def _check_keys(analysis: Analysis, present: Sequence[Column], table: pl.DataFrame) -> None:

@@ -19,6 +19,8 @@ __all__ = [
     "flop_per_s",
     "is_memory_bound",
     "known_sum",
+    "ordered_sum",
+    "ratio",
     "share_of_sum",
     "throughput_per_s",
     "trimmed_count",
@@ -49,21 +51,32 @@ def trimmed_mean(value: pl.Expr) -> pl.Expr:
     return values.sort().slice(dropped, values.len() - 2 * dropped).mean()
 
 
+def ordered_sum(value: pl.Expr) -> pl.Expr:
+    """The sum, added up by size: of fractions one that depends on rows' order or the number of threads differs last."""
+    return value.sort().sum()
+
+
 def known_sum(value: pl.Expr) -> pl.Expr:
     """The sum of the known values; null where none is known."""
-    return pl.when(value.count() > 0).then(value.sum())
+    return pl.when(value.count() > 0).then(ordered_sum(value))
+
+
+def ratio(of: pl.Expr, to: pl.Expr) -> pl.Expr:
+    """The one over the other, null where the other is 0: a share of nothing is unknown."""
+    return pl.when(to != 0).then(of / to)
 
 
 def share_of_sum(column: str, by: Sequence[str] = ()) -> pl.Expr:
     """Each row's part of the column's sum (over the rows with the same `by`); null where that is 0 or unknown."""
-    total = pl.col(column).sum().over(by) if by else pl.col(column).sum()
+    total = ordered_sum(pl.col(column))
+    total = total.over(by) if by else total
     return pl.when(total > 0).then(pl.col(column) / total)
 
 
 def weighted_mean(value: pl.Expr, weight: pl.Expr) -> pl.Expr:
     """The mean of the known values, weighted; null where none is known or all weights are 0."""
-    total = weight.filter(value.is_not_null()).sum()
-    return pl.when(total > 0).then((value * weight).sum() / total)
+    total = ordered_sum(weight.filter(value.is_not_null()))
+    return pl.when(total > 0).then(ordered_sum(value * weight) / total)
 
 
 def arithmetic_intensity(flop: pl.Expr, read_bytes: pl.Expr, write_bytes: pl.Expr) -> pl.Expr:

@@ -11,6 +11,7 @@ from xsp_analyze.columns import BATCH_SIZE, LATENCY_BASIS, STEP
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
 from xsp_analyze.frames.model_time import model_latency
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:
@@ -34,22 +35,36 @@ __all__ = ["model_information"]
         Column(
             "latency_ns",
             LATENCY_NS,
-            "Trimmed mean of the steps' latencies; of a whole trace its extent, or the sum of timed steps.",
+            "Trimmed mean of the steps' latencies; of a whole trace its extent, or the sum of timed steps; of a load "
+            "test the mean over queries that it states.",
             "ns",
         ),
         Column("median_ns", pl.Float64(), "Median of the steps' latencies.", "ns"),
         Column(
-            "low_ns", pl.Float64(), "Lower end of the 95 % bootstrap interval of latency; null below 3 steps.", "ns"
+            "low_ns",
+            pl.Float64(),
+            "Lower end of the 95 % bootstrap interval of latency; null below 3 steps, and of load tests.",
+            "ns",
         ),
         Column("high_ns", pl.Float64(), "Upper end of that interval.", "ns"),
-        Column("latency_per_input_ns", pl.Float64(), "Latency over batch size; null without one.", "ns"),
-        Column("throughput_per_s", pl.Float64(), "Inputs per second; null without a batch size.", "1/s"),
+        Column(
+            "latency_per_input_ns",
+            pl.Float64(),
+            "Latency over batch size; null without one or with a queue.",
+            "ns",
+        ),
+        Column(
+            "throughput_per_s",
+            pl.Float64(),
+            "Inputs per second; null without a batch size. Of a load test the samples that it completed.",
+            "1/s",
+        ),
         Column("durations", pl.List(pl.Int64()), "Latency of every step, run by run, in order.", "ns"),
         LATENCY_BASIS,
         Column(
             "is_optimal",
             pl.Boolean(),
-            "The first batch size whose doubling raises throughput by 5 % or less; null: none was doubled.",
+            "The first batch size whose doubling raises throughput by 5 % or less; null: none was doubled, or none is.",
         ),
     ),
     figure=FigureSpec(
@@ -59,24 +74,32 @@ __all__ = ["model_information"]
 def model_information(frames: StepFrames) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
     keys = [*frames.by, "batch_size"]
-    durations = frames.latencies_by_batch.group_by(keys, maintain_order=True).agg(
-        pl.col("durations").list.explode(), pl.col("basis").list.explode().unique(maintain_order=True)
+    latencies = pl.concat([each.run_latencies for each in frames.by_batch_size], how="diagonal_relaxed")
+    durations = latencies.group_by(keys, maintain_order=True).agg(
+        pl.col("durations").list.explode().drop_nulls(),
+        pl.col("basis").list.explode().unique(maintain_order=True),
+        pl.col("load_test_per_s", "load_test_median_ns").mean(),
+        pl.col("is_queued").any(),
     )
-    rows = model_latency(frames.latencies_by_batch, keys).join(durations, on=keys, nulls_equal=True)
+    rows = model_latency(latencies, keys).join(durations, on=keys, nulls_equal=True)
     batch, latency = pl.col("batch_size"), pl.col("latency_ns")
     rows = rows.with_columns(pl.col("basis").list.join(" and ").alias("latency_basis"))
     rows = rows.with_columns(
-        pl.col("durations").list.median().alias("median_ns"),
-        (latency / batch).alias("latency_per_input_ns"),
-        throughput_per_s(batch, latency).alias("throughput_per_s"),
+        pl.coalesce("load_test_median_ns", pl.col("durations").list.median()).alias("median_ns"),
+        pl.when(~pl.col("is_queued")).then(latency / batch).alias("latency_per_input_ns"),
+        pl.coalesce("load_test_per_s", throughput_per_s(batch, latency)).alias("throughput_per_s"),
     ).sort(keys, nulls_last=True)
     return rows.with_columns(*_intervals(frames, rows), _optimal(frames, rows)).lazy()
 
 
 def _intervals(frames: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
     """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
-    ends = [bootstrap_interval(np.asarray([durations])) for durations in rows["durations"].to_list()]
-    intervals = [(float(low[0]), float(high[0])) if frames.averaged else (None, None) for low, high in ends]
+    averaged = [frames.averaged and str(StepBasis.LOAD_TEST) not in basis for basis in rows["basis"].to_list()]
+    ends = [
+        bootstrap_interval(np.asarray([durations])) if of_steps else None
+        for durations, of_steps in zip(rows["durations"].to_list(), averaged, strict=True)
+    ]
+    intervals = [(float(each[0][0]), float(each[1][0])) if each is not None else (None, None) for each in ends]
     return [
         pl.Series(name, [pair[at] for pair in intervals], dtype=pl.Float64).fill_nan(None)
         for at, name in enumerate(("low_ns", "high_ns"))

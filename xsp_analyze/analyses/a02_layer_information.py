@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import ALLOCATED, LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, MODEL_SHARE, STEP
 from xsp_analyze.core import AMOUNT, Column, Role, analysis
+from xsp_analyze.formulas import ratio
 from xsp_analyze.frames.layer_spread import layer_intervals
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
@@ -55,7 +56,7 @@ def layer_information(frames: StepFrames) -> pl.LazyFrame:
         frames.with_model(rows.lazy())
         .with_columns(
             pl.col("layer_name", "layer_type", "path").cast(pl.String),
-            (pl.col("latency_ns") / pl.col("model_ns")).alias("model_share"),
+            ratio(pl.col("latency_ns"), pl.col("model_ns")).alias("model_share"),
         )
         .sort(*frames.by, *LAYER_KEY, nulls_last=True)
     )

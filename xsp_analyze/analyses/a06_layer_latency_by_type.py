@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import LATENCY, STEP, TYPE_KEY
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.formulas import share_of_sum
+from xsp_analyze.formulas import ordered_sum, share_of_sum
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -30,7 +30,7 @@ def layer_latency_by_type(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer type, longest first, then by name."""
     return (
         frames.layers.group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
-        .agg(pl.col("latency_ns").sum())
+        .agg(ordered_sum(pl.col("latency_ns")))
         .lazy()
         .with_columns(share_of_sum("latency_ns", frames.by).alias("share"))
         .sort(*frames.by, -pl.col("latency_ns"), "layer_type")

@@ -109,7 +109,7 @@ def _shape(what: str) -> Column:
 def kernel_information(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
     rows = listed_order(frames)
-    return listed(frames, rows, np.arange(len(rows)))
+    return listed(frames, frames.executions[rows], np.arange(len(rows)))
 
 
 def listed_order(frames: StepFrames) -> Ints:
@@ -117,9 +117,8 @@ def listed_order(frames: StepFrames) -> Ints:
     return in_order([frames.executions[c] for c in (*frames.by, *_ORDER)])
 
 
-def listed(frames: StepFrames, rows: Ints, number: Ints) -> pl.LazyFrame:
+def listed(frames: StepFrames, executions: pl.DataFrame, number: Ints) -> pl.LazyFrame:
     """These rows of `frames.executions` as this analysis lists them; `number`: their places in the list."""
-    executions = frames.executions[rows]
     shown = executions.with_columns(
         pl.Series("execution", number),
         pl.col("duration_ns").alias("counted_ns"),

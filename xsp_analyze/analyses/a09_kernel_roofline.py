@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_analyze.analyses.a08_kernel_information import kernel_information
+import numpy as np
+
+from xsp_analyze.analyses.a08_kernel_information import listed, listed_order
 from xsp_analyze.columns import (
     DURATION,
     EXECUTION,
@@ -19,7 +21,9 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import FigureSpec, Role, analysis
-from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
+from xsp_analyze.frames.device_peaks import device_peaks
+from xsp_analyze.frames.filled_counters import filled_executions
+from xsp_analyze.frames.known_peaks import DEVICE
 from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ __all__ = ["kernel_roofline"]
 @analysis(
     "A09",
     "kernel roofline",
-    needs=("kernel", "metrics"),
+    needs=("kernel", "work"),
     section="rooflines",
     read=(
         "Points far below the roof leave speed unused; points left of the ridge are limited by memory bandwidth, "
@@ -57,6 +61,8 @@ __all__ = ["kernel_roofline"]
 )
 def kernel_roofline(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel execution and precision that it works in, in the order of A08."""
-    require_flops(frames, "A09 (kernel roofline)")
-    rows = by_precision(kernel_information.function(frames).collect())
+    executions = frames.once(filled_executions)
+    require_flops(executions, "A09 (kernel roofline)")
+    order = listed_order(frames)
+    rows = by_precision(listed(frames, executions[order], np.arange(len(order))).collect())
     return under_roof(rows, device_peaks(frames), on=DEVICE).sort("execution", "place").lazy()

@@ -19,6 +19,7 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import FigureSpec, analysis
+from xsp_analyze.formulas import ordered_sum, ratio
 from xsp_analyze.frames.counters import counted, derived
 from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
 
@@ -57,12 +58,12 @@ def kernel_by_name(frames: StepFrames) -> pl.LazyFrame:
     """One row a kernel name and kind, longest first, then by name."""
     sums = (
         frames.named_work.group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(frames.named_work))
+        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counted(frames.named_work))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
     )
     named = sums.with_columns(kernel_labels(sums), classes_by_name(sums)).lazy()
     return (
         derived(frames.with_model(named), frames.of_trace.ideal_intensity)
-        .with_columns((pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"))
+        .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )

@@ -1,10 +1,10 @@
-"""A12: what hardware counters measured in each layer."""
+"""A12: flop and memory traffic of each layer, as counters measured them or else as modelled."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.columns import COUNTER_COLUMNS, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.columns import FILLED_COLUMNS, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP, WORK_BASIS
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.frames.layer_kernels import layer_kernels
 
@@ -19,12 +19,12 @@ __all__ = ["metrics_by_layer"]
 @analysis(
     "A12",
     "metrics by layer",
-    needs=("layer", "kernel", "metrics"),
+    needs=("layer", "kernel", "work"),
     key=("layer_index", "layer_name", "layer_type"),
     about_layers=True,
     additive=("flop_count", "dram_read_bytes", "dram_write_bytes"),
     read="Compare flops with bytes: a layer with much traffic and few flops is bound by memory.",
-    columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *COUNTER_COLUMNS[:4]),
+    columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *FILLED_COLUMNS[:4], WORK_BASIS),
     figure=FigureSpec(
         "bars",
         x="layer_index",
@@ -34,4 +34,4 @@ __all__ = ["metrics_by_layer"]
 )
 def metrics_by_layer(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return layer_kernels(frames)
+    return layer_kernels(frames, filled=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, PRECISION, ROOF_COLUMNS, STEP
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.filled_counters import filled_executions
 from xsp_analyze.frames.layer_kernels import layer_kernels
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
@@ -22,7 +23,7 @@ __all__ = ["layer_roofline"]
 @analysis(
     "A14",
     "layer roofline",
-    needs=("layer", "kernel", "metrics"),
+    needs=("layer", "kernel", "work"),
     key=("layer_index", "layer_name", "layer_type", "precision"),
     about_layers=True,
     section="rooflines",
@@ -37,7 +38,7 @@ __all__ = ["layer_roofline"]
 )
 def layer_roofline(frames: StepFrames) -> pl.LazyFrame:
     """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
-    require_flops(frames, "A14 (layer roofline)")
+    require_flops(frames.once(filled_executions), "A14 (layer roofline)")
     keys = [*frames.by, *LAYER_KEY]
-    rows = by_precision(layer_kernels(frames).collect())
+    rows = by_precision(layer_kernels(frames, filled=True).collect())
     return under_roof(rows, agreed_peaks(frames)).sort(*keys, "place", nulls_last=True).lazy()

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.columns import (
     BATCH_SIZE,
-    COUNTER_COLUMNS,
+    FILLED_COLUMNS,
     KERNEL_DURATION,
     KERNELS,
     LATENCY_BASIS,
@@ -18,9 +18,11 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import LATENCY_NS, TIME_NS, Column, FigureSpec, analysis
+from xsp_analyze.formulas import ordered_sum, ratio
 from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.filled_counters import basis_of, filled_executions
 from xsp_analyze.frames.model_time import model_latency
 from xsp_analyze.frames.roofline import by_precision, under_roof
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_by_model"]
 
-_ROOF = ROOF_COLUMNS[-5:]  # the columns before are COUNTER_COLUMNS too
+_ROOF = ROOF_COLUMNS[-6:-1]  # the columns around are FILLED_COLUMNS too
 _NAMES = tuple(c.name for c in _ROOF)
 _OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "device_count")
 
@@ -67,7 +69,7 @@ _OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "de
         Column("device_count", pl.Int64(), "Devices that the share is of."),
         LATENCY_BASIS,
         replace(PRECISION, doc="The precision of flop_count and of the roof; null where no flops were counted."),
-        *COUNTER_COLUMNS,
+        *FILLED_COLUMNS,
         *_ROOF,
     ),
     figure=FigureSpec(
@@ -80,8 +82,9 @@ def kernel_by_model(frames: StepFrames) -> pl.LazyFrame:
     Those hold that precision's roofline, and no device time: it stands in the first row alone.
     """
     keys = [*frames.by, "batch_size"]
-    rows = _by_batch(frames, keys)
-    if not are_known(frames.executions):
+    others = [each for each in frames.by_batch_size[1:] if not each.of_trace.device_work.is_empty()]
+    rows = pl.concat([_by_batch(each, keys) for each in (frames, *others)], how="diagonal_relaxed")
+    if not any(are_known(each.once(filled_executions)) for each in (frames, *others)):
         return _with_nulls(rows).sort(keys, nulls_last=True).lazy()
     held = under_roof(by_precision(rows), agreed_peaks(frames))
     fp32 = held.filter(pl.col("precision") == "fp32").select(*keys, "precision", "place", *_NAMES)
@@ -104,10 +107,16 @@ def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
 def _by_batch(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
     """One row a batch size with device time, latency and FP32's counters."""
     batches = frames.trace.frame("runs").select("run_id", "batch_size")
+    executions = frames.once(filled_executions)
     sums = (
-        frames.executions.join(batches, on="run_id", how="left", maintain_order="left")
+        executions.join(batches, on="run_id", how="left", maintain_order="left")
         .group_by(keys, maintain_order=True)
-        .agg(pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), *counted(frames.executions))
+        .agg(
+            ordered_sum(pl.col("count")).alias("kernel_count"),
+            ordered_sum(pl.col("duration_ns")),
+            *counted(executions),
+            basis_of(),
+        )
         .lazy()
     )
     latency = model_latency(frames.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
@@ -128,7 +137,7 @@ def _busy(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
     """busy_ns, and window_ns that it is of, over the devices of the runs of each batch size."""
     batches = frames.trace.frame("runs").select("run_id", "batch_size")
     parts = frames.once(device_time).parts.join(batches, on="run_id", how="left", maintain_order="left")
-    return parts.group_by(keys, maintain_order=True).agg(pl.col("busy_ns", "window_ns").sum())
+    return parts.group_by(keys, maintain_order=True).agg(ordered_sum(pl.col("busy_ns", "window_ns")))
 
 
 def _bases(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
@@ -142,6 +151,6 @@ def _share(frames: StepFrames) -> list[pl.Expr]:
     if frames.of_trace.is_one_by_one:
         return [pl.lit(None, pl.Float64).alias("gpu_share")]
     if frames.of_trace.roles.leveled:
-        share = pl.col("kernel_duration_ns") / pl.col("model_ns")
+        share = ratio(pl.col("kernel_duration_ns"), pl.col("model_ns"))
         return [pl.when(False).then("busy_ns").alias("busy_ns"), share.alias("gpu_share")]  # noqa: FBT003 (never)
     return [pl.when(pl.col("window_ns") > 0).then(pl.col("busy_ns") / pl.col("window_ns")).alias("gpu_share")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.formulas import ratio
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.roles import Roles
@@ -56,8 +57,7 @@ def profiling_overhead(frames: StepFrames) -> pl.LazyFrame:
     """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
     roles = frames.of_trace.roles
     model, layers, kernels = (
-        timed_latency(frames.trace, frames.of_trace.all_steps, runs)
-        for runs in (roles.model, roles.profiled_layers, roles.serialised_kernels)
+        timed_latency(frames.of_trace, runs) for runs in (roles.model, roles.profiled_layers, roles.serialised_kernels)
     )
     steps, total = [], []
     if roles.profiled_layers != roles.serialised_kernels:
@@ -68,7 +68,7 @@ def profiling_overhead(frames: StepFrames) -> pl.LazyFrame:
     rows = pl.concat([_of_model(steps), _by_layer(frames), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")
     return rows.with_columns(
-        overhead.alias("overhead_ns"), (overhead / pl.col("baseline_ns")).alias("overhead_share")
+        overhead.alias("overhead_ns"), ratio(overhead, pl.col("baseline_ns")).alias("overhead_share")
     ).lazy()
 
 

@@ -78,7 +78,7 @@ def module_tree(frames: StepFrames) -> pl.LazyFrame:
     of the layers run (where it has modules), device work that of the kernels run. Where none was recorded, on a CPU,
     it is unknown. Where modules are the layers, what a module has of its own over all phases is what A11 gives it.
     """
-    tree = ModuleTree(frames.trace)
+    tree = ModuleTree(frames.trace, frames.of_trace.roles)
     work = _device(frames, tree)
     order = tree.calls.group_by(_MODULE).agg(pl.col("span_id", "depth").min())
     keys = [*frames.by, *_ROW]

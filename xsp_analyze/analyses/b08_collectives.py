@@ -8,15 +8,14 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.collectives import PAIRWISE, bus_factor, message_bytes, operations
+from xsp_analyze.frames.collectives import bus_factor, operations, sized
+from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["collectives"]
 
-_KIND = ("operation", "process_group")
-_ONE = ("step", *_KIND, "number")
 _SUMS = (
     "count", "duration_ns", "exposed_ns", "matched_count", "matched_ns", "transfer_ns", "skew_ns", "bytes",
     "sized_count", "message_bytes", "message_ns",
@@ -90,59 +89,45 @@ def collectives(frames: StepFrames) -> pl.LazyFrame:
     The n-th such operation of a step and group on one rank is the n-th on another. All ranks leave a collective
     together, so that the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    matched = _matched(_sized(frames, frames.chosen(operations(frames))))
-    per_step = matched.group_by("run_id", "step", *_KIND, maintain_order=True).agg(pl.col(_SUMS).sum())
-    keys = [*frames.by, *_KIND]
+    matched = _matched(sized(frames.trace, frames.chosen(frames.once(operations))))
+    per_step = matched.group_by("run_id", "step", *GROUP, maintain_order=True).agg(pl.col(_SUMS).sum())
+    keys = [*frames.by, *GROUP]
     ranks = matched.group_by(keys, maintain_order=True).agg(
         pl.struct("run_id", "rank").n_unique().cast(pl.Int64).alias("rank_count"), pl.col("group_size", "ranks").max()
     )
     mean = (pl.col(c) / pl.col("rank_count") for c in _SUMS)
     return (
-        frames.combine(per_step, _KIND, _SUMS)
+        frames.combine(per_step, GROUP, _SUMS)
         .lazy()
         .join(ranks.lazy(), on=keys, how="left", nulls_equal=True)
         .with_columns(mean)
         .join(_stragglers(frames, matched).lazy(), on=keys, how="left", nulls_equal=True)
         .with_columns(*_derived(), *_rates())
-        .sort(*frames.by, -pl.col("duration_ns"), *_KIND)
-    )
-
-
-def _sized(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with `ranks`, the size of the group or else of the job, and `message_bytes`."""
-    sizes = frames.trace.frame("runs")["world_size"].drop_nulls().unique()
-    job = int(sizes[0]) if len(sizes) == 1 else None
-    of_job = pl.when(pl.col("process_group").is_null()).then(pl.lit(job, pl.Int64))
-    return rows.with_columns(pl.coalesce("group_size", of_job).alias("ranks")).with_columns(
-        message_bytes(pl.col("ranks"))
+        .sort(*frames.by, -pl.col("duration_ns"), *GROUP)
     )
 
 
 def _matched(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with what each adds to the sums; those that every rank has are matched, if there are several."""
-    rank = pl.struct("run_id", "rank").n_unique()
-    ungrouped = pl.when(pl.col("process_group").is_null()).then("operation")  # who takes part is not known
-    ranks, here = rank.over("process_group", ungrouped), rank.over(_ONE)
-    is_matched = (here == ranks) & (ranks > 1) & ~pl.col("operation").is_in(PAIRWISE)
-    shortest, longest = pl.col("duration_ns").min().over(_ONE), pl.col("duration_ns").max().over(_ONE)
-    sized = pl.col("input_bytes").is_not_null()
-    transfer = pl.when("matched").then(shortest).otherwise("duration_ns")
-    return rows.with_columns(is_matched.alias("matched")).with_columns(
+    longest = pl.col("duration_ns").max().over(CALL)
+    is_sized = pl.col("input_bytes").is_not_null()
+    transfer = pl.coalesce("transfer_ns", "duration_ns")
+    return with_waits(rows).with_columns(
         pl.lit(1, pl.Int64).alias("count"),
         pl.col("matched").cast(pl.Int64).alias("matched_count"),
         pl.when("matched").then("duration_ns").otherwise(0).alias("matched_ns"),
-        pl.when("matched").then(shortest).otherwise(0).alias("transfer_ns"),
-        pl.when("matched").then(longest - shortest).otherwise(0).alias("skew_ns"),
-        pl.when("matched").then(pl.col("duration_ns") == shortest).alias("last"),
+        pl.col("transfer_ns").fill_null(0),
+        (longest - pl.col("transfer_ns")).fill_null(0).alias("skew_ns"),
+        (pl.col("last_share") > 0).alias("last"),
         pl.col("input_bytes").alias("bytes"),
-        sized.cast(pl.Int64).alias("sized_count"),
+        is_sized.cast(pl.Int64).alias("sized_count"),
         pl.when(pl.col("message_bytes").is_not_null()).then(transfer).otherwise(0).alias("message_ns"),
     )
 
 
 def _stragglers(frames: StepFrames, matched: pl.DataFrame) -> pl.DataFrame:
     """Per operation and group the rank that came last most often (the lowest of several), and how often."""
-    keys = [*frames.by, *_KIND]
+    keys = [*frames.by, *GROUP]
     return (
         matched.filter("matched")
         .group_by(*keys, pl.col("rank").alias("straggler"), maintain_order=True)

@@ -59,6 +59,7 @@ def memory(frames: StepFrames) -> pl.LazyFrame:
         .sort(TABLES["counters"].order, nulls_last=True)
         .collect()
     )
+    samples = frames.of_trace.roles.own(samples)
     held = pl.col("time_ns").shift(-1) - pl.col("time_ns")
     peak = pl.col("value").arg_max()
     series = samples.group_by(_SERIES, maintain_order=True).agg(

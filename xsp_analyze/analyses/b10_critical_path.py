@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
 from xsp_analyze.frames.launches import STREAM
@@ -63,7 +64,7 @@ def critical_path(frames: StepFrames) -> pl.LazyFrame:
     parts = [part for run in frames.of_trace.roles.kernels for part in _of_run(frames, run)]
     links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
-        links.with_columns((pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("path_share"))
+        links.with_columns(share_of_sum("duration_ns", ["run_id"]).alias("path_share"))
         .sort("run_id", -pl.col("duration_ns"), *_KEYS[1:], nulls_last=True)
         .lazy()
     )

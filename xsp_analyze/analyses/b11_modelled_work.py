@@ -8,21 +8,28 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.counted_operators import operator_work
+from xsp_analyze.frames.counted_operators import operator_work, rates_and_roof
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["modelled_work"]
 
-_NS_PER_S = 1e9
-
 
 @analysis(
     "B11",
     "modelled work",
     needs=("operators", "kernel"),
-    additive=("count", "modelled_count", "modelled_flop", "modelled_bytes", "device_sum_ns", "dram_bytes"),
+    additive=(
+        "count",
+        "modelled_count",
+        "modelled_flop",
+        "modelled_bytes",
+        "device_sum_ns",
+        "roof_ns",
+        "gain_ns",
+        "dram_bytes",
+    ),
     read=(
         "Modelled flop over device time, held against the device's peak, says how far an operator is from what its "
         "shapes ask for; measured far above modelled is work that the algorithm added."
@@ -42,6 +49,14 @@ _NS_PER_S = 1e9
         Column("device_sum_ns", TIME_NS, "Device time of all its calls.", "ns"),
         Column("modelled_share", pl.Float64(), "Part of the device time that is of modelled calls."),
         Column("modelled_flop_per_s", pl.Float64(), "Modelled flop over the device time of modelled calls.", "flop/s"),
+        Column(
+            "roof_ns",
+            pl.Float64(),
+            "Least time of modelled calls: at the nearest of the device's roofs, by the precision they run in.",
+            "ns",
+        ),
+        Column("roof_share", pl.Float64(), "That over the device time of these calls; see B23."),
+        Column("gain_ns", pl.Float64(), "Device time less the least: what would be gained at the roof.", "ns"),
         Column("measured_flop", pl.Float64(), "FP32 operations by counters; null: not measured.", "flop"),
         Column("dram_bytes", pl.Float64(), "DRAM traffic by counters; null: not measured.", "byte"),
     ),
@@ -50,13 +65,10 @@ _NS_PER_S = 1e9
 def modelled_work(frames: StepFrames) -> pl.LazyFrame:
     """One row an operator's name, by device time, longest first, then by name; work of no operator has none."""
     operators = operator_work(frames)
-    flop, moved, busy = pl.col("modelled_flop"), pl.col("modelled_bytes"), pl.col("modelled_device_ns")
+    time = pl.col("device_sum_ns")
+    share = pl.when(time > 0).then(pl.col("modelled_device_ns") / time).alias("modelled_share")
     return (
         operators.lazy()
-        .with_columns(
-            pl.when(moved > 0).then(flop / moved).alias("modelled_intensity"),
-            pl.when(pl.col("device_sum_ns") > 0).then(busy / pl.col("device_sum_ns")).alias("modelled_share"),
-            pl.when(busy > 0).then(flop * _NS_PER_S / busy).alias("modelled_flop_per_s"),
-        )
+        .with_columns(share, *rates_and_roof())
         .sort(*frames.by, -pl.col("device_sum_ns"), "operator", nulls_last=True)
     )

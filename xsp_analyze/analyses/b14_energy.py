@@ -85,7 +85,7 @@ def _of_model(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy
         extents = (
             frames.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
         )
-        times = extents.with_columns(pl.lit(None, pl.Int64).alias("step"))
+        times = frames.of_trace.roles.own(extents).with_columns(pl.lit(None, pl.Int64).alias("step"))
     else:
         times = frames.steps.with_columns(pl.col("begin_ns").alias("start_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_CLASS, MODEL_SHARE, STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.formulas import share_of_sum
+from xsp_analyze.formulas import ratio, share_of_sum
 from xsp_analyze.frames.counters import counted, derived
 
 if TYPE_CHECKING:
@@ -57,6 +57,6 @@ def kernel_by_class(frames: StepFrames) -> pl.LazyFrame:
     )
     return (
         derived(frames.with_model(sums), frames.of_trace.ideal_intensity)
-        .with_columns((pl.col("duration_ns") / pl.col("model_ns")).alias("model_share"))
+        .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_class")
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.formulas import share_of_sum
 from xsp_analyze.frames.serving_time import NS_PER_S, serving_time
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def serving_phases(frames: StepFrames) -> pl.LazyFrame:
         .lazy()
         .with_columns(
             pl.col("step_count", "left_out_count").fill_null(0),
-            (pl.col("duration_ns") / pl.col("duration_ns").sum().over("run_id")).alias("time_share"),
+            share_of_sum("duration_ns", ["run_id"]).alias("time_share"),
         )
         .sort("run_id", -pl.col("duration_ns"), "serving_phase", nulls_last=True)
     )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from typing import TYPE_CHECKING
 
 from xsp_analyze.classification.entries import kernel_matcher, precision_matcher
 from xsp_analyze.merge.kernel_names import base_name
 
-__all__ = ["MAX_LABEL", "label_of", "precision_of"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["MAX_LABEL", "distinct_labels", "label_of", "precision_of"]
 
 MAX_LABEL = 44
 """Characters that a label has at most; what is longer loses its middle."""
@@ -23,6 +28,8 @@ _EMPTY_SIZE = re.compile(r"(?<=\d)x(?= |$)")
 _SPACES = re.compile(r"\s+")
 _MANGLED = re.compile(r"^_Z\w*?\d+([a-z]\w*?)I?N?S?_?\d")
 _GAP = "…"
+_PART = re.compile(r"[A-Za-z0-9]+")
+_MAX_PARTS = 6
 
 
 def label_of(name: str, kind: str = "kernel") -> str:
@@ -39,6 +46,42 @@ def label_of(name: str, kind: str = "kernel") -> str:
     wrapped = _WRAPPED.search(name)  # clover::par_ranged2d_kernel<PdV_kernel(...)::[lambda ...]>: the function in it
     function = wrapped[1] if wrapped else base_name(name) or name
     return _cut(f"{_shortened(function)} {precision_of(name) or ''}".strip())
+
+
+def distinct_labels(labels: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The labels of kernels; different names that share one get what differs in them: `GEMM tf32 128x128x32 (tn)`."""
+    sharing: dict[str, dict[str, None]] = {}
+    for label, name in zip(labels, names, strict=True):
+        sharing.setdefault(label, {})[name] = None
+    texts = {(label, name): text for label, own in sharing.items() for name, text in _by_name(label, list(own)).items()}
+    return [texts[label, name] for label, name in zip(labels, names, strict=True)]
+
+
+def _by_name(label: str, names: Sequence[str]) -> dict[str, str]:
+    """By name, the label and as few of the name's own parts as tell it from the others; else the whole name."""
+    if len(names) == 1:
+        return {names[0]: label}
+    counts = [Counter(_PART.findall(name)) for name in names]
+    common = counts[0]
+    for other in counts[1:]:
+        common = common & other
+    own = [_beyond(common, _PART.findall(name)) for name in names]
+    for count in range(1, _MAX_PARTS + 1):
+        texts = [f"{label} ({' '.join(parts[:count])})" if parts else label for parts in own]
+        if len(set(texts)) == len(names):
+            return dict(zip(names, texts, strict=True))
+    return {name: f"{label}: {name}" for name in names}
+
+
+def _beyond(common: Counter[str], parts: Sequence[str]) -> list[str]:
+    left = Counter(common)
+    kept = []
+    for part in parts:
+        if left[part]:
+            left[part] -= 1
+        else:
+            kept.append(part)
+    return kept
 
 
 def precision_of(name: str) -> str | None:

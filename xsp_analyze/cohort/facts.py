@@ -9,10 +9,13 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.classification import KernelClass, class_of_operator
-from xsp_analyze.cohort.loadgen import LoadGen, load_test
 from xsp_analyze.cohort.mix import Mix, operator_mix
+from xsp_analyze.cohort.quality import Measure, accuracies_of, outputs_of
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.core import run
+from xsp_analyze.frames.filled_counters import MODELLED
+from xsp_analyze.frames.load_tests import LoadTest, load_test
+from xsp_analyze.frames.outputs import Tensor
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Attribution, XspError
 
@@ -43,7 +46,10 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One trace's word on its model and system; null: it does not say. Times in ns, shares in 0..1."""
+    """One trace's word on its model and system; null: it does not say. Times in ns, shares in 0..1.
+
+    All but `speeds` is of `profiled_batch_size`.
+    """
 
     model: str
     system: str | None
@@ -53,6 +59,7 @@ class Facts:
     runs: int
     spans: int
     speeds: Sequence[Speed]
+    profiled_batch_size: int | None = None
     kernel_duration_ns: float | None = None
     gpu_share: float | None = None
     device_count: int | None = None
@@ -71,7 +78,9 @@ class Facts:
     warnings: int = 0
     utilisation: Utilisation = field(default_factory=Utilisation)
     mix: Mix = field(default_factory=Mix)
-    load_test: LoadGen | None = None
+    load_test: LoadTest | None = None
+    accuracies: Sequence[Measure] = ()
+    tensors: Sequence[Tensor] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The same in JSON's own types; `from_json` undoes it."""
@@ -92,22 +101,25 @@ def facts_seen(frames: StepFrames, name: str, of: Callable[[str], Result | str] 
     runs = trace.frame("runs")
     return Facts(
         model=_one(runs["model"]) or name,
-        system=_system(trace),
+        system=_system(frames),
         framework=_one(runs["framework"]),
         formats=sorted(set(runs["format"].drop_nulls())),
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
         speeds=_speeds(_table("A01", ask), averaged=frames.averaged),
-        **_kernels(_table("A15", ask)),
+        profiled_batch_size=_profiled_batch_size(frames),
+        **_kernels(_table("A15", ask), frames),
         **_layers(_table("A06", ask), frames),
         **_roof(_table("A14", ask)),
-        **_memory(trace, on_device=not frames.of_trace.all_activities.is_empty()),
+        **_memory(frames, on_device=not frames.of_trace.all_activities.is_empty()),
         attributed_share=_attributed(frames),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
         utilisation=utilisation(frames),
         mix=operator_mix(frames),
         load_test=load_test(trace),
+        accuracies=accuracies_of(frames),
+        tensors=outputs_of(frames),
     )
 
 
@@ -117,7 +129,9 @@ def from_json(document: Mapping[str, Any]) -> Facts:
     values["speeds"] = [Speed(**speed) for speed in document["speeds"]]
     values["utilisation"] = Utilisation(**document["utilisation"])
     values["mix"] = Mix(**document["mix"])
-    values["load_test"] = LoadGen(**document["load_test"]) if document.get("load_test") else None
+    values["load_test"] = LoadTest(**document["load_test"]) if document.get("load_test") else None
+    values["accuracies"] = [Measure(**measure) for measure in document.get("accuracies", ())]
+    values["tensors"] = [Tensor(**tensor) for tensor in document.get("tensors", ())]
     return Facts(**values)
 
 
@@ -126,11 +140,18 @@ def _one(values: pl.Series) -> str | None:
     return ", ".join(dict.fromkeys(values.drop_nulls())) or None
 
 
-def _system(trace: Trace) -> str | None:
+def _profiled_batch_size(frames: StepFrames) -> int | None:
+    sizes = frames.of_trace.roles.own(frames.trace.frame("runs"))["batch_size"].drop_nulls().unique().to_list()
+    return sizes[0] if len(sizes) == 1 else None
+
+
+def _system(frames: StepFrames) -> str | None:
     """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
+    trace, others = frames.trace, list(frames.of_trace.roles.other_batches)
     if described := _one(trace.frame("runs")["device_name"]):
         return described
-    used = trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
+    worked = pl.col("attribution").is_not_null() & ~pl.col("run_id").is_in(others)
+    used = trace.scan("spans").filter(worked).select("run_id", "device_id").unique()
     names = (
         used.join(trace.scan("devices").select("run_id", "device_id", "name").unique(), on=["run_id", "device_id"])
         .collect()["name"]
@@ -164,16 +185,20 @@ def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
     return [Speed(**row) for row in rows.iter_rows(named=True)]
 
 
-def _kernels(kernels: pl.DataFrame | None) -> dict[str, Any]:
+def _kernels(kernels: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
     if kernels is None:
         return {}
+    own = frames.run_latencies["batch_size"].unique()
+    if frames.of_trace.roles.other_batches:
+        kernels = kernels.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
     first = kernels.row(0, named=True)
+    work = _by_modelled_flop(kernels).row(0, named=True)
     names = {"arithmetic_intensity": "intensity", "flop_per_s": "flop_per_s", "bound": "bound"}
     return {
         "kernel_duration_ns": first["kernel_duration_ns"],
         "gpu_share": first["gpu_share"],
         "device_count": first["device_count"],
-        **{ours: first[theirs] for theirs, ours in names.items()},
+        **{ours: work[theirs] for theirs, ours in names.items()},
     }
 
 
@@ -197,17 +222,25 @@ def _layers(by_type: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
 def _roof(roofline: pl.DataFrame | None) -> dict[str, Any]:
     if roofline is None:
         return {}
-    layers = roofline.drop_nulls(["bound", "layer_index"]).unique("layer_index", keep="first", maintain_order=True)
+    rows = _by_modelled_flop(roofline.drop_nulls(["bound", "layer_index"]))
+    layers = rows.unique("layer_index", keep="first", maintain_order=True)
     return {
         "memory_bound_layers": layers.filter(pl.col("bound") == "memory").height,
         "layers_under_roof": layers.height,
     }
 
 
-def _memory(trace: Trace, *, on_device: bool) -> dict[str, Any]:
+def _by_modelled_flop(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a roofline, of which modelled ones by flop: a layer's products before what it does beside them."""
+    modelled_flop = pl.when(pl.col("work_basis") == MODELLED).then("flop_count").otherwise(0.0)
+    return rows.sort(modelled_flop.fill_null(0.0), descending=True, maintain_order=True)
+
+
+def _memory(frames: StepFrames, *, on_device: bool) -> dict[str, Any]:
     """The most memory in use at once: of a device where one worked, else of the host."""
     rows = (
-        trace.scan("counters")
+        frames.trace.scan("counters")
+        .filter(~pl.col("run_id").is_in(list(frames.of_trace.roles.other_batches)))
         .with_columns(pl.col("counter").cast(pl.String))
         .filter(pl.col("counter").is_in(_PEAK_COUNTERS), pl.col("device_id").is_not_null() == on_device)
         .select(pl.col("value").max())

@@ -16,6 +16,7 @@ __all__ = ["NO_PRICES", "Prices", "read_prices"]
 
 _INPUTS = 1000
 _S_PER_HOUR = 3600
+_NS_PER_HOUR = _S_PER_HOUR * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,17 @@ class Prices:
 
     def per_thousand(self, system: str | None, throughput_per_s: float | None) -> float | None:
         """Cost of 1,000 inputs at the throughput; None where price or throughput is unknown."""
+        per_hour = self._of(system)
+        return per_hour / _S_PER_HOUR * _INPUTS / throughput_per_s if per_hour and throughput_per_s else None
+
+    def of_time(self, system: str | None, time_ns: int | None) -> float | None:
+        """Cost of that time on the system; None where price or time is unknown."""
+        per_hour = self._of(system)
+        return None if per_hour is None or time_ns is None else per_hour * time_ns / _NS_PER_HOUR
+
+    def _of(self, system: str | None) -> float | None:
         matching = [part for part in self.per_hour if system and part.casefold() in system.casefold()]
-        if not matching or not throughput_per_s:
-            return None
-        return self.per_hour[max(matching, key=len)] / _S_PER_HOUR * _INPUTS / throughput_per_s
+        return self.per_hour[max(matching, key=len)] if matching else None
 
 
 NO_PRICES = Prices()

@@ -6,22 +6,36 @@ from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
+from xsp_analyze.cohort.keys import KEYS, MODEL, SYSTEM, result_of
 from xsp_analyze.cohort.linkage import cosines
 from xsp_analyze.cohort.mix import CLASSES
 from xsp_analyze.cohort.price import NO_PRICES
-from xsp_analyze.core import Analysis, Column, Result, Role
-from xsp_model import XspError
-from xsp_model.schema import TABLES
+from xsp_analyze.cohort.quality import final, time_to
+from xsp_analyze.cohort.quality_tables import accuracies, outputs
+from xsp_analyze.core import Column, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from xsp_analyze.cohort.cohort import System
-    from xsp_analyze.cohort.loadgen import LoadGen
     from xsp_analyze.cohort.price import Prices
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.cohort.quality import Measure, Target
+    from xsp_analyze.core import Result
+    from xsp_analyze.frames.load_tests import LoadTest
 
-__all__ = ["MAX_COMPARED", "TOP", "across", "groups", "load_tests", "models", "similarity", "tables", "top"]
+__all__ = [
+    "MAX_COMPARED",
+    "TOP",
+    "accuracies",
+    "across",
+    "groups",
+    "load_tests",
+    "models",
+    "outputs",
+    "similarity",
+    "tables",
+    "top",
+]
 
 TOP = 5
 """How many models `top` names for each measure."""
@@ -31,10 +45,6 @@ MAX_COMPARED = 1_000
 
 _PAIR = 2
 _NS_PER_S = 1e9
-_MODEL = Column("model", pl.String(), "The model, as its traces name it.", role=Role.KEY)
-_SYSTEM = Column("system", pl.String(), "The devices it ran on; null: no file names them.", role=Role.KEY)
-_FRAMEWORK = Column("framework", pl.String(), "Framework and version; null: no file names it.", role=Role.KEY)
-_KEYS = (_MODEL, _SYSTEM, _FRAMEWORK)
 _MEASURES: tuple[Column, ...] = (
     Column("batch_sizes", pl.String(), "Batch sizes that were measured; null: unknown.", role=Role.LABEL),
     Column("optimal_batch", pl.Int64(), "The first whose doubling raises throughput by 5 % or less; null: not swept."),
@@ -42,6 +52,11 @@ _MEASURES: tuple[Column, ...] = (
     Column("latency_ns", pl.Float64(), "Of a step at that batch size.", "ns"),
     Column("single_latency_ns", pl.Float64(), "Of one input at a time; null: batch size 1 was not measured.", "ns"),
     Column("throughput_per_s", pl.Float64(), "Inputs per second at that batch size.", "1/s"),
+    Column(
+        "profiled_batch_size",
+        pl.Int64(),
+        "The one that shares, layers, rooflines and memory are of, as the trace was profiled; null: unknown.",
+    ),
     Column(
         "gpu_share",
         pl.Float64(),
@@ -63,8 +78,18 @@ _MEASURES: tuple[Column, ...] = (
     Column("dominant_type", pl.String(), "The layer type that most of the layers' latency goes to.", role=Role.LABEL),
     Column("dominant_share", pl.Float64(), "Its part of the latency of all layers."),
     Column("convolution_share", pl.Float64(), "Part of the layers' latency in layers with `conv` in their type."),
-    Column("bound", pl.String(), "memory or compute, in FP32; null: no counters or peaks.", role=Role.LABEL),
-    Column("arithmetic_intensity", pl.Float64(), "FP32 flop per byte of device memory traffic.", "flop/byte"),
+    Column(
+        "bound",
+        pl.String(),
+        "memory or compute, in FP32; without counters in the precision with most modelled flop; null: unknown.",
+        role=Role.LABEL,
+    ),
+    Column(
+        "arithmetic_intensity",
+        pl.Float64(),
+        "FP32 flop per byte of device memory traffic; without counters modelled.",
+        "flop/byte",
+    ),
     Column("memory_bound_share", pl.Float64(), "Layers left of the roof's ridge, of those whose place is known."),
     Column("peak_memory_bytes", pl.Int64(), "Most memory allocated at once.", "byte"),
     Column("peak_memory_place", pl.String(), "device or host: whose memory that is.", role=Role.LABEL),
@@ -74,6 +99,10 @@ _MEASURES: tuple[Column, ...] = (
     Column("load_test_per_s", pl.Float64(), "Samples per second that LoadGen states.", "1/s"),
     Column("p99_latency_ns", pl.Float64(), "99th percentile of latency that LoadGen states.", "ns"),
     Column("cost_per_1k_inputs", pl.Float64(), "At the row's throughput, by the prices given."),
+    Column("accuracy_metric", pl.String(), "What results were measured by, and on what.", role=Role.LABEL),
+    Column("accuracy", pl.Float64(), "What a trace of the row ended with, in the metric's own unit."),
+    Column("time_to_target_ns", pl.Int64(), "When its training curve first reaches the target given.", "ns"),
+    Column("cost_to_target", pl.Float64(), "That time, by the prices given."),
     Column("trace", pl.String(), "The trace that the row stands for.", role=Role.LABEL),
 )
 _TOP_OF = {  # measure -> whether more is first
@@ -85,25 +114,27 @@ _TOP_OF = {  # measure -> whether more is first
     "memory_bound_share": True,
     "peak_memory_bytes": True,
     "cost_per_1k_inputs": False,
+    "time_to_target_ns": False,
+    "cost_to_target": False,
 }
 
 
-def tables(systems: Sequence[System], prices: Prices = NO_PRICES) -> list[Result]:
+def tables(systems: Sequence[System], prices: Prices = NO_PRICES, target: Target | None = None) -> list[Result]:
     """Every table that the cohort has rows for, the one over all models first."""
     every = (
-        models(systems, prices), top(systems, prices), load_tests(systems), groups(systems), similarity(systems),
-        across(systems),
+        models(systems, prices, target), top(systems, prices, target), load_tests(systems),
+        accuracies(systems, prices, target), outputs(systems), groups(systems), similarity(systems), across(systems),
     )  # fmt: skip
     return [each for n, each in enumerate(every) if n == 0 or each.table.height]
 
 
-def models(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
+def models(systems: Sequence[System], prices: Prices = NO_PRICES, target: Target | None = None) -> Result:
     """One row a model, system and framework, in that order."""
-    rows = [_row(system, prices) for system in systems]
-    return _result("B13", "models and systems", (*_KEYS, *_MEASURES), rows)
+    rows = [_row(system, prices, target) for system in systems]
+    return result_of("B13", "models and systems", (*KEYS, *_MEASURES), rows)
 
 
-def _row(system: System, prices: Prices) -> dict[str, Any]:
+def _row(system: System, prices: Prices, target: Target | None = None) -> dict[str, Any]:
     facts, speed = system.facts, system.best[0] if system.best else None
     sizes = [str(s.batch_size) for s, _ in system.speeds if s.batch_size is not None]
     test = next((m.facts.load_test for m in system.members if m.facts.load_test), None)
@@ -117,6 +148,7 @@ def _row(system: System, prices: Prices) -> dict[str, Any]:
         "latency_ns": speed.latency_ns if speed else None,
         "single_latency_ns": system.single_latency_ns,
         "throughput_per_s": speed.throughput_per_s if speed else None,
+        "profiled_batch_size": facts.profiled_batch_size,
         "gpu_share": facts.gpu_share,
         "device_count": facts.device_count,
         "gpu_utilisation_share": facts.utilisation.gpu,
@@ -136,7 +168,24 @@ def _row(system: System, prices: Prices) -> dict[str, Any]:
         "load_test_per_s": test.samples_per_s if test else None,
         "p99_latency_ns": test.percentiles_ns.get("p99_00") if test else None,
         "cost_per_1k_inputs": system.cost(prices),
+        **_accuracy(system, prices, target),
         "trace": system.member.name,
+    }
+
+
+def _accuracy(system: System, prices: Prices, target: Target | None) -> dict[str, Any]:
+    """The target's metric, else the first that a trace of the row says, the row's own trace before the others."""
+    others = [m for m in system.members if m is not system.member]
+    measures = next((m.facts.accuracies for m in (system.member, *others) if m.facts.accuracies), ())
+    last = list(final(measures).values())
+    aimed = [m for m in last if target and m.metric.casefold() == target.metric.casefold()]
+    shown: Measure | None = next(iter(aimed or last), None)
+    reached = time_to(measures, target) if target else None
+    return {
+        "accuracy_metric": " on ".join(filter(None, (shown.metric, shown.dataset))) if shown else None,
+        "accuracy": shown.value if shown else None,
+        "time_to_target_ns": reached,
+        "cost_to_target": prices.of_time(system.facts.system, reached),
     }
 
 
@@ -144,9 +193,9 @@ def _share(part: int | None, total: int | None) -> float | None:
     return None if part is None or not total else part / total
 
 
-def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
+def top(systems: Sequence[System], prices: Prices = NO_PRICES, target: Target | None = None) -> Result:
     """One row a measure and place: its first TOP models that have any; measures of fewer than two are left out."""
-    ranked = models(systems, prices).table
+    ranked = models(systems, prices, target).table
     rows = []
     for measure, more in _TOP_OF.items():
         measured = ranked.filter(pl.col(measure) > 0)
@@ -155,15 +204,15 @@ def top(systems: Sequence[System], prices: Prices = NO_PRICES) -> Result:
         first = measured.sort(measure, "model", "system", "framework", descending=[more, False, False, False]).head(TOP)
         for rank, row in enumerate(first.iter_rows(named=True), start=1):
             rows.append(
-                {"measure": measure, "place": rank, **{c.name: row[c.name] for c in _KEYS}, "value": row[measure]}
+                {"measure": measure, "place": rank, **{c.name: row[c.name] for c in KEYS}, "value": row[measure]}
             )
     columns = (
         Column("measure", pl.String(), "What the models are ordered by.", role=Role.KEY),
         Column("place", pl.Int64(), "1 is the first.", role=Role.KEY),
-        *(Column(c.name, c.dtype, c.doc, role=Role.LABEL) for c in _KEYS),
+        *(Column(c.name, c.dtype, c.doc, role=Role.LABEL) for c in KEYS),
         Column("value", pl.Float64(), "In the measure's own unit: ns, bytes, shares of 1."),
     )
-    return _result("B13.top", "first models by each measure", columns, rows)
+    return result_of("B13.top", "first models by each measure", columns, rows)
 
 
 def load_tests(systems: Sequence[System]) -> Result:
@@ -175,10 +224,15 @@ def load_tests(systems: Sequence[System]) -> Result:
         Column("test", pl.String(), "Scenario and mode.", role=Role.LABEL),
         Column("valid", pl.Boolean(), "Whether LoadGen found the test valid; null: it did not judge."),
         Column("broken_rules", pl.String(), "What was not satisfied.", role=Role.LABEL),
+        Column("reason", pl.String(), "What LoadGen adds to that."),
         Column("samples_per_s", pl.Float64(), "Completed samples per second, else scheduled ones.", "1/s"),
+        Column("target_latency_ns", pl.Float64(), "What queries may take; null: the test had no target.", "ns"),
+        Column("target_share", pl.Float64(), "The part of queries that had to be within it."),
+        Column("over_target_share", pl.Float64(), "The part of queries that took longer."),
+        Column("meets_target", pl.Boolean(), "Whether that percentile of latency is at most the target."),
         *(Column(f"{p}_latency_ns", pl.Float64(), f"{_PERCENTILES[p]} of latency.", "ns") for p in _PERCENTILES),
     )
-    return _result("B13.loadgen", "load tests", columns, rows)
+    return result_of("B13.loadgen", "load tests", columns, rows)
 
 
 _PERCENTILES = {
@@ -188,13 +242,18 @@ _PERCENTILES = {
 """As LoadGen prints them, but its 80th, which only some scenarios have."""
 
 
-def _load_test(trace: str, test: LoadGen) -> dict[str, Any]:
+def _load_test(trace: str, test: LoadTest) -> dict[str, Any]:
     return {
         "trace": trace,
         "test": test.test,
         "valid": test.valid,
         "broken_rules": ", ".join(test.broken_rules) or None,
+        "reason": test.reason or None,
         "samples_per_s": test.samples_per_s,
+        "target_latency_ns": test.target_latency_ns,
+        "target_share": test.target_share,
+        "over_target_share": test.over_target_share,
+        "meets_target": test.meets_target,
         **{f"{p}_latency_ns": test.percentiles_ns.get(p) for p in _PERCENTILES},
     }
 
@@ -209,11 +268,11 @@ def groups(systems: Sequence[System]) -> Result:
         keys = {"model": system.label, "system": facts.system, "framework": facts.framework}
         rows.append({**keys, "basis": facts.mix.class_basis, **shares})
     columns = (
-        *_KEYS,
+        *KEYS,
         Column("basis", pl.String(), "What the shares are of.", role=Role.LABEL),
         *(Column(_group_column(name), pl.Float64(), f"Share of time in: {name}.") for name in CLASSES),
     )
-    return _result("B13.mix", "time by class of kernels", columns, rows)
+    return result_of("B13.mix", "time by class of kernels", columns, rows)
 
 
 def _group_column(name: str) -> str:
@@ -238,14 +297,14 @@ def similarity(systems: Sequence[System]) -> Result:
         if i < j
     ]
     columns = (
-        _MODEL,
-        _SYSTEM,
+        MODEL,
+        SYSTEM,
         Column("other_model", pl.String(), "The model it is compared with.", role=Role.KEY),
         Column("other_system", pl.String(), "The devices that one ran on.", role=Role.KEY),
         Column("similarity_share", pl.Float64(), "Cosine of the two vectors of time by operator type: 1 is alike."),
     )
     found_pairs = sorted(pairs, key=lambda p: (-cast("float", p["similarity_share"]), p["model"], p["other_model"]))
-    return _result("B13.similarity", "similarity by operator mix", columns, found_pairs)
+    return result_of("B13.similarity", "similarity by operator mix", columns, found_pairs)
 
 
 def across(systems: Sequence[System]) -> Result:
@@ -263,14 +322,14 @@ def across(systems: Sequence[System]) -> Result:
         slowest = min((v for v in speeds if v), default=None)
         for speed, one in sorted(zip(speeds, same, strict=True), key=lambda p: (-(p[0] or 0.0), p[1].key)):
             row = _row(one, NO_PRICES)
-            keep = (*(c.name for c in _KEYS), "batch_size", "latency_ns", "throughput_per_s")
+            keep = (*(c.name for c in KEYS), "batch_size", "latency_ns", "throughput_per_s")
             rows.append({**{k: row[k] for k in keep}, "speedup": speed / slowest if speed and slowest else None})
     columns = (
-        *_KEYS,
+        *KEYS,
         *(c for c in _MEASURES if c.name in {"batch_size", "latency_ns", "throughput_per_s"}),
         Column("speedup", pl.Float64(), "Over the slowest of the model's rows.", "x"),
     )
-    return _result("B13.systems", "one model across systems and frameworks", columns, rows)
+    return result_of("B13.systems", "one model across systems and frameworks", columns, rows)
 
 
 def _speeds(same: Sequence[System]) -> list[float | None]:
@@ -279,13 +338,3 @@ def _speeds(same: Sequence[System]) -> list[float | None]:
     if any(b.batch_size is not None for b in best):
         return [b.throughput_per_s for b in best]
     return [_NS_PER_S / b.latency_ns if b.latency_ns else None for b in best]
-
-
-def _result(identity: str, title: str, columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> Result:
-    table = pl.DataFrame(list(rows), schema={c.name: c.type_of(averaged=True) for c in columns}, orient="row")
-    ledger = pl.DataFrame(schema=pl.Schema(TABLES["ledger"].schema))
-    return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
-
-
-def _of_many(frames: StepFrames) -> pl.LazyFrame:
-    raise XspError(f"this analysis is of many traces, not of {frames.trace.origin}", advice="Use xsp cohort")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.device_levels import KERNEL
+from xsp_analyze.frames.load_tests import load_tests
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["check_common", "same_content"]
 
+_CONTENT = ("step_times", "accuracies", "tensors", "output_distances", "spans")
+
 
 def same_content(one: Side, two: Side) -> bool:
-    """Whether the two hold the same spans of the same work, whatever their files are called and how they are packed."""
+    """Whether the two say the same of the same work, whatever their files are called and how they are packed.
+
+    That is the same spans, and the same step times, results and load tests.
+    """
     if one.facts != two.facts:
         return False
     captures = [[view.trace for view in side.views] for side in (one, two)]
@@ -29,7 +35,11 @@ def same_content(one: Side, two: Side) -> bool:
 def _equal(first: Trace, second: Trace) -> bool:
     if first is second:
         return True
-    one, two = first.frame("spans"), second.frame("spans")
+    return all(_equal_tables(first, second, name) for name in _CONTENT) and load_tests(first) == load_tests(second)
+
+
+def _equal_tables(first: Trace, second: Trace, name: str) -> bool:
+    one, two = first.frame(name), second.frame(name)
     return one.height == two.height and one.equals(two)
 
 

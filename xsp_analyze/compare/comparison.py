@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.compare.block_rows import block_rows
 from xsp_analyze.compare.common import check_common, same_content
 from xsp_analyze.compare.conclusions import corrected
 from xsp_analyze.compare.expected import expected
@@ -24,6 +25,7 @@ from xsp_analyze.compare.level_rows import (
 )
 from xsp_analyze.compare.moves import moves
 from xsp_analyze.compare.parts import explained, placed
+from xsp_analyze.compare.results import results
 from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
 from xsp_analyze.compare.significance import RUN_NOISE
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.moves import ClassMoves, Move
+    from xsp_analyze.compare.results import Results
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
     from xsp_analyze.frames.step_frames import StepFrames
@@ -59,14 +62,13 @@ class Comparison:
     after: Side
     differences: Sequence[Difference]
     reasons: Sequence[str]
-    layer_match: float | None
     kernel_match: float | None
-    matched_by: str
     model: Sequence[Row]  # latency, and device time where both have any
     rows: Sequence[Row]
     changes: Sequence[Change]
     regrouped: int  # kernels of a step of which nothing but the layer differs
-    waterfall: Waterfall | None
+    waterfalls: Sequence[Waterfall]  # by layer where there are few, by type of layer, by class of kernels
+    pairs: Pairs
     operator_basis: str
     moves: Sequence[ClassMoves]  # classes of kernels of which much moved between operators
     run_noise: float | None
@@ -74,6 +76,7 @@ class Comparison:
     per_input: bool
     same_content: bool
     expected: Expected | None  # by the devices' peaks, where the sides ran on different ones
+    results: Results  # accuracies and outputs, where runs recorded them
 
     @property
     def comparable(self) -> bool:
@@ -84,6 +87,21 @@ class Comparison:
     def latency(self) -> Row:
         """The model's latency."""
         return self.model[0]
+
+    @property
+    def layer_match(self) -> float | None:
+        """The share of the longer side's layers that have a partner; null where a side has none."""
+        return self.pairs.rate
+
+    @property
+    def matched_by(self) -> str:
+        """What of them layers were paired by."""
+        return self.pairs.by
+
+    @property
+    def waterfall(self) -> Waterfall | None:
+        """The one that says most of single layers; null where no latency is known."""
+        return self.waterfalls[0] if self.waterfalls else None
 
     @property
     def throughput(self) -> tuple[float | None, float | None]:
@@ -142,20 +160,20 @@ def compare(
             *kernel_rows(one, two, changed, partner, assumed, moved.get("kernel", {})),
         ]
     )
+    blocks = corrected(block_rows(one, two, pairs, assumed))  # sums of rows of layers: corrected among themselves
     falls = explained(one, two, pairs, on_device=on_device)
     return Comparison(
         one,
         two,
         differ,
         _reasons(differ, pairs, one, two),
-        pairs.rate,
         kernel_match,
-        pairs.by,
         model_rows(one, two, assumed, on_device=on_device),
-        _with_cause(in_order(rows), falls.by_layer),
+        _with_cause(in_order([*rows, *blocks]), falls.by_layer),
         changed,
         regrouped,
-        falls.waterfall,
+        falls.waterfalls,
+        pairs,
         basis,
         classes,
         judged.run_noise,
@@ -163,6 +181,7 @@ def compare(
         per_input,
         same_content(one, two),
         expected(one, two) if on_device else None,
+        results(one, two),
     )
 
 

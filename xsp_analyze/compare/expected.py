@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.counted_operators import operator_work
-from xsp_analyze.frames.device_peaks import BANDWIDTH, agreed_peaks
+from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.known_peaks import BANDWIDTH
 from xsp_model.device_table import peaks_for
 
 if TYPE_CHECKING:

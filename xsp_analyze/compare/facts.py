@@ -87,7 +87,7 @@ _COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
 def facts(views: Sequence[StepFrames]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     frames = views[0]
-    runs = pl.concat([v.trace.frame("runs") for v in views])
+    runs = pl.concat([v.of_trace.roles.own(v.trace.frame("runs")) for v in views])
     frameworks = [name_and_version(str(f)) for f in runs["framework"].drop_nulls().unique().sort()]
     used = set(frames.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
@@ -169,4 +169,10 @@ def _precision(frames: StepFrames) -> str | None:
             if precision:
                 time[precision] += ns or 0
                 break
-    return max(sorted(time), key=lambda p: time[p]) if time else None
+    return max(sorted(time), key=lambda p: time[p]) if time else _precision_of_weights(frames)
+
+
+def _precision_of_weights(frames: StepFrames) -> str | None:
+    """Of runs that recorded no layers: the type of the weights, where a checksum of them was kept."""
+    dtypes = frames.trace.frame("tensors").filter(pl.col("kind") == "weights")["dtype"].drop_nulls().unique()
+    return _PRECISIONS.get(str(dtypes[0])) if len(dtypes) == 1 else None

@@ -32,6 +32,7 @@ __all__ = [
     "kernel_rows",
     "layer_rows",
     "layer_type_rows",
+    "layers_under_first",
     "model_rows",
     "operator_rows",
 ]
@@ -67,11 +68,11 @@ def layer_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> tuple[li
             "layer_index": label["key"],
         }
 
-    same = _under_first(one), _under_first(two)
+    same = layers_under_first(one), layers_under_first(two)
     return rows_of("layer", *same, keys, describe, assumed)
 
 
-def _under_first(side: Side) -> list[Measured]:
+def layers_under_first(side: Side) -> list[Measured]:
     """The side's captures with the layers' keys of its first one."""
     first, *others = side.layers
     out = [first]

@@ -1,4 +1,4 @@
-"""Time of a mean step by layer and, within it, by kernel or operator: what the waterfall and the causes are made of."""
+"""Time of a mean step by layer or class and, in it, by kernel or operator: what waterfalls and causes are made of."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from xsp_analyze.compare import levels
 from xsp_analyze.compare.waterfall import Waterfall, waterfall
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.side import Side
 
@@ -23,27 +25,32 @@ _FEW_LAYERS = 24
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The waterfall (null: no latency is known), and for layers of before (by index) what changed inside."""
+    """The waterfalls (none: no latency is known), and for layers of before (by index) what changed inside."""
 
-    waterfall: Waterfall | None
+    waterfalls: Sequence[Waterfall]
     by_layer: dict[int | None, dict[str, float]]
 
 
 def explained(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explained:
-    """What the difference of latency is made of: by layer where there are few, else by type of layer.
+    """What the difference of latency is made of: by layer where there are few, by type of layer, by class of kernels.
 
-    Where operators are the layers always by type: they are numbered as they come, and no single one says anything.
+    Where operators are the layers not by layer: they are numbered as they come, and no single one says anything.
     """
-    total = one.model[0].mean_ns[0], two.model[0].mean_ns[0]
+    total = float(one.model[0].mean_ns[0]), float(two.model[0].mean_ns[0])
     work = [_device_work(side) if on_device else _host_work(side) for side in (one, two)]
     slots = _slots(one, two, pairs)
     by_layer = [_by_layer(w, slot) for w, slot in zip(work, slots, strict=True)]
+    parts: dict[str, list[_Parts]] = {}
+    if len(pairs.rows) <= _FEW_LAYERS and "operator" not in {one.facts.layer_source, two.facts.layer_source}:
+        parts["layer"] = by_layer
+    parts["layer_type"] = [_by_type(w) for w in work]
+    if on_device:
+        parts["kernel_class"] = [_by_class(w) for w in work]
     basis = "device" if on_device else "host"
-    parts = by_layer
-    if len(pairs.rows) > _FEW_LAYERS or "operator" in {one.facts.layer_source, two.facts.layer_source}:
-        parts = [_by_type(w) for w in work]
-    named = [{_named(key, one, two, pairs): value for key, value in side.items()} for side in parts]
-    falls = waterfall(basis, (float(total[0]), float(total[1])), *named) if np.isfinite(total).all() else None
+    falls = []
+    for by, sides in parts.items() if np.isfinite(total).all() else ():
+        named = [{_named(key, one, two, pairs): value for key, value in side.items()} for side in sides]
+        falls.append(waterfall(basis, by, total, *named))
     return Explained(falls, _causes(one, pairs, *by_layer))
 
 
@@ -78,13 +85,13 @@ _Parts = dict[_Key, dict[str, float]]
 
 
 def _device_work(side: Side) -> pl.DataFrame:
-    """Device time: layer_index (null: of no layer), layer_type, place (of what has no layer), name, ns."""
+    """Device time: layer_index (null: of none), layer_type, kernel_class, place (of what has no layer), name, ns."""
     phase = pl.when(pl.col("phase").is_null()).then(pl.lit("")).otherwise(pl.lit(", ") + pl.col("phase"))
     labels = pl.col("attribution").str.replace_all("_", " ") + phase
     placed_work = side.work().with_columns(
         pl.when(pl.col("layer_index").is_null()).then(labels.str.replace("model only", _OUTSIDE)).alias("place")
     )
-    keys = ("layer_index", "layer_type", "place", "name")
+    keys = ("layer_index", "layer_type", "place", "kernel_class", "name")
     return placed_work.group_by(keys, maintain_order=True).agg(pl.col("ns").sum())
 
 
@@ -119,6 +126,13 @@ def _by_type(work: pl.DataFrame) -> _Parts:
     for index, kind, location, name, ns in work.select("layer_index", "layer_type", "place", "name", "ns").iter_rows():
         key: _Key = ("layer_type", kind) if index is not None and kind else ("outside", location or _OUTSIDE)
         _add(out, key, name, ns)
+    return out
+
+
+def _by_class(work: pl.DataFrame) -> _Parts:
+    out: _Parts = {}
+    for kernel_class, name, ns in work.select("kernel_class", "name", "ns").iter_rows():
+        _add(out, ("kernel_class", kernel_class), name, ns)
     return out
 
 

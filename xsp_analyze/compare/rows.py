@@ -140,7 +140,7 @@ def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
     return {} if test is None else {"rank_p_value": test.p, "rank_min_p": test.min_p}
 
 
-LEVELS = ("layer_type", "operator", "kernel_class", "layer", "kernel")
+LEVELS = ("layer_type", "operator", "kernel_class", "layer_block", "layer", "kernel")
 """The levels of rows, what sums up others first."""
 
 

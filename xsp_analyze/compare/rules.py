@@ -1,7 +1,8 @@
 """What `--fail-on` says: `model.latency > +3%`, `layer["layer3.*"].latency > +10%`, `kernel["*gemm*"].time > +1ms`.
 
     RULE      = SUBJECT "." METRIC COMPARISON THRESHOLD
-    SUBJECT   = "model" | ("layer_type" | "layer" | "operator" | "kernel_class" | "kernel") [ "[" PATTERN "]" ]
+    SUBJECT   = "model" | LEVEL [ "[" PATTERN "]" ]
+    LEVEL     = "layer_type" | "layer_block" | "layer" | "operator" | "kernel_class" | "kernel"
     METRIC    = "latency" | "time" | "device_time" | "throughput" | "count"
     COMPARISON= ">" | ">=" | "<" | "<="
     THRESHOLD = a signed number with "%", "ns", "us", "ms" or "s" (a change), "x" (the ratio), or nothing (of a count)
@@ -48,6 +49,7 @@ _UNITS_NS = {"ns": 1.0, "us": 1e3, "\u00b5s": 1e3, "ms": 1e6, "s": 1e9}
 _METRICS = {
     "model": ("latency", "device_time", "throughput"),
     "layer_type": ("latency", "time", "count"),
+    "layer_block": ("latency", "time", "count"),
     "layer": ("latency", "time", "count"),
     "operator": ("time", "count"),
     "kernel_class": ("time", "count"),

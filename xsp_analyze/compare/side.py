@@ -92,7 +92,9 @@ class Side:
         return template(Roles.of(kernel_work(frames.trace), frames.of_trace.roles.kernels))
 
     def work(self) -> pl.DataFrame:
-        """Device time of a mean step in the first capture: layer_index, layer_type, attribution, phase, name, ns.
+        """Device time of a mean step in the first capture.
+
+        Its columns: layer_index, layer_type, attribution, phase, kernel_class, name, ns.
 
         Of several processes side by side, what each of them takes on average, so that it compares with latency.
         """
@@ -103,7 +105,7 @@ class Side:
         inside = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
         return frames.executions.select(
             pl.when(inside).then("layer_index").alias("layer_index"),
-            *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase")),
+            *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase", "kernel_class")),
             pl.col("kernel_name").cast(pl.String).alias("name"),
             (pl.col("duration_ns").cast(pl.Float64) * share / self.per).alias("ns"),
         )

@@ -21,7 +21,7 @@ class Part:
     """One part of the difference; `kernel` is what changed most within it the same way, with its own part of it."""
 
     name: str
-    kind: str  # layer, layer_type, outside (device work of no layer) or rest
+    kind: str  # layer, layer_type, kernel_class, outside (device work of no layer) or rest
     before_ns: int | None
     after_ns: int | None
     difference_ns: int
@@ -31,9 +31,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """`parts` sum to `difference_ns` exactly. Times are of the device where both sides have any, else of the host."""
+    """`parts` sum to `difference_ns` exactly. Times are of the device where both sides have any, else of the host.
+
+    `by` is what the parts are: layer, layer_type or kernel_class.
+    """
 
     basis: str
+    by: str
     before_ns: int
     after_ns: int
     parts: Sequence[Part]
@@ -48,14 +52,14 @@ Work = dict[tuple[str, str], dict[str, float]]
 """Time of a mean step by part (kind, name) and, in it, by kernel or operator."""
 
 
-def waterfall(basis: str, total: tuple[float, float], before: Work, after: Work) -> Waterfall:
-    """The parts, largest first, and last what is left of the total: idle time, overlap, work between layers."""
+def waterfall(basis: str, by: str, total: tuple[float, float], before: Work, after: Work) -> Waterfall:
+    """The parts by `by`, largest first, and last what is left of the total: idle time, overlap, work between layers."""
     first, last = round(total[0]), round(total[1])
     parts = [_part(key, before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
     parts.sort(key=lambda p: (-abs(p.difference_ns), p.kind, p.name))
     inside = [sum(getattr(p, column) or 0 for p in parts) for column in ("before_ns", "after_ns")]
     rest = Part(REST[basis], "rest", first - inside[0], last - inside[1], last - first - (inside[1] - inside[0]))
-    return Waterfall(basis, first, last, [*parts, rest])
+    return Waterfall(basis, by, first, last, [*parts, rest])
 
 
 def _part(key: tuple[str, str], before: Mapping[str, float] | None, after: Mapping[str, float] | None) -> Part:

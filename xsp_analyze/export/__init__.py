@@ -1,7 +1,8 @@
 """Writes a trace in other programs' formats."""
 
-from xsp_analyze.export.exporter import Exporter, export, find
+from xsp_analyze.export.benchmark import benchmark_of
+from xsp_analyze.export.exporter import Exporter, FolderExporter, export, find
 from xsp_analyze.export.part import part_of
 from xsp_analyze.export.registry import EXPORTERS
 
-__all__ = ["EXPORTERS", "Exporter", "export", "find", "part_of"]
+__all__ = ["EXPORTERS", "Exporter", "FolderExporter", "benchmark_of", "export", "find", "part_of"]

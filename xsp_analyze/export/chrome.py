@@ -5,7 +5,6 @@ Format: "Trace Event Format" (chromium.org). Times are microseconds with three d
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,14 @@ import msgspec
 import polars as pl
 
 from xsp_analyze.export.chrome_tracks import Tracks
+from xsp_analyze.export.described import JSON_ARGUMENTS, arguments, category, launches, metrics, name, own_layers, twins
 from xsp_analyze.export.rows import rows, text
 from xsp_analyze.export.target import Exporter
 from xsp_analyze.frames.timed_runs import capture_runs, timed_runs
-from xsp_model import Kind, Level
+from xsp_model import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from xsp_analyze.export.rows import Row
     from xsp_analyze.export.target import Sink
@@ -27,42 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHROME"]
 
-_CATEGORIES: Mapping[str, str] = {
-    Kind.STEP: "user_annotation",
-    Kind.RANGE: "user_annotation",
-    Kind.MODULE: "python_function",
-    Kind.OPERATOR: "cpu_op",
-    Kind.SYNC: "cuda_sync",
-    Kind.KERNEL: "kernel",
-    Kind.MEMCPY: "gpu_memcpy",
-    Kind.MEMSET: "gpu_memset",
-    Kind.GRAPH: "gpu_graph",
-}
-_DRIVER = re.compile(r"cu[A-Z]")
-_HIP = re.compile(r"hip[A-Z]")
-_ARGUMENTS: Mapping[str, str] = {
-    # argument: the column it shows
-    "level": "level",
-    "phase": "phase",
-    "step": "step",
-    "layer": "own_layer",
-    "attribution": "attribution",
-    "device": "device_id",
-    "context": "context_id",
-    "stream": "stream_id",
-    "correlation": "correlation_id",
-    "External id": "external_id",
-    "Sequence number": "sequence_number",
-    "Fwd thread id": "forward_thread_id",
-    "registers per thread": "registers_per_thread",
-    "shared memory": "shared_bytes",
-    "graph id": "graph_id",
-    "graph node id": "graph_node_id",
-    "bytes": "bytes",
-    "path": "path",
-    "allocated bytes": "allocated_bytes",
-}
-_JSON_ARGUMENTS = {"Input Dims": "input_shapes", "Input type": "input_dtypes", "Concrete Inputs": "concrete_inputs"}
 _NS_PER_US = 1000
 _START_END = "StartEnd"
 
@@ -101,10 +65,10 @@ def _microseconds(time_ns: int) -> msgspec.Raw:
 
 def _events(trace: Trace, tracks: Tracks) -> Iterator[dict[str, Any]]:
     yield from tracks.names()
-    counters = _metrics(trace)
+    counters = metrics(trace)
     of_captures = pl.col("run_id").is_in(list(capture_runs(trace)))
     for row in rows(
-        trace, ~of_captures, launch=_launches(trace), twin=_twins(trace), own=_own_layers(trace), counted=counters
+        trace, ~of_captures, launch=launches(trace), twin=twins(trace), own=own_layers(trace), counted=counters
     ):
         yield from _span_events(row, tracks)
         yield from _launch_flow(row, tracks)
@@ -116,8 +80,8 @@ def _span_events(row: Row, tracks: Tracks) -> Iterator[dict[str, Any]]:
     pid, tid = tracks.of(row)
     event: dict[str, Any] = {
         "ph": "X",
-        "cat": _category(row),
-        "name": _name(row),
+        "cat": category(row),
+        "name": name(row),
         "pid": pid,
         "tid": tid,
         "ts": _microseconds(row["start_ns"]),
@@ -134,43 +98,18 @@ def _span_events(row: Row, tracks: Tracks) -> Iterator[dict[str, Any]]:
         yield event | {"dur": _microseconds(row["duration_ns"])}
 
 
-def _category(row: Row) -> str:
-    if row["kind"] != Kind.CALL:
-        return _CATEGORIES[row["kind"]]
-    if row["level"] == Level.LIBRARY:
-        return "library"
-    if _HIP.match(row["name"]):
-        return "hip_runtime"
-    return "cuda_driver" if _DRIVER.match(row["name"]) else "cuda_runtime"
-
-
-def _name(row: Row) -> str:
-    if row["kind"] == Kind.MODULE:
-        return f"nn.Module: {row['name']}"
-    return str(row["text"] or row["name"])
-
-
 def _args(row: Row) -> dict[str, Any]:
-    args = {key: row[column] for key, column in _ARGUMENTS.items() if row[column] is not None}
-    for what in ("grid", "block"):
-        sizes = [row[f"{what}_{axis}"] for axis in "xyz"]
-        if None not in sizes:
-            args[what] = sizes
-    for key, column in _JSON_ARGUMENTS.items():
-        if row[column] is not None:
-            args[key] = msgspec.Raw(row[column].encode()) if _is_json(row[column]) else row[column]
-    for metric in row["metrics"] or ():
-        args[metric["metric"]] = metric["value"]
-    return args
+    return {key: _raw(value) if key in JSON_ARGUMENTS else value for key, value in arguments(row)}
 
 
 @lru_cache(maxsize=65_536)
-def _is_json(written: str) -> bool:
+def _raw(written: str) -> object:
+    """JSON as it is written; what is none is a text."""
     try:
         msgspec.json.decode(written)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return False
-    return True
+        return written
+    return msgspec.Raw(written.encode())
 
 
 def _launch_flow(row: Row, tracks: Tracks) -> Iterator[dict[str, Any]]:
@@ -204,42 +143,6 @@ def _counter_events(trace: Trace, tracks: Tracks) -> Iterator[dict[str, Any]]:
         name = row["counter"] if row["device_id"] is not None else f"{row['counter']} (host)"
         event = {"ph": "C", "name": name, "pid": pid, "tid": tid, "ts": _microseconds(row["time_ns"])}
         yield event | {"args": {row["unit"]: row["value"]}}
-
-
-def _launches(trace: Trace) -> pl.DataFrame:
-    """For device work with a launch: where and when the launch began."""
-    spans = trace.scan("spans")
-    launch = spans.select(
-        pl.col("span_id").alias("parent_id"),
-        pl.col("start_ns").alias("launch_ns"),
-        pl.col("process_id").alias("launch_process_id"),
-        pl.col("thread_id").alias("launch_thread_id"),
-    )
-    work = spans.filter(pl.col("level").cast(pl.String) == Level.KERNEL).select("span_id", "parent_id")
-    return work.join(launch, on="parent_id").drop("parent_id").collect()
-
-
-def _twins(trace: Trace) -> pl.DataFrame:
-    """For backward operators: where and when the forward twin began."""
-    forward = trace.scan("spans").select(
-        pl.col("span_id").alias("forward_id"),
-        pl.col("start_ns").alias("forward_ns"),
-        pl.col("process_id").alias("forward_process_id"),
-        pl.col("thread_id").alias("forward_thread_id"),
-    )
-    twins = trace.scan("operators").select("span_id", "forward_id").drop_nulls()
-    return twins.join(forward, on="forward_id").drop("forward_id").collect()
-
-
-def _own_layers(trace: Trace) -> pl.DataFrame:
-    """The name of the layer that each span belongs to."""
-    names = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), pl.col("layer_name").alias("own_layer"))
-    return trace.scan("spans").select("span_id", "layer_id").join(names, on="layer_id").drop("layer_id").collect()
-
-
-def _metrics(trace: Trace) -> pl.DataFrame:
-    pairs = pl.struct(pl.col("metric").cast(pl.String), "value").alias("metrics")
-    return trace.scan("metrics").group_by("span_id", maintain_order=True).agg(pairs).collect()
 
 
 CHROME = Exporter("chrome", "Chrome trace events, for Perfetto and chrome://tracing", _write)

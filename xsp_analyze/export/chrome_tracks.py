@@ -43,6 +43,7 @@ class Tracks:
         processes += [(run, None) for run in sampled if run not in {with_spans for with_spans, _ in processes}]
         self._number("process", processes)
         self._number("device", [*device.select("run_id", "device_id").rows(), *on_device.rows()])
+        self._device_pids = frozenset(pid for (kind, _, _), pid in self._pids.items() if kind == "device")
         self._threads = host.select("run_id", "process_id", "thread_id").unique(maintain_order=True).rows()
         self._streams = device.select("run_id", "device_id", "stream_id").unique(maintain_order=True).rows()
         self._device_names = {
@@ -56,6 +57,11 @@ class Tracks:
             free = device is not None and device not in taken
             number = device if free and device is not None else max(taken, default=0) + 1
             self._pids[kind, run, device] = number
+
+    @property
+    def device_pids(self) -> frozenset[int]:
+        """The pids that stand for devices."""
+        return self._device_pids
 
     def of(self, row: Row) -> tuple[int, int]:
         """The pid and tid of a span."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from xsp_analyze.export.registry import EXPORTERS
-from xsp_analyze.export.target import Exporter
+from xsp_analyze.export.target import Exporter, FolderExporter
 from xsp_model import XspError
+from xsp_model.output_files import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
 
-__all__ = ["Exporter", "export", "find"]
+__all__ = ["Exporter", "FolderExporter", "export", "find"]
 
 _GZIP_LEVEL = 6
 
 
-def find(name: str) -> Exporter:
+def find(name: str) -> Exporter | FolderExporter:
     """The format of that name; XspError where there is none."""
     for exporter in EXPORTERS:
         if exporter.name == name:
@@ -32,19 +32,26 @@ def find(name: str) -> Exporter:
     raise XspError(f"there is no export format {name!r}", advice=f"Known formats: {names}")
 
 
-def export(trace: Trace, exporter: Exporter, path: Path) -> None:
-    """Writes the trace; compressed where the name ends in .gz. The same trace gives the same bytes.
+def export(trace: Trace, exporter: Exporter | FolderExporter, path: Path) -> None:
+    """Writes the trace; compressed where the name ends in .gz; into a folder where the format is one of several files.
 
-    Raises OSError where the file cannot be written, XspError where the format cannot hold the trace.
+    The same trace gives the same bytes. XspError where a file cannot be written or the format cannot hold the trace.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with unfinished.open("xb") as file, _compressed(file, path) as target:
-            exporter.write(trace, target)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    if isinstance(exporter, FolderExporter):
+        _export_files(trace, exporter, path)
+        return
+    with writing(path) as file, _compressed(file, path) as target:
+        exporter.write(trace, target)
+
+
+def _export_files(trace: Trace, exporter: FolderExporter, folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise XspError(
+            f"is no folder, and {exporter.name} writes several files", path=folder, advice="Name a folder with -o"
+        )
+    for name, write in exporter.files(trace):
+        with writing(folder / name) as file:
+            write(file)
 
 
 @contextmanager

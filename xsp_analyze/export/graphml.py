@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import networkx as nx
-
 from xsp_analyze.export.target import Exporter
 from xsp_model import XspError
+from xsp_model.extras import require
 
 if TYPE_CHECKING:
     from xsp_analyze.export.target import Sink
@@ -23,6 +22,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def _write(trace: Trace, file: Sink) -> None:
+    networkx = require("networkx", purpose="GraphML", extra="networkx")
     count = trace.row_count
     if count > MAX_NODES:
         raise XspError(
@@ -33,7 +33,7 @@ def _write(trace: Trace, file: Sink) -> None:
     for _, attributes in graph.nodes(data=True):
         attributes["name"] = _NOT_XML.sub("\ufffd", str(attributes["name"]))
     # The writer built on xml.etree gives the same bytes whether or not lxml is installed.
-    nx.readwrite.graphml.write_graphml_xml(graph, file)
+    networkx.readwrite.graphml.write_graphml_xml(graph, file)
     file.write(b"\n")
 
 

@@ -25,10 +25,21 @@ if TYPE_CHECKING:
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
 
-__all__ = ["JAEGER"]
+__all__ = [
+    "EXPORT_VERSION",
+    "JAEGER",
+    "RUN_TAGS",
+    "launched_kernels",
+    "log_fields",
+    "logged_metrics",
+    "run_devices",
+    "span_identity",
+    "span_tags",
+    "trace_identity",
+]
 
 _NS_PER_US = 1000
-_EXPORT_VERSION = 1
+EXPORT_VERSION = 1
 _TRACE_LEVELS: Mapping[str, str] = {
     Level.APPLICATION: "APPLICATION_TRACE",
     Level.MODEL: "MODEL_TRACE",
@@ -47,7 +58,7 @@ _SPAN_TAGS: Sequence[str] = (
 _REFERENCES = ("forward_id", "captured_in_id")
 _PROFILE_TAGS = ("role", "serialised")
 _SOURCE_TAGS = ("profiler", "framework", "model", "batch_size", "rank", "world_size", "epoch_ns", "clock_origin_ns")
-_RUN_TAGS = (*_SOURCE_TAGS, *_PROFILE_TAGS)
+RUN_TAGS = (*_SOURCE_TAGS, *_PROFILE_TAGS)
 _PEAKS = {"dram": "dram_byte_per_s", "fp32": "fp32_flop_per_s"}
 _OF_FILE = "the profiler's file"
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
@@ -55,9 +66,10 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 def _write(trace: Trace, file: Sink) -> None:
     file.write(b'{"data":[')
-    metrics, kernels = _metrics(trace), _launched(trace)
-    for number, run_row in enumerate(trace.frame("runs").iter_rows(named=True)):
-        run = {**run_row, "trace_id": _trace_id(run_row)}
+    metrics, kernels = logged_metrics(trace), launched_kernels(trace)
+    with_spans = trace.frame("runs").join(trace.scan("spans").select("run_id").collect(), on="run_id", how="semi")
+    for number, run_row in enumerate(with_spans.iter_rows(named=True)):
+        run = {**run_row, "trace_id": trace_identity(run_row)}
         file.write((b"," if number else b"") + _head(trace, run))
         for index, row in enumerate(rows(trace, run_id=run["run_id"], launched=kernels, logs=metrics)):
             file.write((b",\n" if index else b"\n") + msgspec.json.encode(_span(row, run)))
@@ -67,16 +79,16 @@ def _write(trace: Trace, file: Sink) -> None:
 
 def _head(trace: Trace, run: Row) -> bytes:
     tags = [
-        _tag("xsp.export_version", _EXPORT_VERSION),
-        *(_tag(key, run[key]) for key in _RUN_TAGS if run[key] is not None),
+        _tag("xsp.export_version", EXPORT_VERSION),
+        *(_tag(key, run[key]) for key in RUN_TAGS if run[key] is not None),
     ]
-    tags.append(_tag("devices", msgspec.json.encode(_devices(trace, run["run_id"])).decode()))
+    tags.append(_tag("devices", msgspec.json.encode(run_devices(trace, run["run_id"])).decode()))
     processes = {name: {"serviceName": level, "tags": tags} for level, name in _PROCESS_OF.items()}
     identity, written = (msgspec.json.encode(value).decode() for value in (run["trace_id"], processes))
     return f'{{"traceID":{identity},"processes":{written},"spans":['.encode()
 
 
-def _devices(trace: Trace, run_id: int) -> list[Row]:
+def run_devices(trace: Trace, run_id: int) -> list[Row]:
     """The run's devices; peaks only where its own files gave them: others are looked up again by whoever reads."""
     devices = trace.scan("devices").filter(pl.col("run_id") == run_id).drop("run_id").collect().to_dicts()
     recorded = trace.frame("peaks").filter(pl.col("source") == _OF_FILE) if "peaks" in TABLES else pl.DataFrame()
@@ -90,13 +102,14 @@ def _devices(trace: Trace, run_id: int) -> list[Row]:
     return devices
 
 
-def _trace_id(run: Row) -> str:
+def trace_identity(run: Row) -> str:
     """16 hexadecimal digits, the same for the same run each time."""
     identity = f"{run['source_sha256']} {run['run_id']} {run['clock_origin_ns']}"
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
-def _span_id(number: int) -> str:
+def span_identity(number: int) -> str:
+    """16 hexadecimal digits, none of which are all 0."""
     return f"{number + 1:016x}"
 
 
@@ -111,23 +124,26 @@ def _span(row: Row, run: Row) -> dict[str, Any]:
     identity = run["trace_id"]
     start = (run["epoch_ns"] or 0) + row["start_ns"]
     parent = row["parent_id"]
-    references = [] if parent is None else [{"refType": "CHILD_OF", "traceID": identity, "spanID": _span_id(parent)}]
+    references = (
+        [] if parent is None else [{"refType": "CHILD_OF", "traceID": identity, "spanID": span_identity(parent)}]
+    )
     microseconds = start // _NS_PER_US
     return {
         "traceID": identity,
-        "spanID": _span_id(row["span_id"]),
+        "spanID": span_identity(row["span_id"]),
         "operationName": row["name"],
         "references": references,
         "startTime": microseconds,
         "duration": (row["duration_ns"] or 0) // _NS_PER_US,
-        "tags": [_tag(key, value) for key, value in _tags(row, run) if value is not None],
-        "logs": [{"timestamp": microseconds, "fields": fields} for fields in _log_fields(row)],
+        "tags": [_tag(key, value) for key, value in span_tags(row, run) if value is not None],
+        "logs": [{"timestamp": microseconds, "fields": fields} for fields in log_fields(row)],
         "processID": _PROCESS_OF[row["level"]],
         "warnings": None,
     }
 
 
-def _tags(row: Row, run: Row) -> Iterator[tuple[str, object]]:
+def span_tags(row: Row, run: Row) -> Iterator[tuple[str, object]]:
+    """What is known of the span, as MLModelScope and our own reader look for it; None where it is not."""
     yield "trace_level", _TRACE_LEVELS[row["level"]]
     yield "level", row["level"]
     yield "kind", row["kind"]
@@ -142,7 +158,7 @@ def _tags(row: Row, run: Row) -> Iterator[tuple[str, object]]:
             if column.name != "span_id" and column.name not in _REFERENCES:
                 yield column.name, row[column.name]
     for key in _REFERENCES:
-        yield key.replace("_id", "_span"), None if row[key] is None else _span_id(row[key])
+        yield key.replace("_id", "_span"), None if row[key] is None else span_identity(row[key])
     yield "backward", _starts_backward(row) or None
     yield from _as_mlmodelscope(row, run)
 
@@ -176,17 +192,18 @@ def _sizes(row: Row, what: str) -> str | None:
     return None if None in sizes else f"[{' '.join(map(str, sizes))}]"
 
 
-def _log_fields(row: Row) -> Iterator[list[dict[str, object]]]:
+def log_fields(row: Row) -> Iterator[list[dict[str, object]]]:
+    """The fields of each metric of the span, and of the kernels that it launched."""
     for one in row["logged"] or ():
         yield [
             _tag(one["metric"], one["value"]),
             _tag("unit", one["unit"]),
             _tag("source", one["source"]),
-            _tag("span", _span_id(one["owner"])),
+            _tag("span", span_identity(one["owner"])),
         ]
 
 
-def _metrics(trace: Trace) -> pl.DataFrame:
+def logged_metrics(trace: Trace) -> pl.DataFrame:
     """Each span's log: its own metrics, and those of the kernels it launched, where MLModelScope put them."""
     spans = trace.scan("spans").select("span_id", "parent_id", "kind")
     is_kernel = pl.col("kind").cast(pl.String) == Kind.KERNEL
@@ -202,7 +219,7 @@ def _metrics(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _launched(trace: Trace) -> pl.DataFrame:
+def launched_kernels(trace: Trace) -> pl.DataFrame:
     """For each span the first kernel that it launched, and the phase of its parent."""
     spans = trace.scan("spans")
     launched = (

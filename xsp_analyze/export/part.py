@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["part_of"]
 
-_REFERENCES = {"operators": "forward_id", "kernels": "captured_in_id"}
+_REFERENCES = {"operators": "forward_id", "kernels": "captured_in_id", "allocations": "owner_id"}
 
 
 def part_of(
@@ -91,9 +91,7 @@ def _nothing(spans: pl.DataFrame, step: int | None, levels: Sequence[str], servi
 
 
 def _rows(frame: pl.DataFrame, name: str, keep: Bools) -> pl.DataFrame:
-    if "span_id" not in frame.columns:
-        return frame
-    kept = frame.filter(pl.Series(keep[frame["span_id"].to_numpy()]))
+    kept = frame.filter(pl.Series(keep[frame["span_id"].to_numpy()])) if "span_id" in frame.columns else frame
     if name == "attributions":
         return kept.filter(pl.Series(keep[kept["layer_id"].to_numpy()]))
     column = _REFERENCES.get(name)

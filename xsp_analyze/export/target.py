@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from xsp_model import Trace
 
-__all__ = ["Exporter", "Sink"]
+__all__ = ["Exporter", "FolderExporter", "Sink"]
 
 
 class Sink(Protocol):
@@ -27,3 +27,12 @@ class Exporter:
     name: str
     title: str
     write: Callable[[Trace, Sink], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderExporter:
+    """A format of several files: `files` gives the name of each, and the function that writes its bytes."""
+
+    name: str
+    title: str
+    files: Callable[[Trace], Iterable[tuple[str, Callable[[Sink], None]]]]

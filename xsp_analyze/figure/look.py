@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xsp_model import XspError
+from xsp_model.extras import install_advice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +95,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib as _  # noqa: F401, ICN001, PLC0415 (an extra; only for figures)
     except ImportError as error:
-        raise XspError("figures need matplotlib", advice="Install it: pip install 'xsp[figures]'") from error
+        raise XspError("figures need matplotlib", advice=install_advice("figures")) from error
 
 
 def settings(style: Path | None) -> dict[str, Any]:

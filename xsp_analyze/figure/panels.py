@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xsp_analyze.core import Column
 from xsp_analyze.figure.icicle import icicle
 from xsp_analyze.figure.look import PALETTE, TONES
 from xsp_analyze.figure.roofline import roofline
+from xsp_analyze.render.distinct import numbered
 from xsp_analyze.render.names import cut, fitted
-from xsp_analyze.render.units import scale_of
+from xsp_analyze.render.units import Scale, number, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-__all__ = ["panel"]
+__all__ = ["MAX_CHARACTERS_UPRIGHT", "MAX_NAMES", "panel"]
 
-_MAX_NAMES = 24  # columns that still have room for a name each
+MAX_NAMES = 24  # columns that still have room for a name each
 _MAX_CHARACTERS = 34
-_MAX_CHARACTERS_UPRIGHT = 22
+MAX_CHARACTERS_UPRIGHT = 22
 _BAR = 0.75
+_BOX, _BOX_COLOR = 0.5, "#CFE3F1"
+_HATCHES = ("", "///", "...")
+_MAX_TICKS = 9
+_AXES_SHARE = 0.75  # of a figure's width
+_NUMBER_INCHES = 0.5
+_CHARACTER_INCHES, _GAP_INCHES = 0.062, 0.1  # of a tick's label, at 7 points
 
 
 def panel(axes: Axes, block: Mapping[str, Any], x: str) -> None:
@@ -56,6 +65,39 @@ def _stack(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
     _legend(axes, len(block["series"]))
 
 
+def _grouped(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
+    """A group of bars a row, a bar a trace with its value at its end; what a trace lacks has no bar."""
+    series = block["series"]
+    high = _BAR / len(series)
+    for at, one in enumerate(series):
+        rows = [row for row, value in enumerate(one["values"]) if value is not None]
+        values = [one["values"][row] for row in rows]
+        heights = [row + (at - (len(series) - 1) / 2) * high for row in rows]
+        color, hatch = PALETTE[at % len(PALETTE)], _HATCHES[at // len(PALETTE) % len(_HATCHES)]
+        drawn = axes.barh(heights, values, high, label=one["name"], color=color, hatch=hatch)
+        axes.bar_label(drawn, [_short(v) for v in values], padding=2, fontsize=5)
+    _rows(axes, block["labels"])
+    axes.set_xlabel(_axis(block["name"], block["unit"]))
+    axes.margins(x=0.12)
+    axes.grid(axis="x")
+    _legend(axes, len(series))
+
+
+def _boxes(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
+    """A box a trace from quartile to quartile with the median, whiskers to the least and most, every step a point."""
+    labels, boxes = block["labels"], block["boxes"]
+    for row, values in enumerate(boxes):
+        first, median, third = np.quantile(values, (0.25, 0.5, 0.75))
+        axes.hlines(row, min(values), max(values), color="black", linewidth=0.6, zorder=2)
+        axes.barh(row, third - first, _BOX, left=first, color=_BOX_COLOR, edgecolor="black", linewidth=0.6, zorder=2)
+        axes.vlines(median, row - _BOX / 2, row + _BOX / 2, color=TONES["layer"], linewidth=1.5, zorder=4)
+        axes.plot(values, [row] * len(values), ".", color="black", markersize=1.5, zorder=3)
+    _rows(axes, [f"{label} ({len(values)})" for label, values in zip(labels, boxes, strict=True)])
+    axes.set_xlim(left=0)
+    axes.set_xlabel(_axis(block["name"], block["unit"]))
+    axes.grid(axis="x")
+
+
 def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
     """Columns in the order of the axis, series on top of each other."""
     labels: Sequence[str] = block["labels"]
@@ -64,7 +106,7 @@ def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
     for series in block["series"]:
         values, unit = _scaled(series)
         heights = [v or 0 for v in values]
-        width = _BAR if len(labels) <= _MAX_NAMES else 1.0
+        width = _BAR if len(labels) <= MAX_NAMES else 1.0
         axes.bar(range(len(labels)), heights, width, bottom=base, label=series["name"], **_fill(series))
         base = [a + b for a, b in zip(base, heights, strict=True)]
         if "spread" in series:
@@ -106,20 +148,34 @@ def _below(axes: Axes, labels: Sequence[str], x: str) -> None:
         axes.set_xlabel(f"{_axis('start', scale.unit)}{', one device after another' if again else ''}")
     else:
         axes.set_xlabel(x.replace("_", " ").removesuffix(" ns"))
-    if len(labels) <= _MAX_NAMES and x != "bin_start_ns":
-        names = [cut(" ".join(label.split()), _MAX_CHARACTERS_UPRIGHT) for label in labels]
+    if len(labels) <= MAX_NAMES and x != "bin_start_ns":
+        names = _names([" ".join(label.split()) for label in labels], MAX_CHARACTERS_UPRIGHT)
         axes.set_xticks(range(len(labels)), names, rotation=60, ha="right", rotation_mode="anchor")
         return
-    every = max(len(labels) // 8, 1)
-    ticks = range(0, len(labels), every)
-    axes.set_xticks(ticks, [labels[i].split("  ")[0] for i in ticks])
+    texts = [label.split("  ")[0] for label in labels]
+    every = -(-len(texts) // _room(axes, texts))
+    ticks = range(0, len(texts), every)
+    axes.set_xticks(ticks, [texts[i] for i in ticks])
+
+
+def _room(axes: Axes, texts: Sequence[str]) -> int:
+    """How many of the texts have room beside each other below the axes."""
+    inches = axes.get_figure().get_size_inches()[0] * _AXES_SHARE
+    return min(max(int(inches / (max(map(len, texts)) * _CHARACTER_INCHES + _GAP_INCHES)), 2), _MAX_TICKS)
+
+
+def _names(labels: Sequence[str], width: int) -> list[str]:
+    """The labels in at most so many characters, or in a few more where they would else read the same."""
+    wider = range(width, 2 * width, 6)
+    cuts = ([cut(label, wide) for label in labels] if wide > width else fitted(labels, wide) for wide in wider)
+    return next((names for names in cuts if len(set(names)) == len(names)), numbered(fitted(labels, width)))
 
 
 def _line(axes: Axes, block: Mapping[str, Any], x: str) -> None:
     """Points in order of the axis, joined; powers of two apart where the axis is one of batch sizes."""
     xs, ys = zip(*block["points"], strict=True)
-    axes.plot(xs, [y / block["divisor"] for y in ys], marker="o", color=TONES["layer"])
-    if x == "batch_size" and min(xs) > 0:
+    axes.plot(xs, [y / block["divisor"] for y in ys], marker="o", color=TONES["layer"], clip_on=False)
+    if x == "batch_size" and min(xs) > 0:  # devices are counted in powers of two as well
         axes.set_xscale("log", base=2)
         axes.set_xticks(xs, [f"{v:g}" for v in xs])
         axes.minorticks_off()
@@ -130,7 +186,13 @@ def _line(axes: Axes, block: Mapping[str, Any], x: str) -> None:
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    axes.set_yticks(range(len(labels)), fitted(labels, _MAX_CHARACTERS))
+    """Names of rows, and as many numbers below as there is room for beside the names."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 (only for figures)
+
+    names = _names(labels, _MAX_CHARACTERS)
+    inches = axes.get_figure().get_size_inches()[0] - max(map(len, names), default=0) * _CHARACTER_INCHES
+    axes.xaxis.set_major_locator(MaxNLocator(min(max(int(inches / _NUMBER_INCHES), 2), _MAX_TICKS)))
+    axes.set_yticks(range(len(labels)), names)
     axes.set_ylim(len(labels) - 0.5, -0.5)  # the first row above
     axes.tick_params(axis="y", length=0)
 
@@ -160,11 +222,13 @@ def _axis(name: str, unit: str) -> str:
 
 def _short(value: float) -> str:
     """Three digits that count."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"  # noqa: PLR2004
+    return number(value, Scale(""))
 
 
 _KINDS: Mapping[str, Callable[[Axes, Mapping[str, Any], str], None]] = {
     "bars": _bars,
+    "boxes": _boxes,
+    "grouped": _grouped,
     "stack": _stack,
     "columns": _columns,
     "line": _line,

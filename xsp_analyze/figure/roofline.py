@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.figure.look import MARKERS, PALETTE
+from xsp_analyze.figure.point_labels import point_labels
+from xsp_analyze.figure.room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,35 +16,79 @@ if TYPE_CHECKING:
 
 __all__ = ["roofline"]
 
-_STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MIN_AREA, _MAX_AREA = 6.0, 160.0  # square points
 _NO_ROOF = "#777777"
+_RIDGE_WIDTH = 1.5  # on the axis: ridges that differ by less have labels that overlap
+_FONT = 6.0  # points
+_STAGGER = 6.0  # on the axis, between labels of slopes that lie side by side
 
 
 def roofline(axes: Axes, block: Mapping[str, Any]) -> None:
-    """Draws the page's block of a roofline: points, roofs with ridges, and the model as a star."""
+    """Draws the page's block of a roofline: points, roofs with ridges, and the model as a star.
+
+    Colours tell precisions apart; of several traces (`traces`) they tell these apart, and marks the precisions.
+    """
     points, models, roofs = block["points"], block["models"], block["roofs"]
     left, right, low, high = _window([*points, *models], roofs)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
-    for bandwidth in dict.fromkeys(r["bandwidth"] for r in roofs):
-        _slope(axes, bandwidth, max(r["peak"] for r in roofs if r["bandwidth"] == bandwidth), (left, low))
-    for roof in roofs:
-        _peak(axes, roof, block["precisions"], (right, low))
-    for precision, name in enumerate(block["precisions"]):
-        _points(axes, [p for p in points if p["precision"] == precision], precision, name)
-    _points(axes, [p for p in points if p["precision"] is None], None, "precision unknown")
-    _models(axes, models)
+    room = Room(axes)
+    _roofs(axes, block, (left, right, low), room)
+    _all_points(axes, points, block)
+    _models(axes, models, _told_by(block))
+    if "traces" not in block:
+        point_labels(axes, points, room)
     _ticks(axes)
-    axes.set_xlabel("arithmetic intensity (FLOP/byte)")
-    axes.set_ylabel("throughput (FLOP/s)")
+    basis = f"{block['basis']} " if block.get("basis") else ""
+    axes.set_xlabel(f"{basis}arithmetic intensity (FLOP/byte)")
+    axes.set_ylabel(f"throughput{f' of {basis}work' if basis else ''} (FLOP/s)")
     axes.grid(visible=True)
     if points or models:
-        legend = axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2, handletextpad=0.1)
-        for handle in legend.legend_handles:
-            handle.set_sizes([18])
+        _legend(axes, columns=1 if "traces" in block else 3)
+
+
+def _told_by(block: Mapping[str, Any]) -> str:
+    """What colours tell apart."""
+    return "trace" if "traces" in block else "precision"
+
+
+def _roofs(axes: Axes, block: Mapping[str, Any], window: tuple[float, float, float], room: Room) -> None:
+    """Slopes and peaks, the highest first; a ridge's number that would stand on another's is left out."""
+    (left, right, low), roofs = window, block["roofs"]
+    for index, bandwidth in enumerate(sorted({r["bandwidth"] for r in roofs}, reverse=True)):
+        under = [r for r in roofs if r["bandwidth"] == bandwidth]
+        traces = {r.get("trace") for r in under}
+        color = _color(traces.pop()) if len(traces) == 1 else _NO_ROOF
+        start = max(left, low / bandwidth) * 1.4 * _STAGGER**index
+        _slope(axes, bandwidth, max(r["peak"] for r in under), left, start, color)
+    ridges: list[float] = []
+    for roof in sorted(roofs, key=lambda r: -r["peak"]):
+        ridge, color = roof["peak"] / roof["bandwidth"], _color(roof[_told_by(block)])
+        _peak(axes, roof, block["precisions"][roof["precision"]], (right, low), color, room)
+        if not any(1 / _RIDGE_WIDTH < ridge / other < _RIDGE_WIDTH for other in ridges):
+            _ridge(axes, ridge, low, color)
+            ridges.append(ridge)
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    legend = axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=columns, borderaxespad=0.2, handletextpad=0.1)
+    for handle in legend.legend_handles:
+        handle.set_sizes([18])
+
+
+def _all_points(axes: Axes, points: Sequence[Mapping[str, Any]], block: Mapping[str, Any]) -> None:
+    """The points of each precision, and of each trace where there are several, under a name in the legend."""
+    names: dict[int | None, str] = {**dict(enumerate(block["precisions"])), None: "precision unknown"}
+    traces = block.get("traces")
+    for trace, title in enumerate(traces or [""]):
+        own = [p for p in points if p.get("trace", 0) == trace]
+        for precision, name in names.items():
+            chosen = [p for p in own if p["precision"] == precision]
+            label = f"{title}, {name}" if traces else name
+            _points(axes, chosen, precision, label, _color(trace if traces else precision))
 
 
 def _window(points: Sequence[Mapping[str, Any]], roofs: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
@@ -57,28 +103,34 @@ def _decades(low: float, high: float) -> tuple[float, float]:
     return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
 
 
-def _slope(axes: Axes, bandwidth: float, highest: float, window: Sequence[float]) -> None:
+def _slope(axes: Axes, bandwidth: float, highest: float, left: float, start: float, color: str) -> None:
     """The roof that a bandwidth is, up to the highest peak over it; one line for all precisions under it."""
-    left, low = window
-    axes.plot([left, highest / bandwidth], [left * bandwidth, highest], color=_NO_ROOF, zorder=2)
-    start = max(left, low / bandwidth) * 1.4
+    axes.plot([left, highest / bandwidth], [left * bandwidth, highest], color=color, zorder=2)
     axes.annotate(
         f"{_engineering(bandwidth)}B/s", (start, start * bandwidth), xytext=(-1, 3), textcoords="offset points",
-        fontsize=6, color=_NO_ROOF, rotation=_angle(axes), rotation_mode="anchor",
+        fontsize=6, color=color, rotation=_angle(axes), rotation_mode="anchor",
     )  # fmt: skip
 
 
-def _peak(axes: Axes, roof: Mapping[str, Any], names: Sequence[str], window: Sequence[float]) -> None:
+def _peak(axes: Axes, roof: Mapping[str, Any], name: str, window: Sequence[float], color: str, room: Room) -> None:
     """The roof that a peak is, and a dotted line down from the ridge where it meets the slope."""
     right, low = window
-    peak, color = roof["peak"], _color(roof["precision"])
+    peak = roof["peak"]
     ridge = peak / roof["bandwidth"]
     axes.plot([ridge, right], [peak, peak], color=color, zorder=2)
     axes.plot([ridge, ridge], [low, peak], color=color, linewidth=0.7, linestyle=":", zorder=1)
+    label = f"{name} {_engineering(peak)}FLOP/s"
+    aside = len(label) * _FONT * 0.6
+    above, below = _FONT / 2 + 2, -_FONT / 2 - 2
+    offsets = [(-2 - aside * n, up, True) for n in range(3) for up in (above, below)]
+    across, up, _ = room.fit(label, _FONT, (right, peak), offsets) or offsets[0]
     axes.annotate(
-        f"{names[roof['precision']]} {_engineering(peak)}FLOP/s", (right, peak), xytext=(-2, 2),
-        textcoords="offset points", ha="right", va="bottom", fontsize=6, color=color,
+        label, (right, peak), xytext=(across, up), textcoords="offset points", ha="right", va="center",
+        fontsize=_FONT, color=color,
     )  # fmt: skip
+
+
+def _ridge(axes: Axes, ridge: float, low: float, color: str) -> None:
     axes.annotate(
         f"ridge {ridge:.3g}", (ridge, low), xytext=(2, 3), textcoords="offset points", fontsize=6, color=color,
         rotation=90, ha="left", va="bottom",
@@ -94,26 +146,26 @@ def _angle(axes: Axes) -> float:
     return math.degrees(math.atan2(up, across))
 
 
-def _points(axes: Axes, points: Sequence[Mapping[str, Any]], precision: int | None, name: str) -> None:
+def _points(axes: Axes, points: Sequence[Mapping[str, Any]], precision: int | None, name: str, color: str) -> None:
     if not points:
         return
     areas = [_MIN_AREA + (_MAX_AREA - _MIN_AREA) * (p["part"] or 0) for p in points]
     axes.scatter(
-        [p["x"] for p in points], [p["y"] for p in points], areas, color=_color(precision), alpha=0.65, label=name,
+        [p["x"] for p in points], [p["y"] for p in points], areas, color=color, alpha=0.65, label=name,
         marker=MARKERS[(precision or 0) % len(MARKERS)], linewidths=0.4, edgecolors="white", zorder=3,
     )  # fmt: skip
 
 
-def _models(axes: Axes, models: Sequence[Mapping[str, Any]]) -> None:
+def _models(axes: Axes, models: Sequence[Mapping[str, Any]], colored_by: str) -> None:
     if models:
         axes.scatter(
             [m["x"] for m in models], [m["y"] for m in models], 60, marker="*", zorder=4, label="the model",
-            facecolors="none", edgecolors=[_color(m["precision"]) for m in models], linewidths=0.9,
+            facecolors="none", edgecolors=[_color(m[colored_by]) for m in models], linewidths=0.9,
         )  # fmt: skip
 
 
-def _color(precision: int | None) -> str:
-    return _NO_ROOF if precision is None else PALETTE[precision % len(PALETTE)]
+def _color(index: int | None) -> str:
+    return _NO_ROOF if index is None else PALETTE[index % len(PALETTE)]
 
 
 def _ticks(axes: Axes) -> None:

@@ -21,6 +21,7 @@ class Basis(StrEnum):
     MEASURED = "times in the trace"
     PEAKS = "times in the trace and peak rates of the device"
     MODELLED = "shapes of operators, times in the trace and peak rates of the device"
+    LAUNCHES = "times in the trace, grids and blocks of kernels and the size of the device"
     COUNTERS = "hardware counters and peak rates of the device"
     UNKNOWN = "nothing: the trace does not say"
     DOUBT = "nothing: this is about the numbers"

@@ -169,9 +169,11 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
     on_trust=True,
 )
 def few_steps(facts: Facts) -> Iterator[Observation]:
-    """Steps of the run that model latency is from."""
+    """Steps of the run that model latency is from; of a load test's queue LoadGen says how many queries it has."""
+    if any(test.queued for test in facts.frames.of_trace.load_tests):
+        return
     if facts.frames.of_trace.all_steps.is_empty():
-        if facts.latency_ns:
+        if facts.latency_ns and not facts.frames.of_trace.load_tests:
             yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
     step_count = max((len(d) for d in facts.frames.run_latencies["durations"].to_list()), default=0)

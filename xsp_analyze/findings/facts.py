@@ -13,7 +13,8 @@ from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.host_time import HostTime
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
-from xsp_model import Attribution, XspError
+from xsp_analyze.frames.kernel_waves import launch_configurations, ran_alone
+from xsp_model import Attribution, Kind, XspError
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ class Facts:
         weight = rows["mean_ns" if self.frames.averaged else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
 
+    @cached_property
+    def lone_kernels(self) -> pl.DataFrame:
+        """Of `work` the kernels, communication aside, beside which no other ran, and how they fill their device."""
+        kernels = self.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
+        alone = kernels.filter(pl.Series(ran_alone(kernels), dtype=pl.Boolean))
+        number, configurations = launch_configurations(self.frames.trace, alone)
+        return alone.hstack(configurations.select("tail_share", "unused_share")[number])
+
     def named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
         names = self.frames.activities["name"].unique()
@@ -146,6 +155,27 @@ class Facts:
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""
         return time_ns / self.latency_ns if self.latency_ns else 0.0
+
+    @cached_property
+    def idle_window_ns(self) -> float:
+        """What idle time is a part of: the latency; in a profile of levels the step of the run with kernels.
+
+        The profiler made that step longer than the model's latency, and idle time with it.
+        """
+        if not self.frames.of_trace.roles.leveled or self.devices.is_empty():
+            return self.latency_ns
+        return float(self.devices["window_ns"].max() or 0)  # type: ignore[arg-type]
+
+    def idle_share(self, time_ns: float) -> float:
+        """Idle time as a share of what it is a part of; 0 where that is unknown."""
+        return time_ns / self.idle_window_ns if self.idle_window_ns else 0.0
+
+    def idle_gain_ns(self, time_ns: float) -> float:
+        """What a step can save of idle time: no more than it has without the profiler of kernels."""
+        if not self.frames.of_trace.roles.leveled or self.devices.is_empty():
+            return time_ns
+        busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
+        return max(min(time_ns, self.latency_ns - busy), 0.0)
 
     def device_share(self, time_ns: float) -> float:
         """The time as a share of all device time."""

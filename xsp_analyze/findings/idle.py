@@ -42,7 +42,8 @@ _CAUSES = {
     fires=f"The busiest device has nothing to do for at least {least.IDLE_SHARE:.0%} of a step.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
-    gain="Latency of a step less the busy time of the busiest device: a step cannot be shorter than its device work.",
+    gain="Latency of a step (of a profile of levels, without a profiler) less the busy time of the busiest device: a"
+    " step cannot be shorter than its device work.",
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
@@ -50,18 +51,22 @@ _CAUSES = {
 )
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device."""
-    part = facts.share(facts.idle_ns)
+    part = facts.idle_share(facts.idle_ns)
     replays = not facts.context.holds(Circumstance.NOT_REPLAYED)
     if facts.devices.is_empty() or part < least.IDLE_SHARE or not (replays or _is_of_host(facts)):
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
-        f" {duration(facts.latency_ns)}){_calls(facts)}.",
+        f" {duration(facts.idle_window_ns)}{_profiled(facts)}){_calls(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
-        facts.idle_ns,
+        facts.idle_gain_ns(facts.idle_ns),
         "B03",
         do=_BETWEEN_REPLAYS if replays else "",
     )
+
+
+def _profiled(facts: Facts) -> str:
+    return " with kernels profiled" if facts.idle_window_ns != facts.latency_ns else ""
 
 
 def _is_of_host(facts: Facts) -> bool:
@@ -112,7 +117,7 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number = kernels.height / facts.step_count
     lost = facts.host.idle_between(least.LAUNCH_GAP_NS)
-    if number < least.MANY_KERNELS or facts.share(lost) < least.LAUNCH_SHARE:
+    if number < least.MANY_KERNELS or facts.idle_share(lost) < least.LAUNCH_SHARE:
         return
     launches = kernels.drop_nulls("call_end_ns").unique("parent_id")
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
@@ -122,10 +127,10 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     median = float(kernels["duration_ns"].median() or 0)  # type: ignore[arg-type]
     yield Observation(
         f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device is idle for"
-        f" {duration(lost)}, {share(facts.share(lost))} of the time, in gaps of at most"
+        f" {duration(lost)}, {share(facts.idle_share(lost))} of the time, in gaps of at most"
         f" {duration(least.LAUNCH_GAP_NS)}.",
         evidence,
-        lost,
+        facts.idle_gain_ns(lost),
         "A10",
     )
 
@@ -146,7 +151,7 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
 def host_sync(facts: Facts) -> Iterator[Observation]:
     """Idle time that follows synchronisation."""
     lost = facts.host.idle_after(facts.host.syncs)
-    if facts.share(lost) < least.SYNC_SHARE:
+    if facts.idle_share(lost) < least.SYNC_SHARE:
         return
     number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
     names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
@@ -156,9 +161,9 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     ]
     yield Observation(
         f"The host waits for the device {times(number)}{a_step}; after that the device is idle for"
-        f" {duration(lost)}, {share(facts.share(lost))} of the time.",
+        f" {duration(lost)}, {share(facts.idle_share(lost))} of the time.",
         evidence,
-        lost,
+        facts.idle_gain_ns(lost),
         "timeline",
     )
 
@@ -180,13 +185,13 @@ def data_wait(facts: Facts) -> Iterator[Observation]:
     if facts.host.data_waits.is_empty():
         return
     lost = facts.host.idle_within(facts.host.data_waits)
-    if facts.share(lost) < least.DATA_SHARE:
+    if facts.idle_share(lost) < least.DATA_SHARE:
         return
     fetching = facts.per_step(facts.host.data_waits["duration_ns"])
     yield Observation(
-        f"Devices are idle for {duration(lost)}, {share(facts.share(lost))} of the time, while the next batch is"
+        f"Devices are idle for {duration(lost)}, {share(facts.idle_share(lost))} of the time, while the next batch is"
         " fetched.",
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
-        lost,
+        facts.idle_gain_ns(lost),
         "timeline",
     )

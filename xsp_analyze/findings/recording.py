@@ -12,8 +12,8 @@ import polars as pl
 from xsp_analyze.classification.experts import expert_matcher
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
 from xsp_analyze.frames.roles import roles_of
-from xsp_analyze.render.units import counted, share
-from xsp_model import Attribution, AttributionBasis, Kind, LayerSource
+from xsp_analyze.render.units import count, counted, share
+from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, LedgerKind
 from xsp_model.step_annotations import StepAnnotation, parse_step_annotation
 
 if TYPE_CHECKING:
@@ -191,6 +191,19 @@ def _serving_steps(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
         yield Recording("serving", f"kernels of {names.engine}, whose steps have no names", _STEPS[names.engine])
 
 
+def _source_lines(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
+    operators = names.trace.frame("operators")["source_lines"]
+    if "torch_profiler" not in names.formats or operators.is_empty():
+        return
+    if has := len(operators) - operators.null_count():
+        of_all = counted(len(operators), "operator", "operators")
+        yield Recording("Python lines", f"those that called {count(has)} of {of_all}")
+    elif (names.trace.frame("ledger")["kind"] == str(LedgerKind.PYTHON_FRAMES_LEFT_OUT)).any():
+        yield Recording("Python lines", "none, though frames of Python were recorded", "read it with --frames lines")
+    else:
+        yield Recording("Python lines", "none", "record with_stack=True in torch.profiler")
+
+
 def _layerwise(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     sources = set(names.trace.frame("runs")["layer_source"].drop_nulls())
     if names.of_nsys and names.engine in _LAYERWISE and str(LayerSource.MODULE) not in sources:
@@ -219,6 +232,7 @@ _TOPICS: Sequence[Callable[[_Names, Sequence[str]], Iterator[Recording]]] = (
     _graph_replays,
     _compiled_code,
     _serving_steps,
+    _source_lines,
     _layerwise,
     _experts,
 )

@@ -12,11 +12,14 @@ from xsp_analyze.findings import (
     copying,
     fusion,
     idle,
+    leveled,
     ranks,
     roof,
     shapes,
+    traffic,
     training,
     uneven,
+    waves,
 )
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Advice
@@ -41,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     confidence.profiling_overhead,
     confidence.few_steps,
     confidence.unmatched,
+    leveled.runs_disagree,
     uneven.ramp_up,
     uneven.host_ahead,
     ranks.straggler,
@@ -61,7 +65,10 @@ RULES: tuple[Rule, ...] = (
     fusion.unfused_chains,
     roof.below_roof,
     roof.memory_bound,
+    traffic.excess_traffic,
     shapes.far_from_peak,
+    waves.tail_waste,
+    waves.small_grids,
     computing.dominant_kernel,
     computing.dominant_layer,
     training.recompute,

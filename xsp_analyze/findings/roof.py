@@ -10,6 +10,7 @@ from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.shapes import wide_types
+from xsp_analyze.frames.filled_counters import MEASURED
 from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import share
 
@@ -23,9 +24,15 @@ __all__ = ["below_roof", "memory_bound", "unreached"]
 _MAX_EVIDENCE = 3
 
 
+def _measured(facts: Facts, identity: str) -> pl.DataFrame | None:
+    """The rows of A09 or A14 whose flop and bytes counters measured; models have rules of their own (`shapes`)."""
+    table = facts.table(identity)
+    return None if table is None else table.filter(pl.col("work_basis") == MEASURED)
+
+
 def unreached(facts: Facts, which: pl.Expr) -> float | None:
-    """Time above what the roof allows, of A09's kernels; None where no roof is known."""
-    table = facts.table("A09")
+    """Time above what the roof allows, of A09's kernels that were measured; None where no roof is known."""
+    table = _measured(facts, "A09")
     rows = None if table is None else table.filter(which).drop_nulls("roof_share")
     if rows is None or rows.is_empty():
         return None
@@ -46,11 +53,11 @@ def unreached(facts: Facts, which: pl.Expr) -> float | None:
     source="Our choice; roofline model of Williams, Waterman and Patterson (2009).",
     basis=Basis.COUNTERS,
     needs=(Circumstance.DEVICE_WORK, Circumstance.PEAKS),
-    explains=("dominant-kernel",),
+    explains=("dominant-kernel", "far-from-peak"),
 )
 def below_roof(facts: Facts) -> Iterator[Observation]:
     """Kernels of A09 far below their roof; of a kernel in several precisions its best counts."""
-    table = facts.table("A09")
+    table = _measured(facts, "A09")
     if table is None:
         return
     best = (
@@ -93,7 +100,7 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
 )
 def memory_bound(facts: Facts) -> Iterator[Observation]:
     """Memory bound layers of A14, each in the precision that it does most in; else operators by their shapes."""
-    table = facts.table("A14")
+    table = _measured(facts, "A14")
     main = None if table is None else (
         table.drop_nulls("bound")
         .sort("flop_count", descending=True, nulls_last=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -12,21 +11,19 @@ from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import table_lines
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.table import of_rows
-from xsp_analyze.render.units import duration, quantity, share
+from xsp_analyze.render.units import count, duration, plain_spaces, quantity, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.findings.advice import Advice, Evidence
 
-__all__ = ["as_json", "as_markdown", "as_text", "gain_of", "value_of"]
+__all__ = ["as_json", "as_markdown", "as_text", "documents", "gain", "gain_of", "value_of"]
 
 _NOTHING = "No rule found anything. Most rules look at device work, some at hardware counters."
 _DOUBTS = "How far to trust the numbers:"
 _INDENT = "    "
-_WITH_UNIT = re.compile(r"(?<=\d) (%|[num\u00b5]?s|B|[KMG]iB)(?=[ ,;.)]|$)")
 _ALL = 0.995  # from there on a share is shown as whole
-_NO_UNIT = 10.0  # from there on a plain count is shown without decimals
 
 
 def value_of(evidence: Evidence) -> str:
@@ -37,17 +34,22 @@ def value_of(evidence: Evidence) -> str:
         return share(evidence.value)
     if evidence.unit:
         return quantity(evidence.value, evidence.unit)
-    return f"{evidence.value:,.0f}" if evidence.value >= _NO_UNIT else f"{evidence.value:,.3g}"
+    return count(evidence.value)
 
 
 def gain_of(advice: Advice) -> str:
     """What is to be gained, as a phrase; empty for doubts."""
     if advice.rule.on_trust:
         return ""
-    if advice.gain_ns is None:
+    return gain(advice.gain_ns, advice.gain_share)
+
+
+def gain(gain_ns: float | None, gain_share: float | None) -> str:
+    """The most that can be gained, in time and as a share of latency."""
+    if gain_ns is None:
         return "gain unknown"
-    of_step = f", {share(advice.gain_share)}" if advice.gain_share is not None else ""
-    return f"at most {duration(advice.gain_ns)}{of_step}"
+    of_step = f", {share(gain_share)}" if gain_share is not None else ""
+    return f"at most {duration(gain_ns)}{of_step}"
 
 
 def as_text(advice: Sequence[Advice], width: int = 100) -> str:
@@ -58,7 +60,7 @@ def as_text(advice: Sequence[Advice], width: int = 100) -> str:
     doubts = [index for index, one in enumerate(advice) if one.rule.on_trust]
     if doubts:
         parts.insert(doubts[0], _DOUBTS)
-    return "\n\n".join(parts) + "\n"
+    return plain_spaces("\n\n".join(parts) + "\n")
 
 
 def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
@@ -73,10 +75,7 @@ def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
         f"To do: {one.do}",
     ]
     for text in filter(None, texts):
-        kept = _WITH_UNIT.sub("\u00a0\\1", text)  # a number and its unit stay on one line
-        yield textwrap.fill(kept, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT).replace(
-            "\u00a0", " "
-        )
+        yield textwrap.fill(text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
 def _estimated(one: Advice) -> str:
@@ -98,21 +97,25 @@ def as_markdown(advice: Sequence[Advice]) -> str:
 
 
 def as_json(advice: Sequence[Advice]) -> str:
-    """An array in the order of the text; times in ns, shares 0..1, null unknown."""
-    rows = [
+    """An array in the order of the text, of `documents`."""
+    return json.dumps(documents(advice), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def documents(advice: Sequence[Advice]) -> list[dict[str, object]]:
+    """Each finding in JSON's own types; times in ns, shares 0..1, null unknown."""
+    return [
         {
             "id": one.rule.id,
             "title": one.rule.title,
             "on_trust": one.rule.on_trust,
             "sentence": one.observation.sentence,
-            "gain_ns": one.gain_ns,
-            "gain_share": one.gain_share,
+            "gain_ns": plain(one.gain_ns),
+            "gain_share": plain(one.gain_share),
             "gain_basis": str(one.basis),
-            "coverage": one.observation.coverage,
-            "evidence": [{"label": e.label, "value": e.value, "unit": e.unit} for e in one.observation.evidence],
+            "coverage": plain(one.observation.coverage),
+            "evidence": [{"label": e.label, "value": plain(e.value), "unit": e.unit} for e in one.observation.evidence],
             "rows": one.observation.rows,
             "do": one.do,
         }
         for one in advice
     ]
-    return json.dumps(plain(rows), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

@@ -22,6 +22,9 @@ __all__ = [
     "COPY_SHARE",
     "DATA_SHARE",
     "DOMINANT_SHARE",
+    "EXCESS_BANDWIDTH",
+    "EXCESS_RATIO",
+    "EXCESS_SHARE",
     "EXPLAINED",
     "EXPOSED_SHARE",
     "FAR_FROM_PEAK",
@@ -43,14 +46,20 @@ __all__ = [
     "RECOMPUTE_SHARE",
     "REPLAY_SHARE",
     "ROOF_TIME_SHARE",
+    "RUN_SPREAD",
+    "SLOWER_WITHOUT",
     "SMALL_BYTES",
     "SMALL_CALLS",
+    "SMALL_GRID_NS",
+    "SMALL_GRID_SHARE",
     "SMALL_NS",
     "STAGE_IMBALANCE",
     "STEP_GAIN",
     "STEP_SPREAD",
     "STRAGGLER_LAST",
     "SYNC_SHARE",
+    "TAIL_SHARE",
+    "TAIL_WASTE_SHARE",
     "TYPE_SHARE",
     "WAIT_SHARE",
 ]
@@ -94,6 +103,15 @@ DOMINANT_SHARE = 0.25
 ROOF_TIME_SHARE = 0.1
 """Of device time, as for FP32_SHARE."""
 
+EXCESS_RATIO = 2.0
+"""Times the bytes that shapes ask for. Our choice: tuned kernels that read operands again stay below it."""
+
+EXCESS_BANDWIDTH = 0.5
+"""Of the memory's bandwidth in use: below it traffic is not what an operator waits for. Our choice."""
+
+EXCESS_SHARE = 0.02
+"""Of a step, saved without that traffic. Our choice."""
+
 BELOW_ROOF = 0.5
 """Of the roof. Our choice; tuned matrix products reach 70 to 90 % of theirs."""
 
@@ -105,6 +123,18 @@ FP32_SHARE = 0.1
 
 CHAIN_SHARE = 0.05
 """Of device time, saved by fusion. Our choice."""
+
+TAIL_SHARE = 0.1
+"""Of a kernel's time: at most five waves, half of the last one empty. Our choice; Nsight Compute speaks from 0.2 on."""
+
+TAIL_WASTE_SHARE = 0.02
+"""Of a step, lost to such tails as estimated. Our choice."""
+
+SMALL_GRID_NS = 20_000
+"""Our choice: shorter kernels mostly start and end, and more blocks would not make them shorter."""
+
+SMALL_GRID_SHARE = 0.02
+"""Of a step, as estimated. Our choice, as for TAIL_WASTE_SHARE."""
 
 RECOMPUTE_SHARE = 0.1
 """Of device time. Our choice; full checkpointing costs about a quarter (one more forward in four forwards' work)."""
@@ -190,3 +220,9 @@ OVERHEAD_SHARE = 0.1
 
 FEW_STEPS = 3
 """Steps that a mean needs before it has an interval (A01)."""
+
+SLOWER_WITHOUT = 0.05
+"""Of a step under a profiler, that one without takes longer. Our choice: what repeated runs differ by is less."""
+
+RUN_SPREAD = 0.2
+"""Of the median step without a profiler, between quartiles. Our choice: levels then differ by chance."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.render.units import count, duration, quantity, share
 from xsp_model import Kind, Phase
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def small_batch(facts: Facts) -> Iterator[Observation]:
     if growth <= least.BATCH_GROWTH:
         return
     yield Observation(
-        f"From batch {largest // 2} to {largest} throughput rose by {share(growth)}, to {rates[largest]:,.1f}"
-        " inputs/s.",
+        f"From batch {largest // 2} to {largest} throughput rose by {share(growth)}, to"
+        f" {quantity(rates[largest], 'inputs/s')}.",
         (
             Evidence(f"inputs/s at {largest // 2}", rates[largest // 2], ""),
             Evidence(f"at {largest}", rates[largest], ""),

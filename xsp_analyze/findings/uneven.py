@@ -12,7 +12,7 @@ from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.render.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,8 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
     "Steps differ in length",
     fires=f"Of at least {least.FEW_STEPS} steps of a run (of a server's those of its commonest batch), slowest"
     " and fastest differ by at least"
-    f" {least.STEP_SPREAD:.0%} of the median, and the mean step is at least {least.STEP_GAIN:.0%} above the fastest.",
+    f" {least.STEP_SPREAD:.0%} of the median, and the mean step is at least {least.STEP_GAIN:.0%} above the fastest."
+    " Not of queries that waited in a load test's queue.",
     why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
     " another process, inputs of another shape.",
     gain="Mean step less the fastest step.",
@@ -40,7 +41,8 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
-    for lengths, part in _lengths(facts.frames) if facts.frames.averaged else ():
+    queued = any(test.queued for test in facts.frames.of_trace.load_tests)  # how long a query waited is of its load
+    for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
         if len(lengths) < least.FEW_STEPS:
             continue
         low, middle, high = (float(v) for v in (lengths.min(), lengths.median(), lengths.max()))  # type: ignore[arg-type]
@@ -132,7 +134,7 @@ def host_ahead(facts: Facts) -> Iterator[Observation]:
             continue
         yield Observation(
             f"At the end of the last step the device is {duration(behind[-1])} behind the host,"
-            f" {behind[-1] / middle:.1f} steps; the host launches a step in {duration(host)}, the device takes"
+            f" {count(behind[-1] / middle)} steps; the host launches a step in {duration(host)}, the device takes"
             f" {duration(middle)}.",
             (Evidence("behind at first", behind[0]), Evidence("behind at last", behind[-1])),
             None,

@@ -8,18 +8,17 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.rank_units import rank_units
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 from xsp_model import Kind
 from xsp_model.intervals import covered_before, merge
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_model import Trace
 
-__all__ = ["PAIRWISE", "bus_factor", "message_bytes", "operations"]
-
-PAIRWISE = ("send", "recv")
-"""Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
+__all__ = ["bus_factor", "message_bytes", "modelled_collectives", "operations", "sized"]
 
 _UNIT = ("run_id", "process_id", "device_id")
 
@@ -63,22 +62,48 @@ def message_bytes(ranks: pl.Expr) -> pl.Expr:
 def operations(frames: StepFrames) -> pl.DataFrame:
     """One row a communication kernel: run_id, step, operation, process_group, group_size, number, times and bytes.
 
-    `rank` is the run's, or the device's where a run has several that communicate. `operation` is what the framework
+    `rank` as `rank_units` has it. `operation` is what the framework
     calls it, or else what the kernel's name says. `process_group` is the group's name and ranks as recorded, null where
     nothing is recorded. `number` counts the operation in its rank, step and group, in order of launch. `exposed_ns` is
     the time in which nothing else computed on the device; `input_bytes` and `output_bytes` are null where not recorded.
     """
-    kernels = frames.of_trace.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
-    by_name = pl.col("collective").cast(pl.String).fill_null("other")
-    described = kernels.hstack(recorded_facts(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
+    described = _described(frames.of_trace)
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
-        described.hstack([_ranks(frames.trace, described), _exposed(frames, described)])
-        .with_columns(pl.coalesce("operation", by_name).alias("operation"), group_label())
+        described.hstack([_ranks(frames.of_trace, described), _exposed(frames, described)])
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
         .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
     )
+
+
+def modelled_collectives(frames: TraceFrames) -> pl.DataFrame:
+    """One row a communication kernel, in order of span_id: span_id and bus_bytes, what its rank sends to others.
+
+    By what is recorded of it and by `bus_factor`; 0 in a group of one, null where size or group are not known.
+    """
+    rows = sized(frames.trace, _described(frames))
+    alone = pl.when(pl.col("ranks") == 1, pl.col("message_bytes").is_not_null()).then(0.0)
+    sent = pl.col("message_bytes") * bus_factor(pl.col("operation"), pl.col("ranks"))
+    return rows.select("span_id", pl.coalesce(alone, sent).alias("bus_bytes")).sort("span_id")
+
+
+def sized(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with `ranks`, the size of the group or else of the job, and `message_bytes`."""
+    sizes = trace.frame("runs")["world_size"].drop_nulls().unique()
+    job = int(sizes[0]) if len(sizes) == 1 else None
+    of_job = pl.when(pl.col("process_group").is_null()).then(pl.lit(job, pl.Int64))
+    return rows.with_columns(pl.coalesce("group_size", of_job).alias("ranks")).with_columns(
+        message_bytes(pl.col("ranks"))
+    )
+
+
+def _described(frames: TraceFrames) -> pl.DataFrame:
+    """The communication kernels with what is recorded of each, `process_group` and `operation`."""
+    kernels = frames.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
+    by_name = pl.col("collective").cast(pl.String).fill_null("other")
+    described = kernels.hstack(recorded_facts(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
+    return described.with_columns(pl.coalesce("operation", by_name).alias("operation"), group_label())
 
 
 def _is_call(kernels: pl.DataFrame) -> pl.Expr:
@@ -90,18 +115,10 @@ def _is_call(kernels: pl.DataFrame) -> pl.Expr:
     return pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
 
 
-def _ranks(trace: Trace, kernels: pl.DataFrame) -> pl.Series:
-    """Of each kernel the rank that ran it: its run's, or where a run has several devices the device's."""
-    runs = trace.frame("runs").select("run_id", pl.coalesce("rank", "run_id").alias("run_rank"))
-    units = kernels.select(_UNIT).unique().sort(_UNIT, nulls_last=True)
-    if units["run_id"].n_unique() == units.height:
-        ranks = units.join(runs, on="run_id", how="left", maintain_order="left")["run_rank"]
-    elif units["run_id"].n_unique() == 1 and units["device_id"].drop_nulls().n_unique() == units.height:
-        ranks = units["device_id"]
-    else:
-        ranks = pl.int_range(units.height, dtype=pl.Int64, eager=True)
-    numbered = units.with_columns(ranks.alias("rank"))
-    return kernels.select(_UNIT).join(numbered, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
+def _ranks(frames: TraceFrames, kernels: pl.DataFrame) -> pl.Series:
+    """Of each kernel the rank that ran it."""
+    units = rank_units(frames)
+    return kernels.select(_UNIT).join(units, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
 
 
 def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:

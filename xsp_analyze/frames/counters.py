@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COUNTERS",
+    "Moved",
     "are_known",
     "attach_counters",
     "counted",
@@ -36,6 +37,7 @@ _METRICS = {
     "dram_write_bytes": "dram_write_bytes",
     "achieved_occupancy": "achieved_occupancy",
 }
+_FLOP = pl.col("flop_count")
 _FURTHER = {name: name for name in (*FLOP_COUNTS, "dram_bytes") if name != _METRICS["flop_count"]}
 
 
@@ -71,6 +73,27 @@ def are_known(rows: pl.DataFrame) -> bool:
     return any(rows[c].null_count() < rows.height for c in counter_columns(rows))
 
 
+class Moved(NamedTuple):
+    """Columns of a group with flop, bytes and time of the work of which both flop and DRAM traffic are known.
+
+    Of other work intensity and bandwidth tell nothing: flop without its bytes would make the one too high.
+    """
+
+    flop: str
+    moved_bytes: str
+    moved_ns: str
+
+    @classmethod
+    def of(cls, flop_column: str) -> Moved:
+        """Those that stand beside the flop count."""
+        return cls(*(f"{flop_column}_{name}" for name in ("with_traffic", "traffic_bytes", "traffic_ns")))
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """All three."""
+        return self.flop, self.moved_bytes, self.moved_ns
+
+
 def counted_time(flop_column: str) -> str:
     """The column with the device time for which this flop count is known: what throughput refers to."""
     return "counted_ns" if flop_column == "flop_count" else f"{flop_column}_ns"
@@ -79,17 +102,25 @@ def counted_time(flop_column: str) -> str:
 def counted(rows: pl.DataFrame) -> list[pl.Expr]:
     """Aggregates a group of the rows' counters: sums of the known ones, occupancy weighted by duration.
 
-    Beside each flop count stands its `counted_time`.
+    Beside each flop count stands its `counted_time`, and what intensity is made of: see `Moved`.
     """
     summed = summed_columns(rows)
     flops = [c for c in summed if c.startswith("flop_count")]
     if not are_known(rows):
-        return [pl.lit(None, pl.Float64).alias(c) for c in (*summed, "achieved_occupancy", *map(counted_time, flops))]
+        further = [name for c in flops for name in (counted_time(c), *Moved.of(c).names)]
+        return [pl.lit(None, pl.Float64).alias(c) for c in (*summed, "achieved_occupancy", *further)]
     sums = [formulas.known_sum(pl.col(c)).alias(c) for c in summed]
     duration = pl.col("duration_ns")
     occupancy = formulas.weighted_mean(pl.col("achieved_occupancy"), duration).alias("achieved_occupancy")
     times = [duration.filter(pl.col(c).is_not_null()).sum().alias(counted_time(c)) for c in flops]
-    return [*sums, occupancy, *times]
+    return [*sums, occupancy, *times, *(each for c in flops for each in _moved_beside(c, rows.columns))]
+
+
+def _moved_beside(flop_column: str, columns: Sequence[str]) -> list[pl.Expr]:
+    flop, moved, names = pl.col(flop_column), moved_bytes(columns), Moved.of(flop_column)
+    both = flop.is_not_null() & moved.is_not_null()
+    values = {names.flop: flop, names.moved_bytes: moved, names.moved_ns: pl.col("duration_ns")}
+    return [formulas.known_sum(value.filter(both)).cast(pl.Float64).alias(name) for name, value in values.items()]
 
 
 def moved_bytes(columns: Sequence[str]) -> pl.Expr:
@@ -100,10 +131,12 @@ def moved_bytes(columns: Sequence[str]) -> pl.Expr:
 
 def derived(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
     """The frame with arithmetic_intensity, flop_per_s and memory_bound added from its aggregated counters."""
-    flop, moved = pl.col("flop_count"), moved_bytes(frame.collect_schema().names())
+    names, beside = frame.collect_schema().names(), Moved.of("flop_count")
+    grouped = beside.flop in names
+    flop, moved = (pl.col(beside.flop), pl.col(beside.moved_bytes)) if grouped else (_FLOP, moved_bytes(names))
     return frame.with_columns(
         formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
-        formulas.flop_per_s(flop, pl.col("counted_ns")).alias("flop_per_s"),
+        formulas.flop_per_s(_FLOP, pl.col("counted_ns")).alias("flop_per_s"),
     ).with_columns(formulas.is_memory_bound(pl.col("arithmetic_intensity"), ideal).alias("memory_bound"))
 
 

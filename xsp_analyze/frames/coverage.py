@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.frames import sanity
 from xsp_analyze.frames.attributions import attribution_bases
-from xsp_analyze.frames.counters import are_known, counter_columns
+from xsp_analyze.frames.counters import COUNTERS, are_known, counter_columns
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
@@ -108,7 +108,9 @@ def _ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
     number = pl.Float64() if frames.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
-    own = frames.trace.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+    own = frames.of_trace.roles.own(frames.trace.frame("ledger")).filter(
+        ~pl.col("kind").is_in([str(a) for a in Attribution])
+    )
     return pl.concat([attribution(frames), ours, own], how="diagonal_relaxed").select(*schema)
 
 
@@ -153,13 +155,23 @@ def _doubts(frames: StepFrames, *, on_layers: bool) -> Iterator[_Row]:
     rows = frames.named_work
     if not are_known(frames.of_trace.counted_work):
         yield _row(LedgerKind.NO_COUNTERS, rows["count"].sum(), None)
-    kernels = rows.filter(
-        pl.col("kind") == str(Kind.KERNEL), pl.all_horizontal(pl.col(counter_columns(rows)).is_null())
-    )
-    if are_known(frames.of_trace.counted_work) and not kernels.is_empty():
-        yield _row(LedgerKind.COUNTERS_PARTIAL, kernels["count"].sum(), kernels["duration_ns"].sum())
+    if are_known(frames.of_trace.counted_work):
+        yield from _without_counters(rows.filter(pl.col("kind") == str(Kind.KERNEL)))
     if on_layers and not frames.of_trace.layer_calls.is_empty():
         yield from _negative(frames)
+
+
+def _without_counters(kernels: pl.DataFrame) -> Iterator[_Row]:
+    """Kernels that lack all counters; and of the others those that lack one that others have, with its name."""
+    measured = pl.any_horizontal(pl.col(counter_columns(kernels)).is_not_null())
+    bare, rest = kernels.filter(~measured), kernels.filter(measured)
+    if not bare.is_empty():
+        yield _row(LedgerKind.COUNTERS_PARTIAL, bare["count"].sum(), bare["duration_ns"].sum())
+    for counter in COUNTERS:
+        lacking = rest.filter(pl.col(counter).is_null())
+        if not lacking.is_empty() and lacking.height < rest.height:
+            row = _row(LedgerKind.COUNTERS_PARTIAL, lacking["count"].sum(), lacking["duration_ns"].sum())
+            yield {**row, "detail": f"kernels without {counter}, which others have; sums and means leave them out"}
 
 
 def _negative(frames: StepFrames) -> Iterator[_Row]:
@@ -235,10 +247,12 @@ def _layer_source(frames: StepFrames) -> str | None:
 
 def _model_basis(frames: StepFrames) -> str:
     """How latency was taken, in a sentence."""
+    bases = list(dict.fromkeys(frames.run_latencies["basis"].list.explode().drop_nulls()))
+    if bases == [StepBasis.LOAD_TEST]:
+        return StepBasis.LOAD_TEST.sentence
     if frames.of_trace.marked_steps.is_empty():
         return "first start to last end of the trace"
-    bases = list(dict.fromkeys(frames.run_latencies["basis"].list.explode().drop_nulls()))
     if frames.choice.mode is StepMode.ALL:
-        return " and ".join(_ALL_STEPS[basis] for basis in bases)
+        return " and ".join(_ALL_STEPS.get(basis) or StepBasis(basis).sentence for basis in bases)
     sentences = "; ".join(f"{basis}: {StepBasis(basis).sentence}" for basis in bases)
     return f"{'trimmed mean of step latencies' if frames.averaged else 'step latencies'} ({sentences})"

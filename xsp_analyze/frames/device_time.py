@@ -15,9 +15,11 @@ from xsp_analyze.frames.steps import StepMode, kept_steps
 from xsp_analyze.frames.timeline import MEASURES, measured
 
 if TYPE_CHECKING:
+    from xsp_analyze.frames.idle import IdleTime
     from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.frames.trace_frames import TraceFrames
 
-__all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_time", "device_windows", "utilisation"]
+__all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_idle", "device_time", "device_windows", "utilisation"]
 
 DEVICE = ("run_id", "device_id")
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
@@ -139,12 +141,17 @@ def _of_device(frames: StepFrames, work: pl.DataFrame, windows: pl.DataFrame) ->
     )
 
 
+def device_idle(frames: TraceFrames, run: int, work: pl.DataFrame) -> IdleTime:
+    """All the idle time of a device that a run used; `work` is all its work, as `all_activities` has it."""
+    processes = work["process_id"].unique()
+    blocks = frames.host_blocks(run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
+    extent = frames.extents.filter(pl.col("run_id") == run).select("begin_ns", "end_ns").row(0)
+    return idle_time(work, blocks, (int(extent[0]), int(extent[1])))
+
+
 def _idle(frames: StepFrames, run: int, work: pl.DataFrame, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
-    processes = work["process_id"].unique()
-    blocks = frames.of_trace.host_blocks(run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
-    extent = frames.of_trace.extents.filter(pl.col("run_id") == run).select("begin_ns", "end_ns").row(0)
-    idle = idle_time(work, blocks, (int(extent[0]), int(extent[1])))
+    idle = device_idle(frames.of_trace, run, work)
     parts = [idle.within(begin, until) for begin, until in windows.select("begin_ns", "end_ns").iter_rows()]
     length, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(3))
     window = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])

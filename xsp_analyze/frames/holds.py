@@ -9,8 +9,15 @@ import polars as pl
 from xsp_analyze.frames.compiled_kernels import has_compiled_kernels
 from xsp_analyze.frames.energy import power_series
 from xsp_analyze.frames.expert_parts import has_experts
+from xsp_analyze.frames.given_work import MODELLED
 from xsp_analyze.frames.graph_replays import replayed_work
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.kernel_waves import has_grids
+from xsp_analyze.frames.library_spans import LIBRARIES, has_library
+from xsp_analyze.frames.rank_units import has_ranks
+from xsp_analyze.frames.stages import has_stages
+from xsp_analyze.frames.system_samples import system_series
+from xsp_analyze.frames.timed_runs import timed_runs
 from xsp_analyze.needs import AnyOf
 from xsp_model import Level
 from xsp_model.schema import TABLES
@@ -46,6 +53,19 @@ def _communicates(frames: TraceFrames) -> bool:
     return by_name or not frames.all_activities.filter(IS_COMMUNICATION).is_empty()
 
 
+def _is_counted(frames: TraceFrames) -> bool:
+    rows = frames.trace.scan("metrics").filter(~pl.col("source").cast(pl.String).str.starts_with(MODELLED))
+    return not rows.select("span_id").head(1).collect().is_empty()
+
+
+def _has_work(frames: TraceFrames) -> bool:
+    """Whether counters were measured, or the shapes of operators recorded, or their work given."""
+    if frames.trace.height("metrics"):
+        return True
+    shapes = frames.trace.scan("operators").filter(pl.col("input_shapes").is_not_null())
+    return not shapes.select("span_id").head(1).collect().is_empty()
+
+
 def _has_modules(frames: TraceFrames) -> bool:
     modules = frames.trace.scan("layers").filter(pl.col("source") == "module")
     return not modules.head(1).collect().is_empty()
@@ -55,16 +75,46 @@ def _replays(frames: TraceFrames) -> bool:
     return not frames.device_work.is_empty() and bool(replayed_work(frames).height)
 
 
+def _has_unified_memory(frames: TraceFrames) -> bool:
+    kinds = frames.trace.scan("copies").select(pl.col("copy_kind").unique()).collect().to_series().cast(pl.String)
+    return frames.trace.height("page_faults") > 0 or bool(kinds.str.starts_with("Unified").any())
+
+
+def _has_gpu_metrics(frames: TraceFrames) -> bool:
+    names = frames.trace.scan("counters").select(pl.col("counter").unique()).collect().to_series().cast(pl.String)
+    return bool(names.str.contains(r"^(SMs? Active|SM Issue|Tensor Active)$").any())
+
+
+def _has_calls_of(whose: str) -> Callable[[TraceFrames], bool]:
+    return lambda frames: has_library(frames.trace, whose)
+
+
+def _has_batch_sizes(frames: TraceFrames) -> bool:
+    own = timed_runs(frames.trace).filter(pl.col("role").is_null() | (pl.col("role") != "counters"))
+    return own["batch_size"].drop_nulls().n_unique() > 1
+
+
 _HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
     "kernel": _works,
+    "metrics": _is_counted,
+    "work": _has_work,
     "communication": _communicates,
+    "ranks": has_ranks,
     "graph replay": _replays,
+    "grids": lambda frames: has_grids(frames.trace),
     "experts": has_experts,
     "compiled code": has_compiled_kernels,
+    "results": lambda frames: any(map(frames.trace.height, ("accuracies", "tensors", "output_distances"))),
+    "system": lambda frames: bool(system_series(frames.trace.frame("counters"))),
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
+    "stages": has_stages,
+    "batch sizes": _has_batch_sizes,
     "leveled": lambda frames: frames.roles.leveled,
     "layer": lambda frames: not frames.layer_calls.is_empty() or frames.trace.height("attributions") > 0,
     "module": _has_modules,
     "serving": lambda frames: not frames.serving_steps.is_empty(),
+    "GPU metrics": _has_gpu_metrics,
+    "unified memory": _has_unified_memory,
+    **{whose: _has_calls_of(whose) for whose in (*LIBRARIES, "OS runtime")},
 }
 """What an analysis may need besides levels and tables."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.counters import counted
+from xsp_analyze.frames.filled_counters import basis_of, filled_layer_executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model import Attribution
 
@@ -19,15 +20,17 @@ GRAPH_REPLAY = "graph replay"
 """Name and type of the row that holds replayed device work which no layer can be given for."""
 
 
-def layer_kernels(frames: StepFrames) -> pl.LazyFrame:
+def layer_kernels(frames: StepFrames, *, filled: bool = False) -> pl.LazyFrame:
     """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
 
     non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where
-    graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer.
+    graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer. `filled`:
+    where nothing was measured counters are as modelled, and `work_basis` says so; see `filled_counters`.
     """
     keys = [*frames.by, *LAYER_KEY]
-    work = frames.layer_executions
+    work = frames.once(filled_layer_executions) if filled else frames.layer_executions
     sums = (*counted(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
+    sums = (*sums, basis_of()) if filled else sums
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)
     replays = (

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.frames.trace_frames import TraceFrames
-    from xsp_model import Trace
 
 __all__ = ["model_latency", "run_latencies", "timed_latency"]
 
 
 def run_latencies(frames: TraceFrames, mode: StepMode, steps: pl.DataFrame) -> pl.DataFrame:
     """One row a run (and step, where each is answered): batch_size, latency_ns, durations (of steps), basis, devices.
+
+    And what a load generator states of the run (see `_with_load_tests`): load_test_median_ns,
+    load_test_per_s, is_queued.
 
     The trimmed mean of its steps; where the trace is taken whole, its extent, first start to last end of anything (of
     steps timed without a profiler, their sum). `basis` says which, as a list of words of `StepBasis`, `extent` or
@@ -37,6 +39,7 @@ def run_latencies(frames: TraceFrames, mode: StepMode, steps: pl.DataFrame) -> p
             pl.col("duration_ns").alias("durations"),
             pl.col("basis").unique(maintain_order=True),
         )
+    latencies = _with_load_tests(frames, mode, latencies)
     used = frames.device_work.select("run_id", "process_id", "device_id").unique()
     devices = used.group_by("run_id").agg(pl.len().cast(pl.Int64).alias("devices"))
     return (
@@ -45,6 +48,40 @@ def run_latencies(frames: TraceFrames, mode: StepMode, steps: pl.DataFrame) -> p
         .with_columns(pl.col("devices").fill_null(1))
         .sort(keys)
     )
+
+
+_OF_LOAD_TEST = {"load_test_median_ns": pl.Float64(), "load_test_per_s": pl.Float64(), "is_queued": pl.Boolean()}
+
+
+def _with_load_tests(frames: TraceFrames, mode: StepMode, latencies: pl.DataFrame) -> pl.DataFrame:
+    """The latencies with what load generators state of their tests as a whole; a single query is as its trace has it.
+
+    The mean latency that they state goes before that of the trace's queries, and stands where there is no trace.
+    """
+    tests = [] if mode in {StepMode.EACH, StepMode.ONE} else frames.load_tests
+    if not tests:
+        empty = (pl.lit(None, kind).alias(name) for name, kind in _OF_LOAD_TEST.items())
+        return latencies.with_columns(empty).with_columns(pl.col("is_queued").fill_null(value=False))
+    rows = [
+        (test.run_id, test.mean_latency_ns, test.percentiles_ns.get("p50_00"), test.samples_per_s, test.queued)
+        for test in tests
+    ]
+    schema = {"run_id": pl.Int64(), "load_test_ns": pl.Float64(), **_OF_LOAD_TEST}
+    of_tests = pl.DataFrame(rows, schema=schema, orient="row")
+    is_useful = pl.col("load_test_ns").is_not_null() | pl.col("load_test_per_s").is_not_null()
+    missing = of_tests.filter(is_useful).join(latencies, on="run_id", how="anti").select("run_id")
+    joined = pl.concat([latencies, missing], how="diagonal").join(of_tests, on="run_id", how="left")
+    taken = pl.col("load_test_ns").is_not_null()
+    if mode is StepMode.ALL:
+        taken &= pl.col("latency_ns").is_null()  # asked for whole, a trace is its extent
+    latency = pl.col("load_test_ns").cast(latencies.schema["latency_ns"])
+    basis = pl.lit([str(StepBasis.LOAD_TEST)]).first()
+    return joined.with_columns(
+        pl.when(taken).then(latency).otherwise("latency_ns").alias("latency_ns"),
+        pl.when(taken).then(basis).otherwise("basis").alias("basis"),
+        pl.col("durations").fill_null([]),
+        pl.col("is_queued").fill_null(value=False),
+    ).drop("load_test_ns")
 
 
 def _of_all(frames: TraceFrames, steps: pl.DataFrame) -> pl.DataFrame:
@@ -70,25 +107,33 @@ def _of_all(frames: TraceFrames, steps: pl.DataFrame) -> pl.DataFrame:
 def model_latency(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """One row (a key in `by`): latency_ns, the mean over runs, which ran side by side; and model_ns.
 
-    `model_ns` is what shares are taken of: run latencies summed over runs and their devices, as device time is;
-    `device_count` is how many these are.
+    `model_ns` is what shares are taken of: run latencies summed over runs and their devices, as device time is (null
+    where queries waited in a queue: nothing is a share of that); `device_count` is how many these are.
     """
     one = pl.len() == 1
+    unknown = (pl.len() > 0) & pl.col("latency_ns").is_null().all()  # a sum of these would be 0
+    total = pl.when(~unknown).then(pl.col("latency_ns").sum()).alias("latency_ns")
     measures = (
-        pl.when(one).then(pl.col("latency_ns").sum()).otherwise(pl.col("latency_ns").mean()).alias("latency_ns"),
-        (pl.col("latency_ns") * pl.col("devices")).sum().alias("model_ns"),
+        pl.when(one).then(total).otherwise(pl.col("latency_ns").mean()).alias("latency_ns"),
+        pl.when(~pl.col("is_queued").any() & ~unknown)
+        .then((pl.col("latency_ns") * pl.col("devices")).sum())
+        .alias("model_ns"),
         pl.col("devices").sum().alias("device_count"),
     )
     if latencies["run_id"].n_unique() <= 1:
-        measures = (pl.col("latency_ns").sum(), *measures[1:])
+        measures = (total, *measures[1:])
     return latencies.group_by(by, maintain_order=True).agg(measures) if by else latencies.select(measures)
 
 
-def timed_latency(trace: Trace, steps: pl.DataFrame, runs: Sequence[int]) -> float | None:
+def timed_latency(frames: TraceFrames, runs: Sequence[int]) -> float | None:
     """The trimmed mean step of these runs in ns, None where they have none, to compare with a run without a profiler.
 
-    It is timed around the model's call where the runs say so, as that run is, else by the spans of steps.
+    It is timed around the model's call where the runs say so, as that run is, else by the spans of steps. Of a load
+    test it is the mean that it states, unless its queries waited in a queue: no step is comparable to these.
     """
-    timed = Roles.of(trace.frame("step_times"), runs)
-    mean = (timed if timed.height else Roles.of(steps, runs)).select(trimmed_mean(pl.col("duration_ns"))).item()
-    return None if mean is None else float(mean)
+    tests = [test for test in frames.load_tests if test.run_id in runs]
+    if tests:
+        return None if any(test.queued for test in tests) else tests[0].mean_latency_ns
+    timed = Roles.of(frames.trace.frame("step_times"), runs)
+    mean = (timed if timed.height else Roles.of(frames.all_steps, runs)).select(trimmed_mean(pl.col("duration_ns")))
+    return None if mean.item() is None else float(mean.item())

@@ -13,6 +13,7 @@ from xsp_model.tree import ancestors, innermost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xsp_analyze.frames.roles import Roles
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
@@ -20,7 +21,7 @@ __all__ = ["ModuleTree"]
 
 
 class ModuleTree:
-    """The module calls of a trace, numbered from 0 in order of start.
+    """The module calls of a trace (of a profile at its batch size), numbered from 0 in order of start.
 
     `calls` has a row a call: span_id, run_id, step, phase (recompute or forward), names, duration_ns, self_ns (outside
     the calls inside it; both null where it was not timed: compiled away), depth (0: outermost), again (whether it ran
@@ -28,9 +29,9 @@ class ModuleTree:
     `outer[i]` is the call that call i ran in, or -1; `owner[span]` the innermost call around a span, or -1.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, roles: Roles) -> None:
         spans = trace.scan("spans").select("span_id", "parent_id", "run_id", "step", "phase", "duration_ns", "kind")
-        modules = spans.filter(pl.col("kind") == str(Kind.MODULE)).collect()
+        modules = roles.own(spans.filter(pl.col("kind") == str(Kind.MODULE)).collect())
         parent = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
         self.owner = _owners(parent, modules["span_id"].to_numpy())
         outside = modules["parent_id"].fill_null(-1).to_numpy()

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["EAGER_KERNELS", "OTHER_BATCH", "Roles", "roles_of"]
+__all__ = ["EAGER_KERNELS", "Roles", "in_other_batch", "roles_of"]
 
-OTHER_BATCH = "model, other batch size"
-"""The role of runs without a profiler whose batch size is not the profile's: they tell of throughput alone."""
+_OTHER_BATCH = ", other batch size"
 
 EAGER_KERNELS = "kernels, eager"
 """The role of a run without graphs beside one that replays them: it has the layers, and no device time is its."""
@@ -39,8 +38,8 @@ _NOT_GIVEN = ("serialised_kernels", "profiled_layers")  # stand beside what a nu
 class Roles:
     """Runs by what is taken from them; in a plain trace every run gives everything, and `leveled` is false.
 
-    `swept` are runs of the model alone at other batch sizes, which only throughput over batch size is taken from;
-    `profiled_layers` are those whose steps show what profiling layers costs.
+    `profiled_layers` are those whose steps show what profiling layers costs; `other_batches` are runs of other batch
+    sizes than the rest, which only what goes over batch sizes is taken from, and `batch_sizes` theirs, smallest first.
     """
 
     leveled: bool
@@ -50,12 +49,19 @@ class Roles:
     serialised_kernels: Sequence[int]
     profiled_layers: Sequence[int]
     sources: Mapping[str, str]
-    swept: Sequence[int] = ()
+    other_batches: Sequence[int] = ()
+    batch_sizes: Sequence[int] = ()
 
     @property
     def selective(self) -> bool:
-        """Whether there are runs that give nothing: those of other levels, or captures of graphs."""
-        return self.leveled or "graph_captures" in self.sources
+        """Whether there are runs that give nothing: those of other levels or batch sizes, or captures of graphs."""
+        return self.leveled or bool(self.other_batches) or "graph_captures" in self.sources
+
+    def own(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows without those of other batch sizes."""
+        if not self.other_batches:
+            return frame
+        return frame.filter(~pl.col("run_id").is_in(list(self.other_batches)).fill_null(value=False))
 
     @property
     def layers_are_replayed(self) -> bool:
@@ -69,19 +75,47 @@ class Roles:
         return frame if inside.all() else frame.filter(inside)
 
 
-def roles_of(trace: Trace) -> Roles:
-    """The roles of a trace's runs; where a level was not run, the next deeper one stands in for it."""
-    runs = trace.frame("runs").select("run_id", "role", "source_path")
+def in_other_batch(role: str) -> str:
+    """The role of a run that has this one in the profile of another batch size than the one that is analysed."""
+    return role + _OTHER_BATCH
+
+
+def roles_of(trace: Trace, batch_size: int | None = None) -> Roles:
+    """The roles of a trace's runs; where a level was not run, the next deeper one stands in for it.
+
+    `batch_size`: those of the runs of that batch size, as though it were the one that is analysed.
+    """
+    runs = trace.frame("runs").select("run_id", "role", "source_path", "batch_size")
     captured = pl.col("role") == GRAPH_CAPTURE
     captures = runs.filter(captured)["source_path"].drop_nulls().to_list()
-    runs = runs.filter(~captured.fill_null(value=False))
-    swept = runs.filter(pl.col("role") == OTHER_BATCH)["run_id"].to_list()
-    runs = runs.filter(~pl.col("run_id").is_in(swept))
+    runs, others = _by_batch(runs.filter(~captured.fill_null(value=False)), batch_size)
+    beside = {"graph_captures": ", ".join(captures)} if captures else {}
+    sizes = others["batch_size"].drop_nulls().unique().sort().to_list()
+    if sizes:
+        own = ", ".join(map(str, runs["batch_size"].drop_nulls().unique().sort()))
+        beside["other_batch_sizes"] = f"batch sizes {', '.join(map(str, sizes))} (all else is of {own})"
+    rest = {"other_batches": others["run_id"].to_list(), "batch_sizes": sizes}
     leveled = runs.filter(pl.col("role").is_not_null(), pl.col("role") != "counters")
     if leveled["role"].n_unique() <= 1:
         every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
-        sources = {"graph_captures": ", ".join(captures)} if captures else {}
-        return Roles(False, every, every, every, every, every, sources, swept)  # noqa: FBT003 (not leveled)
+        return Roles(False, every, every, every, every, every, beside, **rest)  # noqa: FBT003 (not leveled)
+    taken, sources = _taken(leveled)
+    counters = runs.filter(pl.col("role") == "counters")["source_path"].drop_nulls().to_list()
+    if counters:
+        sources["counters"] = ", ".join(_counted(name, counters.count(name)) for name in dict.fromkeys(counters))
+    return Roles(True, **taken, sources=sources | beside, **rest)  # noqa: FBT003
+
+
+def _by_batch(runs: pl.DataFrame, batch_size: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The runs that roles are of, by their role at their own batch size; and those of other batch sizes."""
+    is_other = pl.col("role").str.ends_with(_OTHER_BATCH).fill_null(value=False)
+    own = ~is_other if batch_size is None else (pl.col("batch_size") == batch_size).fill_null(value=False)
+    plain = pl.col("role").str.strip_suffix(_OTHER_BATCH).alias("role")
+    return runs.filter(own).with_columns(plain), runs.filter(~own)
+
+
+def _taken(leveled: pl.DataFrame) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """The runs that each number is taken from, and their files."""
     taken: dict[str, list[int]] = {}
     sources = {}
     has_replays = (leveled["role"] == EAGER_KERNELS).any()
@@ -94,12 +128,7 @@ def roles_of(trace: Trace) -> Roles:
             sources[what] = files if role == what else f"{files} (the {role} run stands in)"
     for what in _NOT_GIVEN:
         sources.pop(what, None)
-    counters = runs.filter(pl.col("role") == "counters")["source_path"].drop_nulls().to_list()
-    if counters:
-        sources["counters"] = ", ".join(_counted(name, counters.count(name)) for name in dict.fromkeys(counters))
-    if captures:
-        sources["graph_captures"] = ", ".join(captures)
-    return Roles(True, **taken, sources=sources, swept=swept)  # noqa: FBT003
+    return taken, sources
 
 
 def _counted(name: str, times: int) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import formulas
-from xsp_analyze.frames.counters import counted_time, moved_bytes
-from xsp_analyze.frames.device_peaks import BANDWIDTH
+from xsp_analyze.frames.counters import Moved, counted_time, moved_bytes
+from xsp_analyze.frames.known_peaks import BANDWIDTH
 from xsp_model import XspError
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 from xsp_model.device_table import QUANTITIES
@@ -20,7 +20,6 @@ from xsp_model.device_table import QUANTITIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
 
 __all__ = ["by_precision", "require_flops", "under_roof"]
 
@@ -41,17 +40,18 @@ def _named(counter: str) -> _Precision:
     return _Precision(types if types in QUANTITIES else f"{types}_tensor", counter)
 
 
+_MOVED = Moved("flop_with_traffic", "traffic_bytes", "traffic_ns")
 _PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
 
 
-def require_flops(frames: StepFrames, subject: str) -> None:
-    """XspError where kernels were measured but the flop counts of none."""
-    rows = frames.executions
+def require_flops(rows: pl.DataFrame, subject: str) -> None:
+    """XspError where the rows hold flop of no kernel."""
     counts = [p.column for p in _PRECISIONS if p.column in rows.columns]
     if all(rows[c].null_count() == rows.height for c in counts):
         raise XspError(
-            f"{subject} needs flop counts, and no kernel of this trace has one",
-            advice="Measure flop_count_sp (or another precision's) in a run of its own and join it with xsp merge",
+            f"{subject} needs flop counts, and no kernel of this trace has one, measured or modelled",
+            advice="Record shapes (record_shapes=True), or measure flop_count_sp (or another precision's) in a run of"
+            " its own and join it with xsp merge",
         )
 
 
@@ -75,6 +75,7 @@ def by_precision(rows: pl.DataFrame) -> pl.DataFrame:
                 pl.lit(order, pl.Int64).alias("place"),
                 count.cast(pl.Float64).alias("flop_count"),
                 _counted_duration(precision, rows.columns),
+                *_traffic(precision, rows.columns),
             )
         )
     return pl.concat(parts)
@@ -86,8 +87,18 @@ def _counted_duration(precision: _Precision, columns: Sequence[str]) -> pl.Expr:
     return pl.col(time if time in columns else "duration_ns").cast(pl.Float64).alias("counted_ns")
 
 
-def _own(precision: _Precision) -> tuple[str, str]:
-    return precision.column, counted_time(precision.column)
+def _traffic(precision: _Precision, columns: Sequence[str]) -> list[pl.Expr]:
+    """Flop, bytes and time of which intensity and bandwidth are: of single kernels their own."""
+    names = Moved.of(precision.column)
+    if names.flop in columns:
+        values = [pl.col(name) for name in names.names]
+    else:
+        values = [pl.col(precision.column), moved_bytes(columns), _counted_duration(precision, columns)]
+    return [value.cast(pl.Float64).alias(name) for name, value in zip(_MOVED.names, values, strict=True)]
+
+
+def _own(precision: _Precision) -> tuple[str, ...]:
+    return precision.column, counted_time(precision.column), *Moved.of(precision.column).names
 
 
 def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = ()) -> pl.DataFrame:
@@ -95,12 +106,12 @@ def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = (
     peak = peaks.filter(pl.col("quantity") != BANDWIDTH).rename({"quantity": "precision"})
     held = rows.join(peak, on=[*on, "precision"], how="left", nulls_equal=True, maintain_order="left")
     held = _with_bandwidth(held, peaks.filter(pl.col("quantity") == BANDWIDTH), on)
-    flop, moved = pl.col("flop_count"), moved_bytes(rows.columns)
+    flop, moved, moved_ns = (pl.col(name) for name in _MOVED.names)
     return (
         held.with_columns(
             formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
-            formulas.flop_per_s(flop, pl.col("counted_ns")).alias("flop_per_s"),
-            formulas.flop_per_s(moved, pl.col("counted_ns")).alias("byte_per_s"),
+            formulas.flop_per_s(pl.col("flop_count"), pl.col("counted_ns")).alias("flop_per_s"),
+            formulas.flop_per_s(moved, moved_ns).alias("byte_per_s"),
             (pl.col("peak") / pl.col("bandwidth")).alias("ideal_intensity"),
         )
         .with_columns(_bound())

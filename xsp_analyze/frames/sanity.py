@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.counters import are_known, summed_columns
-from xsp_analyze.frames.device_peaks import DEVICE, device_peaks
+from xsp_analyze.frames.device_peaks import device_peaks
+from xsp_analyze.frames.known_peaks import DEVICE
 from xsp_analyze.frames.layer_modelled_work import layer_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.roofline import by_precision, under_roof
@@ -104,7 +105,7 @@ def _beside_model(frames: StepFrames) -> pl.DataFrame:
     return (
         _forward(frames, keys)
         .join(calls, on=keys, how="inner", nulls_equal=True, maintain_order="left")
-        .join(layer_work(frames.trace), on=LAYER_KEY, how="inner", maintain_order="left")
+        .join(layer_work(frames.of_trace), on=LAYER_KEY, how="inner", maintain_order="left")
         .with_columns(*per_call)
         .sort(keys, nulls_last=True)
     )

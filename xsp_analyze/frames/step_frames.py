@@ -235,16 +235,20 @@ class StepFrames:
     @cached_property
     def run_latencies(self) -> pl.DataFrame:
         """Model latency per run; see `model_time.run_latencies`."""
-        return self._latencies_of(self.of_trace.roles.model)
+        runs = self.of_trace.roles.model
+        return Roles.of(model_time.run_latencies(self.of_trace, self.choice.mode, Roles.of(self.steps, runs)), runs)
 
     @cached_property
-    def latencies_by_batch(self) -> pl.DataFrame:
-        """As `run_latencies`, with the runs at other batch sizes that a sweep left beside them."""
-        return self._latencies_of([*self.of_trace.roles.model, *self.of_trace.roles.swept])
+    def by_batch_size(self) -> Sequence[StepFrames]:
+        """These frames, then those of the profile's other batch sizes over the same choice of steps, if any."""
+        others = (self._chosen_alike(each) for each in self.of_trace.at_other_batch_sizes)
+        return [self, *(frames for frames in others if frames is not None)]
 
-    def _latencies_of(self, runs: Sequence[int]) -> pl.DataFrame:
-        steps = Roles.of(self.steps, runs)
-        return Roles.of(model_time.run_latencies(self.of_trace, self.choice.mode, steps), runs)
+    def _chosen_alike(self, of_trace: TraceFrames) -> StepFrames | None:
+        try:
+            return StepFrames(of_trace, self.choice, self.serving_phase)
+        except XspError:
+            return None
 
     @cached_property
     def model_latency(self) -> pl.DataFrame:

@@ -34,6 +34,7 @@ class StepBasis(StrEnum):
     DEVICE_PERIOD = "device_period"  # from the end of earlier device work to the end of its own
     DEVICE_END = "device_end"  # the first step, or one after a pause: to the end of range and work, from their begin
     HOST = "host"  # the range on the host, as the step launched nothing
+    LOAD_TEST = "load_test"  # of a load generator's test as a whole, as it states it itself
 
     @property
     def sentence(self) -> str:
@@ -46,6 +47,7 @@ _SENTENCES = {
     StepBasis.DEVICE_PERIOD: "from the end of the device work before the step to the end of its own",
     StepBasis.DEVICE_END: "from the step's begin, or the end of earlier device work, to the end of host and device",
     StepBasis.HOST: "from begin to end of the step's range on the host",
+    StepBasis.LOAD_TEST: "the mean over queries that the load generator states",
 }
 
 

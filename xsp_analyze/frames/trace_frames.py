@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from xsp_analyze.frames.counters import attach_counters, ideal_intensity
 from xsp_analyze.frames.host_blocks import blocks_of
 from xsp_analyze.frames.kernel_classes import kernel_classes
 from xsp_analyze.frames.launches import waits_of
+from xsp_analyze.frames.load_tests import LoadTest, load_tests
 from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_analyze.frames.serving_steps import serving_steps
 from xsp_analyze.frames.step_windows import QUEUED_NS, step_windows
@@ -20,30 +21,48 @@ from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
 from xsp_analyze.frames.timed_runs import timed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from xsp_model import Trace
 
 __all__ = ["TraceFrames"]
+
+T = TypeVar("T")
 
 _CALL = ("call_start_ns", "call_end_ns")
 
 
 class TraceFrames:
-    """What analyses share of a trace, independent of steps."""
+    """What analyses share of a trace, independent of steps; of a profile of several batch sizes at one of them."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, batch_size: int | None = None) -> None:
+        """`batch_size`: which one, where it is not the one that the profile was merged for."""
+        self.trace: Trace = trace
+        self._batch_size = batch_size
         self._waits: dict[int, pl.DataFrame] = {}
         self._blocks: dict[int, pl.DataFrame] = {}
+        self._computed: dict[object, object] = {}
+
+    def once(self, compute: Callable[[TraceFrames], T]) -> T:
+        """What the function answers for this trace, computed when first asked for."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
 
     @cached_property
     def roles(self) -> Roles:
         """Which runs model latency, layer latency and kernels are taken from."""
-        return roles_of(self.trace)
+        return roles_of(self.trace, self._batch_size)
+
+    @cached_property
+    def at_other_batch_sizes(self) -> Sequence[TraceFrames]:
+        """The same of the profile's other batch sizes, smallest first."""
+        return [TraceFrames(self.trace, size) for size in self.roles.batch_sizes]
 
     @cached_property
     def marked_steps(self) -> pl.DataFrame:
         """run_id and step of every step of every run: what choosing among them takes."""
-        return marked_steps(self.trace)
+        return self.roles.own(marked_steps(self.trace))
 
     @cached_property
     def process_steps(self) -> pl.DataFrame:
@@ -53,7 +72,7 @@ class TraceFrames:
     @cached_property
     def _host_steps(self) -> pl.DataFrame:
         """Every step of every process as its range marks it on the host; see `steps.host_steps`."""
-        return host_steps(self.trace)
+        return self.roles.own(host_steps(self.trace))
 
     @cached_property
     def _launched_work(self) -> pl.DataFrame:
@@ -70,7 +89,7 @@ class TraceFrames:
     def all_steps(self) -> pl.DataFrame:
         """Every step of every run that a number is taken from, in `steps.STEP_COLUMNS`."""
         timed_first = self.roles.model if self.roles.leveled else ()
-        return all_steps(self.trace, self.process_steps, timed_first=timed_first)
+        return self.roles.own(all_steps(self.trace, self.process_steps, timed_first=timed_first))
 
     @cached_property
     def device_work(self) -> pl.DataFrame:
@@ -89,9 +108,14 @@ class TraceFrames:
         return activities.hstack(kernel_classes(self.trace, activities))
 
     @cached_property
+    def load_tests(self) -> list[LoadTest]:
+        """What load generators state of their tests, by run."""
+        return load_tests(self.trace)
+
+    @cached_property
     def serving_steps(self) -> pl.DataFrame:
         """What a serving engine named its steps; see `serving_steps.serving_steps`."""
-        return serving_steps(self.trace)
+        return self.roles.own(serving_steps(self.trace))
 
     def waits(self, run: int) -> pl.DataFrame:
         """The run's calls in which the host waited for a device; see `launches.waits_of`."""
@@ -114,12 +138,21 @@ class TraceFrames:
         is_timed = pl.col("duration_ns").is_not_null().any()
         runs = timed(self.trace, self.trace.scan("spans")).group_by("run_id")
         extents = runs.agg(pl.col("start_ns").min().alias("begin_ns"), end.alias("end_ns"), is_timed.alias("timed"))
-        return extents.filter("timed").drop("timed").sort("run_id").collect()
+        return self.roles.own(extents.filter("timed").drop("timed").sort("run_id").collect())
 
     @cached_property
     def is_timed(self) -> bool:
         """Whether it says of anything how long it took; counters alone may come without any time."""
         return bool(self.trace.scan("spans").select(pl.col("duration_ns").count() > 0).collect().item())
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it says when anything was: a record of memory alone does, and nothing in it lasts.
+
+        Steps, samples and results of a run without spans have times, too, and a load test's summary of all its queries.
+        """
+        tables = ("allocations", "step_times", "counters", "accuracies")
+        return self.is_timed or any(map(self.trace.height, tables)) or bool(self.load_tests)
 
     @cached_property
     def seen(self) -> pl.DataFrame:
@@ -149,8 +182,8 @@ class TraceFrames:
 
     @cached_property
     def every_layer_call(self) -> pl.DataFrame:
-        """Every call of a layer with own work, in all runs; see `layer_time.layer_calls`."""
-        return layer_time.layer_calls(self.trace)
+        """Every call of a layer with own work, in all runs of the batch size; see `layer_time.layer_calls`."""
+        return self.roles.own(layer_time.layer_calls(self.trace))
 
     @cached_property
     def layer_calls(self) -> pl.DataFrame:
@@ -162,7 +195,9 @@ class TraceFrames:
         """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
         if not self.roles.leveled:
             return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
-        return layer_time.latency_bases(self.trace, self.every_layer_call, device_activities(self.trace))
+        return layer_time.latency_bases(
+            self.trace, self.every_layer_call, self.roles.own(device_activities(self.trace))
+        )
 
     @cached_property
     def layer_steps(self) -> pl.DataFrame:

@@ -11,12 +11,8 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["check_comparable", "name_and_version", "name_of", "other_batch_sizes", "role_of"]
+__all__ = ["by_batch_size", "check_comparable", "name_and_version", "name_of", "role_of", "size_of"]
 
-_SAME = {
-    "model": "models",
-    "batch_size": "batch sizes",
-}
 _ROLES = {"M": "model", "ML": "layers", "MLG": "kernels", "MLG+metrics": "counters"}
 
 
@@ -32,30 +28,47 @@ def name_of(trace: Trace) -> str:
     return f"the {role_of(trace)} run ({run['source_path']})"
 
 
-def other_batch_sizes(traces: Sequence[Trace]) -> list[Trace]:
-    """Runs without a profiler at other batch sizes than the rest: one a batch size, smallest first.
+def by_batch_size(traces: Sequence[Trace], batch_size: int | None = None) -> dict[int | None, list[Trace]]:
+    """The runs of each batch size, smallest first; those that do not tell theirs are of `batch_size` or the only one.
 
-    Where there are no others, they are all but the first.
+    XspError where it stays open of which they are, or where a batch size has no run of the level that others have: what
+    differs is then no sweep, but other work.
     """
-    models = [trace for trace in traces if role_of(trace) == "model"]
-    rest = [trace for trace in traces if role_of(trace) != "model"]
-    own = next((size for trace in [*rest, *models] if (size := _fact(trace, "batch_size")) is not None), None)
-    if len(rest) > 0 and not any(_fact(trace, "batch_size") == own for trace in models):
-        return []  # none is of the work that was profiled: let the difference be told
-    by_batch_size: dict[int, Trace] = {}
-    for trace in models:
-        size = _fact(trace, "batch_size")
-        if isinstance(size, int) and size != own:
-            by_batch_size.setdefault(size, trace)
-    return [by_batch_size[size] for size in sorted(by_batch_size)]
+    sizes = [size_of(trace) for trace in traces]
+    distinct = sorted({size for size in sizes if size is not None})
+    assumed = distinct[0] if len(distinct) == 1 else batch_size
+    if None in sizes and len(distinct) > 1 and assumed not in distinct:
+        raise XspError(
+            f"{name_of(traces[sizes.index(None)])} does not tell its batch size, and others are of"
+            f" {', '.join(map(str, distinct))}",
+            advice="Say which it is of, and so which to analyse, with --batch-size, or in its run.json",
+        )
+    keys: list[int | None] = [*distinct] or [None]
+    groups: dict[int | None, list[Trace]] = {size: [] for size in keys}
+    for trace, size in zip(traces, sizes, strict=True):
+        groups[assumed if size is None else size].append(trace)
+    base = next(role for role in _ROLES.values() if any(role_of(trace) == role for trace in traces))
+    lacking = [size for size, group in groups.items() if not any(role_of(trace) == base for trace in group)]
+    if lacking and len(groups) - len(lacking) > 1:
+        level = next(level for level, role in _ROLES.items() if role == base)
+        raise XspError(
+            f"no run of level {level} is of batch size {', '.join(map(str, lacking))}, and others have one",
+            advice="Add it, or leave out the other runs of that batch size",
+        )
+    if lacking:
+        _agree(traces, sizes, "batch sizes")
+    return groups
 
 
-def check_comparable(traces: Sequence[Trace], *, same_batch: bool = True) -> None:
-    """XspError that names the two runs and what differs: model, batch size, framework, or device."""
-    for column, label in _SAME.items():
-        if column == "batch_size" and not same_batch:
-            continue
-        _agree(traces, [_fact(trace, column) for trace in traces], label)
+def size_of(trace: Trace) -> int | None:
+    """Inputs per step of the run; None where it does not tell."""
+    size = _fact(trace, "batch_size")
+    return size if isinstance(size, int) else None
+
+
+def check_comparable(traces: Sequence[Trace]) -> None:
+    """XspError that names the two runs and what differs: model, framework, or device."""
+    _agree(traces, [_fact(trace, "model") for trace in traces], "models")
     frameworks = [_fact(trace, "framework") for trace in traces]
     _agree(traces, frameworks, "frameworks", _framework_name)
     _agree(traces, frameworks, "frameworks", _framework_version)

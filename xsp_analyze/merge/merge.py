@@ -7,20 +7,23 @@ from `counters`, of which no time is ever used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.roles import EAGER_KERNELS, OTHER_BATCH
+from xsp_analyze.frames.roles import EAGER_KERNELS, in_other_batch
 from xsp_analyze.frames.steps import marked_steps
-from xsp_analyze.merge.comparable import check_comparable, name_of, other_batch_sizes, role_of
+from xsp_analyze.merge.batch_sizes import main_batch_size
+from xsp_analyze.merge.comparable import by_batch_size, check_comparable, name_of, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
 from xsp_analyze.merge.layers import match_layers, renamed
+from xsp_analyze.merge.moved import moved
 from xsp_analyze.merge.parents import resolved
 from xsp_analyze.merge.replays.realigned import holds_replays, realigned
 from xsp_analyze.merge.replays.work import Run
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
+from xsp_model.ledger import to_frame
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -38,40 +41,59 @@ _ONE_EACH = ("model", "layers", "kernels")
 
 @dataclass
 class _Parts:
-    """What the profile is put together from."""
+    """What the profile of one batch size is put together from."""
 
+    by_role: dict[str, list[Trace]]
     traces: list[tuple[str, Trace]] = field(default_factory=list)  # role and run
     layers: dict[int, pl.DataFrame] = field(default_factory=dict)  # id(trace) -> the table under new identities
     tables: dict[int, dict[str, pl.DataFrame]] = field(default_factory=dict)  # likewise, other tables that changed
     metrics: list[pl.DataFrame] = field(default_factory=list)  # of spans of the kernels run
     findings: list[Finding] = field(default_factory=list)
+    is_main: bool = True  # whether it is of the batch size that the profile is for
+
+    def of_other_batch(self) -> _Parts:
+        """The same under the roles of a batch size that the profile is not for."""
+        return replace(self, is_main=False)
 
 
-def merge(traces: Sequence[Trace], *, min_match: float = MIN_MATCH, noted: Sequence[Finding] = ()) -> Trace:
+def merge(
+    traces: Sequence[Trace],
+    *,
+    min_match: float = MIN_MATCH,
+    noted: Sequence[Finding] = (),
+    batch_size: int | None = None,
+) -> Trace:
     """The profile of these runs; XspError where they are of different work or systems, or match too little.
 
-    Runs without a profiler may be of several batch sizes, as a sweep leaves them. `noted` goes to the ledger.
+    Of several batch sizes each is merged by itself. All analyses are of `batch_size`, else of the one that
+    `main_batch_size` chooses; the others stand beside it in what goes over batch sizes. `noted` goes to the ledger.
     """
     if not traces:
         raise XspError("there is nothing to merge")
-    swept = other_batch_sizes(traces)
-    traces = [trace for trace in traces if not any(trace is other for other in swept)]
     check_comparable(traces)
-    check_comparable([*traces, *swept], same_batch=False)
+    groups = by_batch_size(traces, batch_size)
+    by_size = {size: _parts(group, min_match) for size, group in groups.items()}
+    main = main_batch_size({size: parts.by_role for size, parts in by_size.items()}, batch_size)
+    others = [parts.of_other_batch() for size, parts in by_size.items() if size != main]
+    return _built([by_size[main], *others], noted)
+
+
+def _parts(traces: Sequence[Trace], min_match: float) -> _Parts:
+    """What the runs of one batch size put together."""
     by_role = _by_role(traces)
     if not any(role in by_role for role in _ONE_EACH):
         raise XspError("the runs hold counters only", advice="Add the run whose kernels they are of")
-    parts = _Parts(findings=[*noted, *_not_used(traces, by_role)])
+    parts = _Parts(by_role, findings=_not_used(traces, by_role))
     for role in _ONE_EACH:
         runs = by_role.get(role, [])
         beside = EAGER_KERNELS if _holds_replays_beside(runs) else f"{role}, serialised"
         parts.traces += [(role if n == 0 else beside, t) for n, t in enumerate(runs)]
-    parts.traces += [(OTHER_BATCH if len(by_role) > 1 or "model" not in by_role else "model", t) for t in swept]
+    parts.traces += [("counters", t) for t in by_role.get("counters", [])]
     _tie_layers(parts, by_role, min_match)
     _tie_parents(parts, by_role, min_match)
     _tie_replays(parts, by_role, min_match)
     _tie_counters(parts, by_role, min_match)
-    return _built(parts, by_role)
+    return parts
 
 
 def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
@@ -189,31 +211,43 @@ def _carried_over(
     return targets.join(measured, on="execution", how="inner").drop("execution")
 
 
-def _built(parts: _Parts, by_role: dict[str, list[Trace]]) -> Trace:
+def _built(all_parts: Sequence[_Parts], noted: Sequence[Finding]) -> Trace:
     builder = TraceBuilder()
-    builder.note(parts.findings)
-    facts = _common_facts([trace for _, trace in parts.traces] + by_role.get("counters", []))
+    builder.note(noted)
+    same = _common_facts(("model", "framework", "device_name"), [t for parts in all_parts for _, t in parts.traces])
     run = span = 0
-    for role, trace in parts.traces:
-        for name in TABLES:
-            rows = parts.layers.get(id(trace)) if name == "layers" else parts.tables.get(id(trace), {}).get(name)
-            rows = trace.frame(name) if rows is None else rows
-            rows = rows.with_columns(_role(role), *facts) if name == "runs" else rows
-            rows = _in_order(rows, trace) if name == "spans" else rows
-            builder.add(name, _moved(rows, run, span))
-        if role == "kernels":
-            for metrics in _first_of_each(parts.metrics):
-                builder.add("metrics", _moved(metrics, run, span))
-        run += trace.table("runs").num_rows
-        span += trace.row_count
-    for trace in by_role.get("counters", []):
-        rows = trace.frame("runs").with_columns(_role("counters"), *facts)
-        builder.add("runs", _moved(rows, run, span))
-        # What these counters lacked, a timeline, they have now.
-        lacking = trace.frame("ledger").filter(pl.col("kind") != "no_timestamps")
-        builder.add("ledger", _moved(lacking, run, span))
-        run += rows.height
+    for parts in all_parts:
+        if parts.is_main:
+            builder.note(parts.findings)
+        else:  # of its runs, so that they do not stand beside the numbers of others; but for runs left out
+            builder.note([one for one in parts.findings if one.kind is LedgerKind.RUN_NOT_USED])
+            of_runs = [one for one in parts.findings if one.kind is not LedgerKind.RUN_NOT_USED]
+            builder.add("ledger", to_frame(of_runs).with_columns(pl.lit(run, pl.Int64).alias("run_id")))
+        facts = [*same, *_common_facts(("batch_size",), [trace for _, trace in parts.traces])]
+        for role, trace in parts.traces:
+            described = _role(role if parts.is_main else in_other_batch(role))
+            for name, rows in _rows_of(parts, role, trace).items():
+                runs_with_facts = rows.with_columns(described, *facts) if name == "runs" else rows
+                builder.add(name, moved(runs_with_facts, run, span))
+            run += trace.table("runs").num_rows
+            span += trace.row_count if role != "counters" else 0
     return builder.build()
+
+
+def _rows_of(parts: _Parts, role: str, trace: Trace) -> dict[str, pl.DataFrame]:
+    """The tables that a run gives: of counter runs no spans, as their times tell of nothing."""
+    if role == "counters":  # what they lacked, a timeline, they have now
+        return {
+            "runs": trace.frame("runs"),
+            "ledger": trace.frame("ledger").filter(pl.col("kind") != "no_timestamps"),
+        }
+    changed = parts.tables.get(id(trace), {})
+    if id(trace) in parts.layers:
+        changed = {**changed, "layers": parts.layers[id(trace)]}
+    tables = {name: changed[name] if name in changed else trace.frame(name) for name in TABLES}
+    tables["spans"] = _in_order(tables["spans"], trace)
+    measured = _first_of_each(parts.metrics) if role == "kernels" else []
+    return {**tables, "metrics": pl.concat([tables["metrics"], *measured], how="diagonal_relaxed")}
 
 
 def _role(role: str) -> pl.Expr:
@@ -222,10 +256,10 @@ def _role(role: str) -> pl.Expr:
     return pl.when(captured).then("role").otherwise(pl.lit(role)).alias("role")
 
 
-def _common_facts(traces: Sequence[Trace]) -> list[pl.Expr]:
+def _common_facts(columns: Sequence[str], traces: Sequence[Trace]) -> list[pl.Expr]:
     """What one run says of the work holds for the runs that do not say it."""
     runs = pl.concat([trace.frame("runs") for trace in traces])
-    common = {c: runs[c].drop_nulls().to_list() for c in ("model", "batch_size", "framework", "device_name")}
+    common = {c: runs[c].drop_nulls().to_list() for c in columns}
     return [pl.col(column).fill_null(pl.lit(values[0])) for column, values in common.items() if values]
 
 
@@ -238,15 +272,6 @@ def _in_order(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
         steps.select("run_id", "step", "nth"), on=["run_id", "step"], how="left", maintain_order="left"
     )
     return numbered.with_columns(pl.col("nth").alias("step")).drop("nth")
-
-
-def _moved(rows: pl.DataFrame, run: int, span: int) -> pl.DataFrame:
-    """The rows with run and span numbers moved up, so that those of several traces stay apart."""
-    spans = ("span_id", "parent_id", "layer_id", "forward_id", "captured_in_id")
-    return rows.with_columns(
-        *(pl.col(c) + span for c in spans if c in rows.columns),
-        *(pl.col(c) + run for c in ("run_id",) if c in rows.columns),
-    )
 
 
 def _first_of_each(tables: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:

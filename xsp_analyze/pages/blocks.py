@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from xsp_analyze.render.figure import in_scale
 from xsp_analyze.render.shown import clean, heading, unknown_columns
-from xsp_analyze.render.units import duration, scales_of
+from xsp_analyze.render.units import count, duration, scales_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def entries(
             {"name": clean(name), "link": address(path), "text": clean(text)}
             for name, path, text in items[:max_entries]
         ],
-        "more": f"... and {rest:,} more; {more}" if rest > 0 else None,
+        "more": f"... and {count(rest)} more; {more}" if rest > 0 else None,
         "summary": summary,
     }
 
@@ -185,7 +185,7 @@ def _listed(column: Column, values: Sequence[object]) -> str:
     shown = [
         duration(v) if column.unit == "ns" and isinstance(v, int | float) else str(v) for v in values[:_MAX_LISTED]
     ]
-    more = f", ... ({len(values):,} in all)" if len(values) > _MAX_LISTED else ""
+    more = f", ... ({count(len(values))} in all)" if len(values) > _MAX_LISTED else ""
     return clean(", ".join(shown) + more)
 
 

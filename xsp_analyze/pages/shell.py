@@ -19,24 +19,31 @@ from xsp_analyze.render.shown import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["drawn", "made_by", "safe_json", "written"]
+__all__ = ["Packed", "drawn", "made_by", "safe_json", "written"]
 
 _ASSETS = files("xsp_analyze.pages") / "assets"
 _COMPONENTS = ("units.js", "dom.js", "links.js", "saving.js", "frame.js", "table.js", "charts.js", "page.js")
 _WRITTEN = ("dom.js", "links.js", "written.js")
 _SCRIPTS_RUN = " script-src 'unsafe-inline';"
+_ASKS_ITS_SERVER = " connect-src 'self';"
+_MAX_TEXT = 4_000  # characters; no real name of a kernel is longer
+_HOLDS_TEXT = frozenset({str, dict, list, tuple})
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """Characters that could end a script element or a JavaScript line; all can only stand within JSON's strings."""
 
 
-def drawn(data: Mapping[str, object], scripts: Sequence[str] = ()) -> str:
+def drawn(
+    data: Mapping[str, object], scripts: Sequence[str] = (), styles: Sequence[str] = (), *, served: bool = False
+) -> str:
     """A page that its script draws from data: `kind`, `title`, `short`, `sections`, `footer`, perhaps `measured`.
 
-    `scripts` are the assets that draw what not every page has.
+    `scripts` and `styles` are the assets that draw what not every page has. A page that is `served` may ask the server
+    that it came from, and nobody else.
     """
     script = "\n".join(map(_asset, (*_COMPONENTS, *scripts)))
     body = Template(_asset("drawn.html")).substitute(data=safe_json(data), script=script)
-    return _page(f"{data['title']} - XSP", body, _SCRIPTS_RUN)
+    allowed = _SCRIPTS_RUN + (_ASKS_ITS_SERVER if served else "")
+    return _page(f"{data['title']} - XSP", body, allowed, styles)
 
 
 def written(
@@ -56,6 +63,12 @@ def written(
     return _page(f"{clean(title)} - XSP", body, _SCRIPTS_RUN)
 
 
+class Packed(str):
+    """Encoded numbers, which are kept whole however long they are."""
+
+    __slots__ = ()
+
+
 def made_by() -> str:
     """The first sentence of a footer: the program and its version."""
     try:
@@ -66,14 +79,28 @@ def made_by() -> str:
 
 def safe_json(data: object) -> str:
     """JSON that can stand within a script element whatever it holds."""
-    text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(plain(_fitting(data)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escaped in _UNSAFE.items():
         text = text.replace(character, escaped)
     return text
 
 
-def _page(title: str, body: str, scripts_run: str) -> str:
-    style = _asset("page.css")
+def _fitting(value: object) -> object:
+    """The value with texts that a page can hold: names may be of any length, and stand in it many times."""
+    if type(value) is str:
+        if len(value) <= _MAX_TEXT:
+            return value
+        kept = _MAX_TEXT // 2
+        return f"{value[:kept]}\u2026{value[-kept:]}"
+    if isinstance(value, dict):
+        return {key: _fitting(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fitting(item) if type(item) in _HOLDS_TEXT else item for item in value]
+    return value
+
+
+def _page(title: str, body: str, scripts_run: str, styles: Sequence[str] = ()) -> str:
+    style = "\n".join(map(_asset, ("page.css", *styles)))
     return Template(_asset("page.html")).substitute(title=escape(title), style=style, body=body, scripts=scripts_run)
 
 

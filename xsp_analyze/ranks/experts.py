@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import ratio
+
 if TYPE_CHECKING:
     from xsp_analyze.ranks.job import Job
 
@@ -72,7 +74,9 @@ def experts_by_block(job: Job) -> pl.DataFrame:
     lost = pl.col("longest_ns") - pl.col("mean_ns")
     return (
         blocks.join(heaviest, on=_BLOCK, nulls_equal=True)
-        .with_columns((pl.col("longest_ns") / pl.col("mean_ns") - 1).alias("imbalance_share"), lost.alias("lost_ns"))
+        .with_columns(
+            (ratio(pl.col("longest_ns"), pl.col("mean_ns")) - 1).alias("imbalance_share"), lost.alias("lost_ns")
+        )
         .sort(-pl.col("lost_ns"), *_BLOCK, nulls_last=True)
     )
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames.collectives import PAIRWISE
+from xsp_analyze.formulas import ratio, trimmed_mean
+from xsp_analyze.frames.rank_waits import CALL, GROUP, waiting_by_rank, with_waits
 from xsp_analyze.ranks.rank_facts import TABLES
-from xsp_model import XspError
+from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from xsp_model import Trace
+
 __all__ = ["Job", "open_job"]
 
 _FACTS = "facts.json"
 _BUNDLE = "trace.xsp"
-_KIND = ["operation", "process_group"]
-_SAME = ["step", *_KIND, "nth"]  # what makes a collective on two ranks one call
 
 
 @dataclass(frozen=True)
@@ -47,34 +47,19 @@ class Job:
         Times are from the start of each rank's trace; `runs.epoch_ns` says when that was.
         """
         each = (
-            pl.scan_parquet(folder / _BUNDLE / f"{table}.parquet").with_columns(pl.lit(rank, pl.Int64).alias("rank"))
-            for rank, folder in self.folders.items()
+            trace.scan(table).with_columns(pl.lit(rank, pl.Int64).alias("rank")) for rank, trace in self._traces.items()
         )
         return pl.concat(each, how="vertical_relaxed")
 
     @cached_property
-    def waits(self) -> pl.DataFrame:
-        """One row a rank and collective that all ranks of its process group ran: _SAME, rank, duration_ns, wait_ns.
+    def _traces(self) -> dict[int, Trace]:
+        return {rank: bundle.read(folder / _BUNDLE) for rank, folder in self.folders.items()}
 
-        A collective ends everywhere at about the same time, so whoever came last ran it shortest: what the others
-        took longer than the shortest they waited. No clock is compared. Without a group it is taken to be of all ranks.
-        """
-        ran = self.scan("collectives").filter(~pl.col("operation").is_in(PAIRWISE))
-        members = ran.group_by("process_group").agg(pl.col("rank").n_unique().alias("members"))
-        grouped = pl.col("process_group").is_not_null()
-        in_full = pl.when(grouped).then("members").otherwise(len(self.folders)) == pl.col("ranks")
-        calls = (
-            ran.group_by(_SAME)
-            .agg(pl.col("duration_ns").min().alias("transfer_ns"), pl.col("rank").n_unique().alias("ranks"))
-            .join(members, on="process_group", nulls_equal=True)
-        )
-        return (
-            ran.join(calls.filter(in_full & (pl.col("ranks") > 1)), on=_SAME, nulls_equal=True)
-            .with_columns((pl.col("duration_ns") - pl.col("transfer_ns")).alias("wait_ns"))
-            .sort(*_SAME, "rank")
-            .select(*_SAME, "rank", "duration_ns", "transfer_ns", "ranks", "wait_ns")
-            .collect(engine="streaming")
-        )
+    @cached_property
+    def waits(self) -> pl.DataFrame:
+        """One row a rank and collective, with what `with_waits` tells of it."""
+        rows = self.scan("collectives").rename({"nth": "number"}).select(*CALL, "rank", "duration_ns")
+        return with_waits(rows).sort(*CALL, "rank").collect(engine="streaming")
 
     def by_rank(self) -> pl.DataFrame:
         """One row a rank, in order: means over its steps, waits, how often it was last, and its lead over the median.
@@ -90,21 +75,14 @@ class Job:
         ranks = steps.rename({"duration_ns": "step_ns"}).collect().join(self._waits_by_rank(), on="rank", how="left")
         median = pl.col("step_ns").median()
         return ranks.with_columns(
-            (pl.col("step_ns") / median - 1).alias("over_median_share"),
-            (pl.col("exposed_communication_ns") / pl.col("step_ns")).alias("exposed_share"),
+            (ratio(pl.col("step_ns"), median) - 1).alias("over_median_share"),
+            ratio(pl.col("exposed_communication_ns"), pl.col("step_ns")).alias("exposed_share"),
         ).sort("rank")
 
     def _waits_by_rank(self) -> pl.DataFrame:
         steps = self.scan("steps").select(pl.col("step").n_unique()).collect().item()
-        alone = (pl.col("wait_ns") == 0).sum().over(_SAME) == 1
-        return (
-            self.waits.with_columns(alone.alias("alone"))
-            .group_by("rank")
-            .agg(
-                (pl.col("wait_ns").sum() / max(steps, 1)).alias("wait_ns"),
-                ((pl.col("wait_ns") == 0) & pl.col("alone")).sum().cast(pl.Int64).alias("last_count"),
-            )
-        )
+        waits = waiting_by_rank(self.waits).select("rank", pl.col("wait_ns") / max(steps, 1), "last_count")
+        return waits.drop_nulls("wait_ns")
 
     def by_step(self) -> pl.DataFrame:
         """One row a step, in order: how long it took over ranks, and which was slowest.
@@ -127,6 +105,20 @@ class Job:
             .sort("step", nulls_last=True)
             .collect(engine="streaming")
         )
+
+    def by_rank_and_step(self) -> pl.DataFrame:
+        """One row a rank and step, in order: step_ns, compute_ns, exposed_communication_ns and wait_ns.
+
+        Waiting is 0 in a step without matched collectives, and null of a rank that ran none.
+        """
+        waits = self.waits.filter("matched").group_by("rank", "step").agg(pl.col("wait_ns").sum())
+        judged = pl.col("rank").is_in(waits["rank"].unique().implode())
+        times = self.scan("steps").select(
+            "rank", "step", pl.col("duration_ns").alias("step_ns"), "compute_ns", "exposed_communication_ns"
+        )
+        wait = pl.when(judged).then(pl.col("wait_ns").fill_null(0))
+        joined = times.collect().join(waits, on=["rank", "step"], how="left", nulls_equal=True)
+        return joined.with_columns(wait).sort("step", "rank", nulls_last=True)
 
     def by_kernel(self) -> pl.DataFrame:
         """One row a kernel name and kind, longest first: A10 over all ranks, exact sums, and its spread over ranks."""
@@ -155,7 +147,7 @@ class Job:
         """
         complete = (
             self.scan("collectives")
-            .group_by(_KIND)
+            .group_by(*GROUP)
             .agg(
                 pl.col("rank").n_unique().cast(pl.Int64).alias("rank_count"),
                 pl.len().cast(pl.Int64).alias("count"),
@@ -163,17 +155,23 @@ class Job:
             )
             .collect(engine="streaming")
         )
-        matched = self.waits.group_by(_KIND).agg(
-            (pl.col("transfer_ns") / pl.col("ranks")).sum(),
-            pl.col("wait_ns").sum(),
-            pl.col("duration_ns").sum().alias("matched_ns"),
+        once = pl.col("rank") == pl.col("rank").min().over(CALL)
+        matched = (
+            self.waits.filter("matched")
+            .with_columns(once.alias("once"))
+            .group_by(*GROUP)
+            .agg(
+                pl.col("transfer_ns").filter("once").sum().cast(pl.Float64),
+                pl.col("wait_ns").sum(),
+                pl.col("duration_ns").sum().alias("matched_ns"),
+            )
         )
-        share = (pl.col("matched_ns").fill_null(0) / pl.col("duration_ns")).alias("matched_share")
+        share = ratio(pl.col("matched_ns").fill_null(0), pl.col("duration_ns")).alias("matched_share")
         return (
-            complete.join(matched, on=_KIND, how="left", nulls_equal=True)
+            complete.join(matched, on=list(GROUP), how="left", nulls_equal=True)
             .with_columns(share)
             .drop("matched_ns")
-            .sort(-pl.col("duration_ns"), *_KIND)
+            .sort(-pl.col("duration_ns"), *GROUP)
         )
 
 

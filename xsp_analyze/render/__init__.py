@@ -22,53 +22,60 @@ class Format:
     """One format: the ending of its files, how one result is written, and how several follow one another."""
 
     suffix: str
-    one: Callable[[Result], str | bytes]
-    several: Callable[[Sequence[Result]], str] | None = None
+    one: Callable[..., str | bytes]
+    several: Callable[..., str | bytes] | None = None
 
 
 def _by(module: str, function: str = "render") -> Callable[..., Any]:
     """A renderer that is imported when it is first used: one answer is written in one format."""
 
-    def render(*arguments: object) -> object:
-        return getattr(import_module(f"xsp_analyze.render.{module}"), function)(*arguments)
+    def render(*arguments: object, **options: object) -> object:
+        return getattr(import_module(f"xsp_analyze.render.{module}"), function)(*arguments, **options)
 
     return render
 
 
-def _documents(results: Sequence[Result]) -> str:
-    return "\n".join(map(_by("markdown"), results))
-
-
-def _sheets(results: Sequence[Result]) -> str:
+def _sheets(results: Sequence[Result], *, raw: bool = False) -> str:
     sheet = _by("csv_text")
-    return "\n".join(f"# {r.analysis.id} {r.analysis.title}\n{sheet(r)}" for r in results)
+    return "\n".join(f"# {r.analysis.id} {r.analysis.title}\n{sheet(r, raw=raw)}" for r in results)
 
 
 FORMATS: Mapping[str, Format] = {
     "table": Format("txt", _by("terminal"), _by("terminal", "render_many")),
     "csv": Format("csv", _by("csv_text"), _sheets),
     "json": Format("json", _by("json_text"), _by("json_text", "render_many")),
-    "md": Format("md", _by("markdown"), _documents),
+    "md": Format("md", _by("markdown"), _by("markdown", "render_many")),
+    "latex": Format("tex", _by("latex"), _by("latex", "render_many")),
+    "xlsx": Format("xlsx", _by("xlsx"), _by("xlsx", "render_many")),
     "parquet": Format("parquet", _by("parquet")),
 }
 """Every format that `-f` takes."""
 
 
-def render_one(result: Result, name: str) -> bytes:
+def render_one(result: Result, name: str, *, csv_raw: bool = False) -> bytes:
     """The result as a file of its own; KeyError where there is no such format."""
-    return _bytes(FORMATS[name].one(result))
+    return _bytes(FORMATS[name].one(result, **_options(name, csv_raw=csv_raw)))
 
 
-def render(results: Sequence[Result], name: str, screen: Screen | None = None) -> bytes:
-    """All results as one stream; `screen` concerns tables only. XspError where the format holds one result a file."""
+def _options(name: str, *, csv_raw: bool) -> Mapping[str, bool]:
+    return {"raw": csv_raw} if name == "csv" else {}
+
+
+def render(results: Sequence[Result], name: str, screen: Screen | None = None, *, csv_raw: bool = False) -> bytes:
+    """All results as one stream; XspError where the format holds one result a file.
+
+    `screen` concerns tables, and how many rows it has also those for LaTeX. `csv_raw`: of CSV, texts as they are.
+    """
     if name == "table" and screen is not None:
         return str(_by("terminal", "render_many")(results, screen)).encode()
+    if name == "latex" and screen is not None:
+        return str(_by("latex", "render_many")(results, screen.rows)).encode()
     if len(results) == 1:
-        return render_one(results[0], name)
+        return render_one(results[0], name, csv_raw=csv_raw)
     several = FORMATS[name].several
     if several is None:
         raise XspError(f"{name} holds one analysis a file", advice="Choose one with -a, or give a folder with -o")
-    return several(results).encode()
+    return _bytes(several(results, **_options(name, csv_raw=csv_raw)))
 
 
 def _bytes(content: str | bytes) -> bytes:

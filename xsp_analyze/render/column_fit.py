@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from xsp_analyze.render.names import fitted as fitted_names
+from xsp_analyze.render.table import on_the_point
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ class Fitted:
 
 def fit(columns: Sequence[TextColumn], screen: Screen) -> list[Fitted]:
     """The columns that fit with text cut to a readable minimum, in their order; spare room goes back to the text."""
-    natural = [_natural(column, screen) for column in columns]
+    natural = [_natural(on_the_point(column), screen) for column in columns]
     room = screen.width or NO_LIMIT
     minima = [_min_width(fitted, room) for fitted in natural]
     chosen = _chosen(natural, minima, room)

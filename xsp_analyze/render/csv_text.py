@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.render.csv_cells import written
 from xsp_analyze.render.json_text import plain
 
 if TYPE_CHECKING:
@@ -16,15 +17,21 @@ if TYPE_CHECKING:
 
 __all__ = ["flat", "render"]
 
-_OTHER_UNITS = {"byte": ("(MB", 1e-6), "byte/s": ("(MB", 1e-6), "share": ("(%)", 100.0), "1": ("(%)", 100.0)}
-"""Where another tool's heading names a unit that is not ours: what it holds, and the factor to it."""
+_OTHER_UNITS = {"byte": ("(MB", 1e-6), "byte/s": ("(MB", 1e-6), "share": ("", 100.0), "1": ("(%)", 100.0)}
+"""Where another tool's heading names a unit that is not ours: what it holds, and the factor to it.
+
+Shares are percentages there whatever the heading says: the recipes' maps head them `Kernel`.
+"""
 
 
-def render(result: Result) -> str:
-    """Full precision and empty cells for null; reports of other tools with their headings and rounding."""
+def render(result: Result, *, raw: bool = False) -> str:
+    """Full precision and empty cells for null; reports of other tools with their headings and rounding.
+
+    Texts that a spreadsheet would run get an apostrophe before them, unless `raw`.
+    """
     if any(c.header is not None for c in result.columns):
-        return _like_the_other_tool(result)
-    return pl.DataFrame([flat(result.table[c.name]) for c in result.columns]).write_csv()
+        return written([_printed(c, result.table[c.name]) for c in result.columns], raw=raw)
+    return written([flat(result.table[c.name]) for c in result.columns], raw=raw)
 
 
 def flat(values: pl.Series) -> pl.Series:
@@ -32,18 +39,15 @@ def flat(values: pl.Series) -> pl.Series:
     if values.dtype.is_nested():
         texts = [None if v is None else json.dumps(plain(v)) for v in values.to_list()]
         return pl.Series(values.name, texts, dtype=pl.String)
-    return values.set(~values.is_finite(), None) if values.dtype.is_float() else values
-
-
-def _like_the_other_tool(result: Result) -> str:
-    printed = [_printed(c, result.table[c.name]) for c in result.columns]
-    return pl.DataFrame(printed).write_csv()
+    if values.dtype.is_float():
+        return values.set(~values.is_finite(), None)
+    return values.cast(pl.String) if isinstance(values.dtype, pl.Categorical | pl.Enum) else values
 
 
 def _printed(column: Column, values: pl.Series) -> pl.Series:
     header = column.header or column.name
     contained, factor = _OTHER_UNITS.get(column.unit, ("", 1.0))
-    if contained and contained in header:
+    if contained in header and factor != 1.0:
         values = values * factor
     if column.decimals is not None:
         texts = [None if v is None or not math.isfinite(v) else _rounded(v, column.decimals) for v in values.to_list()]

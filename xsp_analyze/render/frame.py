@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.render.csv_cells import written
 from xsp_analyze.render.csv_text import flat
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.table import Table, TextColumn
 from xsp_analyze.render.terminal import table_lines
-from xsp_analyze.render.units import UNKNOWN
+from xsp_analyze.render.units import UNKNOWN, count, counted
 from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ __all__ = ["as_csv", "as_json", "as_parquet", "as_table"]
 _ROWS_AT_ONCE = 65_536
 
 
-def as_csv(frame: pl.DataFrame) -> Iterator[bytes]:
-    """Full precision and empty cells for null; lists as JSON."""
-    yield pl.DataFrame([flat(column) for column in frame.head(0)]).write_csv().encode()
+def as_csv(frame: pl.DataFrame, *, raw: bool = False) -> Iterator[bytes]:
+    """Full precision and empty cells for null; lists as JSON. Texts that spreadsheets run are guarded, unless `raw`."""
+    yield written([flat(column) for column in frame.head(0)], raw=raw).encode()
     for part in frame.iter_slices(_ROWS_AT_ONCE):
-        yield pl.DataFrame([flat(column) for column in part]).write_csv(include_header=False).encode()
+        yield written([flat(column) for column in part], raw=raw, header=False).encode()
 
 
 def as_json(frame: pl.DataFrame) -> Iterator[bytes]:
@@ -60,8 +61,8 @@ def as_table(frame: pl.DataFrame, *, width: int | None = None, rows: int | None 
         for series in shown
     ]
     more = frame.height - shown.height
-    notes = [f"{more:,} more rows; --rows 0 shows all."] if more > 0 else []
-    notes.append(f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}")
+    notes = [f"{count(more)} more rows; --rows 0 shows all."] if more > 0 else []
+    notes.append(f"{counted(frame.height, 'row', 'rows')}")
     return "\n".join(table_lines(Table("", columns, notes), width, otherwise="select less")) + "\n"
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean, ledger_lines, provenance_line, shown_table, unknown_columns
+from xsp_analyze.render.table import on_the_point
+from xsp_analyze.render.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +23,7 @@ _MAX_ROWS = 20
 _NUMBER = "text-align:right;padding:.1em .6em;white-space:nowrap"
 _TEXT = "text-align:left;padding:.1em .6em;max-width:40em;min-width:{}em;overflow-wrap:anywhere"
 _HEAD = "text-align:{};padding:.1em .6em;vertical-align:bottom"
+_FIGURE_SPACE, _POINT_SPACE = "\u2007", "\u2008"  # as wide as a digit and as a decimal point
 _UNBROKEN = 14  # characters; a column of text that long is broken only where it is wider than that
 _LONGEST = 400  # of a sentence; names of kernels are cut sooner
 _LONGEST_NAME = 80
@@ -59,7 +63,8 @@ def marked_up(shown: Table, heads: Sequence[str], sides: Sequence[str], cell: Ca
     """The table's elements; `heads` and `sides` are the attributes of each column's heading and cells."""
     names = (f"{c.heading} ({c.unit_beside})" if c.unit_beside else c.heading for c in shown.columns)
     head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for side, name in zip(heads, names, strict=True))
-    rows = (zip(sides, row, strict=True) for row in shown.rows)
+    aligned = replace(shown, columns=[on_the_point(c, _FIGURE_SPACE, _POINT_SPACE) for c in shown.columns])
+    rows = (zip(sides, row, strict=True) for row in aligned.rows)
     body = "".join(f"<tr>{''.join(f'<td{side}>{cell(value)}</td>' for side, value in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -87,7 +92,7 @@ def result(one: Result) -> str:
     else:
         parts.append(paragraph("No rows."))
     if (more := one.table.height - _MAX_ROWS) > 0:
-        parts.append(paragraph(f"{more:,} more rows: to_pandas(), to_polars() and to_arrow() hold all.", dim=True))
+        parts.append(paragraph(f"{count(more)} more rows: to_pandas(), to_polars() and to_arrow() hold all.", dim=True))
     if unknown := unknown_columns(one):
         parts.append(paragraph(f"Unknown in this trace: {', '.join(c.name for c in unknown)}.", dim=True))
     parts += [paragraph(line) for line in ledger_lines(one)]

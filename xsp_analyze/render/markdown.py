@@ -5,28 +5,41 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.shown import ledger_lines, provenance_line, shown_table, unknown_columns
+from xsp_analyze.render.origin import origin_line, shared_ledger_lines
+from xsp_analyze.render.shown import shown_table, unknown_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.core import Result
     from xsp_analyze.render.table import Table
 
-__all__ = ["escaped", "render", "table_lines"]
+__all__ = ["escaped", "render", "render_many", "table_lines"]
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
 def render(result: Result) -> str:
     """A heading, the table, then what it leaves out, warnings and provenance as text."""
+    return render_many([result])
+
+
+def render_many(results: Sequence[Result]) -> str:
+    """One table after another under headings; warnings and provenance, which they share, once at the end."""
+    blocks = ["\n".join(_block(result)) for result in results]
+    if findings := shared_ledger_lines(results):
+        blocks.append("\n".join(f"- {escaped(line)}" for line in findings))
+    if origin := origin_line(results):
+        blocks.append(escaped(origin))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _block(result: Result) -> list[str]:
     lines = [f"## {result.analysis.id} {escaped(result.analysis.title)}", ""]
     lines += table_lines(shown_table(result)) if result.table.height else ["No rows."]
     if unknown := unknown_columns(result):
         lines += ["", f"Unknown in this trace: {', '.join(f'`{c.name}`' for c in unknown)}."]
-    if findings := ledger_lines(result):
-        lines += ["", *(f"- {escaped(line)}" for line in findings)]
-    if origin := provenance_line(result):
-        lines += ["", escaped(origin)]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def table_lines(table: Table) -> list[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Table", "TextColumn", "of_rows"]
+__all__ = ["Table", "TextColumn", "of_rows", "on_the_point", "split_rows"]
+
+_NUMBER = re.compile(r"(?:[<>+]?-?[\d\u202f]+(?:\.\d+)?|-|)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +68,28 @@ def of_rows(
         for at, ((heading, unit, number, priority), held) in enumerate(zip(columns, cells, strict=True))
     ]
     return Table(title, [column for column in made if any(column.cells)], notes)
+
+
+def on_the_point(column: TextColumn, digit: str = " ", point: str = " ") -> TextColumn:
+    """Numbers with blanks behind them, so that their decimal points stand below each other; text stays as it is.
+
+    `digit` and `point` are blanks as wide as these.
+    """
+    cells = (*column.cells, column.rest)
+    if not column.is_number or not all(map(_NUMBER.match, cells)):
+        return column
+    decimals = [len(cell.partition(".")[2]) for cell in cells]
+    longest = max(decimals)
+    behind = [(point if longest and not own else "") + digit * (longest - own) for own in decimals]
+    *padded, rest = (f"{cell}{blank}" if cell else "" for cell, blank in zip(cells, behind, strict=True))
+    return replace(column, cells=padded, rest=rest)
+
+
+def split_rows(table: Table, first: int) -> tuple[Table, Table | None]:
+    """The first rows and the others, with the same headings; null where there are not more than a few others."""
+    height = len(table.columns[0].cells) if table.columns else 0
+    if height <= first + first // 2:
+        return table, None
+    cut = (slice(None, first), slice(first, None))
+    one, two = ([replace(column, cells=column.cells[part]) for column in table.columns] for part in cut)
+    return replace(table, columns=one), replace(table, columns=two)

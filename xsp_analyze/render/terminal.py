@@ -13,7 +13,9 @@ from rich.text import Text
 
 from xsp_analyze.render.column_fit import GAP, NO_LIMIT, Fitted, Screen, fit
 from xsp_analyze.render.names import cut
-from xsp_analyze.render.shown import ledger_lines, provenance_line, shown_table, unknown_columns
+from xsp_analyze.render.origin import origin_line, shared_ledger_lines
+from xsp_analyze.render.shown import shown_table, unknown_columns
+from xsp_analyze.render.units import count, plain_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,11 +41,11 @@ def render_many(results: Sequence[Result], screen: Screen | None = None) -> str:
     console = console_on(out, screen.width or NO_LIMIT, color=screen.color)
     for result in results:
         _print_result(result, screen, console)
-    for line in dict.fromkeys(line for r in results for line in ledger_lines(r)):
+    for line in shared_ledger_lines(results):
         console.print(Text(line, style="yellow" if line.startswith("warning") else "red"))
-    for line in dict.fromkeys(filter(None, map(provenance_line, results))):
-        console.print(Text(line, style="dim"))
-    return out.getvalue()
+    if origin := origin_line(results):
+        console.print(Text(origin, style="dim"))
+    return plain_spaces(out.getvalue())
 
 
 def console_on(out: StringIO, width: int, *, color: bool) -> Console:
@@ -63,10 +65,10 @@ def console_on(out: StringIO, width: int, *, color: bool) -> Console:
 def table_lines(table: Table, width: int | None = None, *, otherwise: str = "use -f json") -> Iterator[str]:
     """A table's lines without style, its notes below; `otherwise`: where columns can be read that do not fit."""
     fitted = fit(table.columns, Screen(width))
-    yield from (line.plain for line in _heading_lines(fitted))
-    yield from _row_lines(fitted)
+    lines = [*(line.plain for line in _heading_lines(fitted)), *_row_lines(fitted)]
     for line in filter(None, (_too_narrow(table.columns, fitted, otherwise), *table.notes)):
-        yield from wrapped(line, width)
+        lines += wrapped(line, width)
+    yield from map(plain_spaces, lines)
 
 
 def wrapped(line: str, width: int | None) -> list[str]:
@@ -102,13 +104,17 @@ def _print_result(result: Result, screen: Screen, console: Console) -> None:
 def _with_label(table: Table, hidden: int) -> Table:
     """The table, with how many rows are not shown in the first column that holds text."""
     label = next((i for i, c in enumerate(table.columns) if not c.is_number), None) if hidden else None
-    columns = [replace(c, rest=f"and {hidden:,} more") if i == label else c for i, c in enumerate(table.columns)]
+    columns = [replace(c, rest=f"and {count(hidden)} more") if i == label else c for i, c in enumerate(table.columns)]
     return replace(table, columns=columns)
 
 
 def _with_priorities(table: Table, result: Result) -> Table:
-    """Keys before what the analysis draws, before the first time, before the others; lists and paths come last."""
-    drawn = frozenset(result.analysis.figure.y if result.analysis.figure else ())
+    """Keys before what the analysis draws, before the first time, before the others; lists and paths come last.
+
+    Of a roofline it is the share of the roof.
+    """
+    figure = result.analysis.figure
+    drawn = frozenset() if figure is None else frozenset(("roof_share",) if figure.kind == "roofline" else figure.y)
     columns = {c.name: c for c in result.columns}
     first_time = next((c.name for c in table.columns if columns[c.name].unit == "ns" and not c.is_key), None)
 
@@ -164,7 +170,7 @@ def _too_narrow(columns: Sequence[TextColumn], fitted: Sequence[Fitted], otherwi
 
 
 def _more_rows(hidden: int) -> str:
-    return f"{hidden:,} more rows: --all shows them, -f csv writes all." if hidden else ""
+    return f"{count(hidden)} more rows: --all shows them, -f csv writes all." if hidden else ""
 
 
 def _unknown(result: Result) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -11,10 +11,10 @@ from rich.text import Text
 from xsp_analyze.core import Column
 from xsp_analyze.render.names import fitted
 from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import number, scale_of, share
+from xsp_analyze.render.units import count, number, scale_of, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 __all__ = ["Entry", "Ranking", "bar", "ranking_lines"]
@@ -28,24 +28,35 @@ _SHARE_CELLS = 7
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row: its name, its time in ns, and what stands before the name (all of one width)."""
+    """One row: its name, its time in ns, and what stands before the name (all of one width).
+
+    `facts` is for programs: what else tells the row apart or explains its time.
+    """
 
     name: str
     time_ns: float
     before: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Everything that has a time, longest first, and the time in ns that shares are of.
 
-    `outside`: how to call what the rows leave of the whole, where they are not all of it.
+    `outside`: how to call what the rows leave of the whole, where they are not all of it. `identity` is what programs
+    call the ranking.
     """
 
     title: str
     rows: Sequence[Entry]
     whole_ns: float
     outside: str | None = None
+    identity: str = ""
+
+    @property
+    def outside_ns(self) -> float | None:
+        """What the rows leave of the whole; null where they do not divide it."""
+        return self.whole_ns - sum(row.time_ns for row in self.rows) if self.outside else None
 
     @property
     def largest_share(self) -> float:
@@ -92,9 +103,8 @@ def _rows(ranking: Ranking, max_rows: int) -> list[tuple[Entry, bool]]:
     shown = [(row, True) for row in ranking.rows[:max_rows]]
     rest = ranking.rows[max_rows:]
     if rest:
-        shown.append((Entry(f"and {len(rest):,} more", sum(row.time_ns for row in rest)), False))
-    outside = ranking.whole_ns - sum(row.time_ns for row in ranking.rows)
-    if ranking.outside and outside >= 1:  # ns
+        shown.append((Entry(f"and {count(len(rest))} more", sum(row.time_ns for row in rest)), False))
+    if ranking.outside and (outside := ranking.outside_ns or 0.0) >= 1:  # ns
         shown.append((Entry(ranking.outside, outside), False))
     return shown
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_analyze.analyses.nsys.containment import nest_of, tightest
-from xsp_model.tree import ancestors
+from xsp_model.tree import MAX_DEPTH, depths, innermost
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
@@ -30,7 +31,10 @@ class Nest:
     rooted: Bools
 
     def stacks(self, ids: pl.Series) -> pl.Series:
-        """The way down to each, `:2:3:5`, by ids from the outermost to its own; null where it has no root."""
+        """The way down to each, `:2:3:5`, by ids from the outermost to its own.
+
+        Null where it has no root, and for one in MAX_DEPTH others: all ways grow with the square of the depth.
+        """
         stacks = _stacks(ids, np.where(_twins(self.parent), -1, self.parent), self.depth)
         return stacks.to_frame().select(pl.when(pl.Series(self.rooted)).then("stack")).to_series()
 
@@ -46,11 +50,8 @@ def nested(start: Ints, end: Ints, ids: Ints) -> Nest:
     tightest_of = tightest(start[order], end[order])
     parent = np.where(tightest_of >= 0, order[tightest_of], -1)[rank]
     twin = _twins(parent)
-    rootless, depth = twin.copy(), np.zeros(len(parent), dtype=np.int64)
-    for above in ancestors(np.where(twin, -1, parent)):
-        rootless |= (above >= 0) & twin[above]
-        depth += above >= 0
-    return Nest(parent, depth, ~rootless)
+    below_roots = np.where(twin, -1, parent)
+    return Nest(parent, depths(below_roots), innermost(below_roots, twin) < 0)
 
 
 def _twins(parent: Ints) -> Bools:
@@ -61,8 +62,13 @@ def _twins(parent: Ints) -> Bools:
 
 def _stacks(ids: pl.Series, parent: Ints, depth: Ints) -> pl.Series:
     own = (":" + ids.cast(pl.String)).alias("stack")
-    stacks = own
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        here = np.flatnonzero(depth == level)
-        stacks = stacks.scatter(here, stacks.gather(parent[here]) + own.gather(here))
-    return stacks
+    order = np.argsort(depth, kind="stable")
+    edges = np.searchsorted(depth[order], np.arange(min(int(depth.max(initial=0)) + 1, MAX_DEPTH) + 1))
+    position = np.argsort(order, kind="stable")
+    levels: list[pl.Series] = []
+    for level, (first, end) in enumerate(pairwise(edges.tolist())):
+        here = order[first:end]
+        outer = levels[-1].gather(position[parent[here]] - edges[level - 1]) if level else ""
+        levels.append(outer + own.gather(here))
+    levels.append(own.clear(len(order) - int(edges[-1])))
+    return pl.concat(levels).gather(position).alias("stack")

@@ -55,7 +55,12 @@ def table(trace: Trace) -> pl.LazyFrame:
         integer("child_count", "Ranges directly inside that launched work.", "NumChild"),
         integer("range_id", "The source's number of the range.", "RangeId", role=Role.KEY),
         integer("parent_id", "The number of the tightest range around it.", "ParentId", role=Role.LABEL),
-        name_column("stack", "Numbers of the ranges from the outermost down to it.", "RangeStack", role=Role.LABEL),
+        name_column(
+            "stack",
+            "Numbers of ranges from the outermost down to it; null: over 512.",
+            "RangeStack",
+            role=Role.LABEL,
+        ),
     ),
     by_step=False,
 )

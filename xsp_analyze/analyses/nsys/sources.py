@@ -137,12 +137,13 @@ def launches(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
     return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
 
 
-def ranges(trace: Trace, others: pl.DataFrame | None = None) -> pl.LazyFrame:
+def ranges(trace: Trace, others: pl.DataFrame | None = None, *, style: str | None = None) -> pl.LazyFrame:
     """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last.
 
-    `others`: as `sorted_out` gives them, if they are at hand.
+    `others`: as `sorted_out` gives them, if they are at hand; `style`: of which alone ranges are taken.
     """
     details = trace.frame("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
+    details = details if style is None else details.filter(pl.col("style") == style)
     columns = ("run_id", "process_id", "thread_id", "start_ns", "duration_ns")
     if others is None:
         others = work_spans(trace).filter(~(IS_CALL | _IS_WORK)).select("span_id", *columns).collect()
@@ -163,7 +164,7 @@ def ranges(trace: Trace, others: pl.DataFrame | None = None) -> pl.LazyFrame:
         "thread_id",
         "start_ns",
         end.alias("end_ns"),
-        pl.coalesce("range_id", "span_id").alias("range_id"),
+        pl.coalesce("range_id", pl.col("span_id").rank("ordinal").over("run_id").cast(pl.Int64)).alias("range_id"),
         name.alias("range_name"),
         "style",
         "end_thread_id",

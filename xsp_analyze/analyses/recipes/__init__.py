@@ -13,12 +13,16 @@ from xsp_analyze.analyses.recipes.cuda_memcpy_async import cuda_memcpy_async
 from xsp_analyze.analyses.recipes.cuda_memcpy_sync import cuda_memcpy_sync
 from xsp_analyze.analyses.recipes.cuda_memset_sync import cuda_memset_sync
 from xsp_analyze.analyses.recipes.gpu_gaps import gpu_gaps
+from xsp_analyze.analyses.recipes.gpu_metric_util_map import gpu_metric_util_map
 from xsp_analyze.analyses.recipes.gpu_time_util import gpu_time_util
+from xsp_analyze.analyses.recipes.mpi_gpu_time_util_map import mpi_gpu_time_util_map
+from xsp_analyze.analyses.recipes.mpi_sum import mpi_sum
 from xsp_analyze.analyses.recipes.nccl_gpu_proj_sum import nccl_gpu_proj_sum
 from xsp_analyze.analyses.recipes.nccl_gpu_time_util_map import nccl_gpu_time_util_map
 from xsp_analyze.analyses.recipes.nccl_sum import nccl_sum
 from xsp_analyze.analyses.recipes.nvtx_gpu_proj_pace import nvtx_gpu_proj_pace
 from xsp_analyze.analyses.recipes.nvtx_pace import nvtx_pace
+from xsp_analyze.analyses.recipes.ucx_gpu_time_util_map import ucx_gpu_time_util_map
 from xsp_analyze.core import Analysis
 
 __all__ = [
@@ -30,12 +34,16 @@ __all__ = [
     "cuda_memcpy_sync",
     "cuda_memset_sync",
     "gpu_gaps",
+    "gpu_metric_util_map",
     "gpu_time_util",
+    "mpi_gpu_time_util_map",
+    "mpi_sum",
     "nccl_gpu_proj_sum",
     "nccl_gpu_time_util_map",
     "nccl_sum",
     "nvtx_gpu_proj_pace",
     "nvtx_pace",
+    "ucx_gpu_time_util_map",
 ]
 
 NSYS_RECIPES: tuple[Analysis, ...] = (
@@ -52,5 +60,9 @@ NSYS_RECIPES: tuple[Analysis, ...] = (
     nccl_sum,
     nccl_gpu_proj_sum,
     nccl_gpu_time_util_map,
+    mpi_sum,
+    mpi_gpu_time_util_map,
+    ucx_gpu_time_util_map,
+    gpu_metric_util_map,
 )
 """All of them, in the order of `xsp analyses`."""

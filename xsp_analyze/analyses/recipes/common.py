@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.analyses.nsys.statistics import name_column
 from xsp_analyze.core import Column, Role
+from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.frames.timed_runs import timed
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def closed_ranges(trace: Trace) -> pl.LazyFrame:
     """
     details = trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
     columns = ("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
-    spans = timed(trace, trace.scan("spans")).select(columns)
+    is_other = pl.col("run_id").is_in(list(roles_of(trace).other_batches))
+    spans = timed(trace, trace.scan("spans")).filter(~is_other).select(columns)
     joined = details.join(spans, on="span_id", maintain_order="left").filter(pl.col("duration_ns").is_not_null())
     return joined.sort("run_id", "range_id", "span_id", nulls_last=True).select(
         "run_id",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.recipes.common import on_source_clock
+from xsp_analyze.frames.roles import roles_of
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def operations(trace: Trace) -> pl.LazyFrame:
 
     Overhead that lies wholly between the first and the last operation of a device counts as one.
     """
-    spans = trace.scan("spans").filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
+    is_other = pl.col("run_id").is_in(list(roles_of(trace).other_batches))
+    spans = trace.scan("spans").filter(pl.col("kind").cast(pl.String).is_in(_KINDS), ~is_other)
     stamped = on_source_clock(trace, spans.select(*GPU, "context_id", "start_ns", "duration_ns"), ("start_ns",))
     work = stamped.filter(pl.col("start_ns") > 0, pl.col("duration_ns").is_not_null()).with_columns(
         (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")

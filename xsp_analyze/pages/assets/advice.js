@@ -8,8 +8,16 @@ function drawAdvice(block) {
 }
 
 function drawOne(item) {
-  return make("li", { id: `finding-${item.id}` },
-    make("div", { class: "advice-head" }, make("b", null, item.title), item.gain ? make("span", { class: "gain" }, item.gain) : null),
+  return make("li", { id: `finding-${item.id}` }, adviceHead(item), adviceBody(item));
+}
+
+function adviceHead(item) {
+  return make("span", { class: "advice-head" }, make("b", null, item.title), item.gain ? make("span", { class: "gain" }, item.gain) : null);
+}
+
+// What was found, the evidence, what to do, and the rule.
+function adviceBody(item) {
+  return [
     make("div", null, item.sentence),
     item.evidence.length ? make("div", { class: "evidence" }, item.evidence.map((e) => make("span", null, `${e.label} `, make("b", null, e.value)))) : null,
     make("div", null, make("span", { class: "advice" }, "To do: "), item.do),
@@ -17,7 +25,8 @@ function drawOne(item) {
       item.rows ? make("a", { href: linkTo(item.rows, { q: item.search }) }, "See where") : null,
       make("details", null, make("summary", null, "The rule"),
         make("dl", { class: "rule" }, item.about.map(([label, text]) => [make("dt", null, label), make("dd", null, text)]),
-          make("dt", null, "Page"), make("dd", null, item.page)))));
+          make("dt", null, "Page"), make("dd", null, item.page)))),
+  ];
 }
 
 // Every analysis, drawn when it is opened.
@@ -28,8 +37,7 @@ function drawAnalyses(block) {
     const fillIn = () => {
       if (body.childElementCount) return;
       body.append(
-        item.read ? make("p", { class: "text read" }, item.read) : "",
-        item.missing ? make("p", { class: "missing" }, item.missing) : "");
+        item.read ? make("p", { class: "text read" }, item.read) : "");
       for (const part of item.blocks) {
         const drawn = DRAW[part.type](part);
         if (part.type === "table") table = drawn;
@@ -38,7 +46,7 @@ function drawAnalyses(block) {
       body.append(make("p", { class: "means definition" }, make("b", null, "Definition. "), item.doc));
     };
     const summary = make("summary", null, make("b", null, item.id), ` ${item.title}`,
-      make("span", { class: "muted" }, item.missing ? " not in this trace" : ` ${item.rows.toLocaleString("en-US")} ${item.rows === 1 ? "row" : "rows"}`));
+      make("span", { class: "muted" }, ` ${counted(item.rows, "row", "rows")}`));
     const details = make("details", { id: item.id, class: "analysis-entry", ontoggle: () => { if (details.open) fillIn(); } }, summary, body);
     route(item.id, (params) => { details.open = true; fillIn(); table?.table.follow(params); });
     return details;

@@ -11,14 +11,19 @@ function legend(series) {
 }
 
 const heading3 = (text) => (text ? make("h3", null, text) : null);
-const cutText = (text, width) => (text.length * LETTER <= width ? text : `${text.slice(0, Math.max(Math.floor(width / LETTER) - 1, 1))}\u2026`);
+
+// A label for so many pixels: the middle is left out of one that is longer.
+function cutText(text, width) {
+  const room = Math.max(Math.floor(width / LETTER) - 1, 2);
+  if (text.length * LETTER <= width) return text;
+  return `${text.slice(0, Math.ceil(room / 2))}\u2026${text.slice(-Math.floor(room / 2))}`;
+}
+
 
 // The scale of a series: its own where it came with one, else that of times.
 function scaleOf(series, largest) {
-  return series.divisor ? { unit: series.unit, divisor: series.divisor, decimals: series.decimals ?? 3 } : timeScale(largest);
+  return series.divisor ? { unit: series.unit, divisor: series.divisor, decimals: series.decimals } : timeScale(largest);
 }
-
-const withUnit = (value, scale) => `${shown(value, scale)} ${scale.unit}`.trim();
 
 function drawBars(block) {
   const [series] = block.series;
@@ -48,7 +53,7 @@ function drawBars(block) {
 }
 
 const STACK_ROW = 34;
-const DARK_TONES = new Set(["g0", "g1", "g3", "g5", "g13", "g14"]);
+const DARK_TONES = new Set(["g1", "g3", "g13"]);
 
 // Parts of a whole, a row each; a part's share stands in it where there is room.
 function drawStack(block) {
@@ -127,7 +132,7 @@ function columnsSvg(block, { totals, scale, width, view, tell, title }) {
   const end = MARGIN.left + pitch * seen.length;
   const lines = ticks(largest).map((value) => [
     makeSvg("line", { class: "axis", x1: MARGIN.left, x2: end, y1: y(value), y2: y(value) }),
-    makeSvg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, `${+(value / scale.divisor).toPrecision(6)} ${scale.unit}`.trim()),
+    makeSvg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, axisMark(value, scale)),
   ]);
   const columns = seen.map((i, place) => {
     let below = 0;
@@ -156,22 +161,24 @@ function drawLine(block) {
   const largest = Math.max(...block.points.map(([, value]) => value)) || 1;
   const logs = block.points.map(([at]) => Math.log2(at));
   const [low, high] = [Math.min(...logs), Math.max(...logs)];
+  const marks = ticks(largest).map((value) => [value, axisMark(value, block)]);
+  const left = Math.max(...marks.map(([, text]) => text.length * LETTER + 14), MARGIN.left);
   const draw = (width) => {
-    const room = width - MARGIN.left - MARGIN.right - 20;
+    const room = width - left - MARGIN.right - 20;
     const height = CHART_HEIGHT - MARGIN.top - MARGIN.bottom - 14;
-    const x = (at) => MARGIN.left + 10 + (high > low ? (room * (Math.log2(at) - low)) / (high - low) : room / 2);
+    const x = (at) => left + 10 + (high > low ? (room * (Math.log2(at) - low)) / (high - low) : room / 2);
     const y = (value) => MARGIN.top + height * (1 - value / largest);
     return makeSvg("svg", { width, height: CHART_HEIGHT, role: "img", "aria-label": `${block.title} over ${block.x}` },
-      ticks(largest).map((value) => [
-        makeSvg("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }),
-        makeSvg("text", { x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end" }, `${+(value / block.divisor).toPrecision(6)} ${block.unit}`.trim()),
+      marks.map(([value, text]) => [
+        makeSvg("line", { class: "axis", x1: left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }),
+        makeSvg("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, text),
       ]),
       makeSvg("polyline", { class: "drawn-line", points: block.points.map(([a, b]) => `${x(a)},${y(b)}`).join(" ") }),
       block.points.map(([a, b]) => [
         makeSvg("circle", { class: "f-layer", cx: x(a), cy: y(b), r: 4 }, makeSvg("title", null, `${block.x} ${a}: ${withUnit(b, block)}`)),
         makeSvg("text", { x: x(a), y: CHART_HEIGHT - 22, "text-anchor": "middle" }, `${a}`),
       ]),
-      makeSvg("text", { x: MARGIN.left + room / 2, y: CHART_HEIGHT - 6, "text-anchor": "middle" }, block.x));
+      makeSvg("text", { x: left + room / 2, y: CHART_HEIGHT - 6, "text-anchor": "middle" }, block.x));
   };
   return make("div", null, heading3(`${block.title} over ${block.x}`), framed(`${block.title} over ${block.x}`, draw, ""));
 }

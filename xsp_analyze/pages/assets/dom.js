@@ -31,3 +31,23 @@ function onWidth(node, draw) {
     }
   }).observe(node);
 }
+
+const TAIL = 10; // characters at the end of a name that stay to be seen
+const NEVER_CUT = 20;
+
+// The two halves of a name: where there is no room, the first gives way, so that its end is seen too.
+function middle(text) {
+  if (text.length <= NEVER_CUT) return text;
+  return [make("span", { class: "head" }, text.slice(0, -TAIL)), make("span", { class: "tail" }, text.slice(-TAIL))];
+}
+
+// A name that may be longer than there is room: cut in its middle, whole under the pointer, and at a tap or Enter.
+function cutMiddle(text, whole = text) {
+  if (text.length <= NEVER_CUT) return text;
+  return make("button", { type: "button", class: "middle name-button", title: whole, "aria-expanded": "false", onclick: (event) => {
+    const button = event.currentTarget;
+    const open = button.classList.toggle("open");
+    button.setAttribute("aria-expanded", String(open));
+    button.closest("td")?.classList.toggle("open", open);
+  } }, middle(text));
+}

@@ -39,7 +39,7 @@ function layerPanel(block, row, value, { open, last }) {
   const facts = block.columns.flatMap((c, i) => {
     const known = block.values[i][row];
     if (["layer_name", "layer_type", "layer_index"].includes(c.key) || known === null) return [];
-    const text = c.number ? `${shown(known, c)} ${c.unit ?? ""}` : String(known);
+    const text = c.number ? withUnit(known, c) : String(known);
     return [make("div", null, make("dt", { title: c.doc }, c.heading), make("dd", { title: c.number ? exact(known, c.exact) : text }, text))];
   }).slice(0, LAYER_FACTS);
   const step = (by, text) => make("button", { type: "button", disabled: row + by < 0 || row + by > last, onclick: () => open(row + by) }, text);
@@ -51,7 +51,7 @@ function layerPanel(block, row, value, { open, last }) {
     make("div", { class: "panel-head" },
       make("h3", null, name, kind && kind !== name ? ` (${kind})` : "", index === null ? "" : `, layer ${index}`),
       make("div", { class: "tools" }, step(-1, "Previous layer"), step(1, "Next layer"),
-        make("a", { href: linkTo("tree", { name }) }, "Show in the tree"), make("button", { type: "button", onclick: () => open(null) }, "Close"))),
+        make("a", { href: linkTo("tree", { name }) }, "Show in the tree"), make("a", { href: linkTo("timeline", { name }) }, "Show in the timeline"), make("button", { type: "button", onclick: () => open(null) }, "Close"))),
     make("dl", { class: "layer-facts" }, facts),
     part(block.parts.work, `Device work, ${block.parts.basis}`, "It launched no device work."),
     part(block.parts.host, `Operators on the host, ${block.parts.basis}`, "No operator of it was recorded."),
@@ -62,13 +62,32 @@ function drawKernels(block) {
   unfold(block);
   const name = (row) => block.values[block.columns.findIndex((c) => c.key === "kernel_name")][row];
   const panel = make("div", { class: "panel", hidden: true, tabindex: "-1", role: "region", "aria-label": "The kernel that was chosen" });
+  const only = make("p", { class: "text only-class", hidden: true });
   let chosen = null;
-  const table = drawTable(block, { onRow: (row) => open(row === chosen ? null : row), keep: () => (chosen === null ? {} : { kernel: name(chosen) }) });
+  let ofClass = null;
+  let table = tableOf(null);
+
+  function tableOf(rows) {
+    return drawTable(block, { onRow: (row) => open(row === chosen ? null : row), rows, keep: () => ({ class: ofClass, kernel: chosen === null ? null : name(chosen) }) });
+  }
+
+  // Only the kernels that did work of a class, or all of them.
+  function limit(wanted) {
+    if (wanted === ofClass) return;
+    ofClass = wanted;
+    open(null);
+    const rows = wanted === null ? null : block.classes[wanted] ?? [];
+    const next = tableOf(rows);
+    table.replaceWith(next);
+    table = next;
+    only.hidden = wanted === null;
+    only.replaceChildren(...(wanted === null ? [] : [rows.length ? `Only kernels that did work of class ${wanted}. ` : `No kernel in this table did work of class ${wanted}. `, make("button", { type: "button", onclick: () => { limit(null); table.table.note(); } }, "Show all")]));
+  }
 
   function open(row) {
     chosen = row;
     table.table.choose(row);
-    table.table.note();
+    if (row !== null || !panel.hidden) table.table.note();
     panel.hidden = row === null;
     panel.replaceChildren();
     if (row === null) return;
@@ -78,6 +97,7 @@ function drawKernels(block) {
   }
 
   route("kernels", (params) => {
+    limit(params.get("class"));
     table.table.follow(params);
     const wanted = params.get("kernel");
     const row = wanted === null ? -1 : block.values[0].findIndex((_, i) => name(i) === wanted);
@@ -85,13 +105,13 @@ function drawKernels(block) {
     open(row);
     return panel;
   });
-  return make("div", null, table, panel);
+  return make("div", null, only, table, panel);
 }
 
 // Where a kernel runs, from the parts of all layers.
 function kernelPanel(name, close) {
   const layers = data.sections.find((s) => s.id === "layers")?.blocks.find((b) => b.type === "layers");
-  const head = make("div", { class: "panel-head" }, make("h3", null, name), make("div", { class: "tools" }, make("button", { type: "button", onclick: close }, "Close")));
+  const head = make("div", { class: "panel-head" }, make("h3", null, name), make("div", { class: "tools" }, make("a", { href: linkTo("timeline", { name }) }, "Show in the timeline"), make("button", { type: "button", onclick: close }, "Close")));
   if (!layers) return [head, make("p", { class: "missing" }, "The trace has no layers to say where it runs.")];
   const parts = unfold(layers.parts.work);
   const at = (key) => parts.columns.findIndex((c) => c.key === key);

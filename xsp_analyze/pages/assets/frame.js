@@ -11,7 +11,7 @@ function framed(title, draw, axes) {
   let width = 0;
 
   function paint() {
-    if (width > 0) field.replaceChildren(draw(width, view));
+    if (width > 0) field.replaceChildren(scalable(draw(width, view)));
     const whole = view.x[1] - view.x[0] === 1 && view.y[1] - view.y[0] === 1;
     node.classList.toggle("closer", !whole);
     back.disabled = whole;
@@ -67,6 +67,12 @@ function framed(title, draw, axes) {
   node.lookAt = (from, to) => { view.x = bounded([from, to]); paint(); };
   onWidth(field, (found) => { width = found; paint(); });
   return node;
+}
+
+// Paper may be narrower than the window that the drawing was made for.
+function scalable(svg) {
+  if (!svg.hasAttribute("viewBox")) svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${svg.getAttribute("height")}`);
+  return svg;
 }
 
 // Wheel with Ctrl, double click, drag and keys.

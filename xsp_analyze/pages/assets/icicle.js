@@ -57,7 +57,7 @@ function drawIcicle(block) {
   function drawBox({ node, depth, left, share, above, narrow }) {
     const thin = share * width < 24;
     if (narrow) {
-      const text = `${narrow.toLocaleString("en-US")} too narrow to draw`;
+      const text = `${count(narrow)} too narrow to draw`;
       return make("div", { class: `cell k-others${thin ? " thin" : ""}`, "data-node": node, title: `${text}: click to zoom in`,
         style: { left: `${left * 100}%`, width: `calc(${share * 100}% - 1px)`, top: `${depth * ROW_HEIGHT}px` } }, thin ? "" : text);
     }
@@ -79,7 +79,7 @@ function drawIcicle(block) {
       make("div", { class: "what", title: nameOf(node) }, make("b", null, nameOf(node))),
       make("div", { title: exact(block.time[node], "ns") }, summary(node),
         focus === 0 ? "" : `, ${percent(inView)} of what is in view`,
-        block.count[node] ? `, ${block.count[node].toLocaleString("en-US")} ${block.count[node] === 1 ? counted[0] : counted[1]}` : ""),
+        block.count[node] ? `, ${count(block.count[node])} ${block.count[node] === 1 ? counted[0] : counted[1]}` : ""),
       make("div", { class: "muted" }, (node === 0 ? block.root : null) ?? describe(block.kind[node])));
   }
 
@@ -94,7 +94,7 @@ function drawIcicle(block) {
       inside[node] = parent >= 0 && inside[parent] ? 1 : 0;
       if (!inside[node] && matches(node)) { inside[node] = 1; sum += block.time[node]; boxes += 1; }
     });
-    found.textContent = query === "" ? "" : boxes ? `${boxes.toLocaleString("en-US")} found: ${time(sum)}, ${percent(total ? sum / total : 0)} of all` : "Nothing found";
+    found.textContent = query === "" ? "" : boxes ? `${count(boxes)} found: ${time(sum)}, ${percent(total ? sum / total : 0)} of all` : "Nothing found";
     paint();
   }
   search.addEventListener("input", () => look(search.value));

@@ -45,7 +45,13 @@ function drawFindings(block) {
 
 // A table with a name of its own in links answers to it, whichever part of the page it stands in.
 function drawBlock(block, section) {
-  const drawn = DRAW[block.type](block);
+  let drawn;
+  try {
+    drawn = DRAW[block.type](block);
+  } catch (error) { // one part that cannot be drawn must not take the others with it
+    console.error(error);
+    return make("p", { class: "missing", role: "alert" }, "This part could not be drawn; everything else stands.");
+  }
   if (block.type === "table" && block.link && block.link === section.id) route(block.link, (params) => drawn.table.follow(params));
   return drawn;
 }
@@ -77,10 +83,10 @@ function drawPage() {
     make("header", null,
       make("p", { class: "kind" }, data.kind),
       make("h1", null, data.title),
-      make("ul", { class: "short" }, data.short.map((sentence) => make("li", null, sentence))),
+      data.first ? DRAW.first(data) : make("ul", { class: "short" }, data.short.map((sentence) => make("li", null, sentence))),
       measured),
     make("nav", { "aria-label": "Parts of this page" }, data.sections.map((s) => make("a", { href: `#${s.id}` }, s.label)), themeButton()),
-    make("main", null, data.sections.map(drawSection)),
+    make("main", null, data.sections.map(drawSection), data.missing?.length ? DRAW.not_here(data.missing) : null),
     make("footer", null, data.footer));
   addEventListener("hashchange", followLink);
   followLink();

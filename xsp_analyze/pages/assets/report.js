@@ -4,7 +4,6 @@ Object.assign(DRAW, {
   tree: drawTree,
   layers: drawLayers,
   kernels: drawKernels,
-  step: drawStep,
   advice: drawAdvice,
   analyses: drawAnalyses,
   timelines: drawTimelines,

@@ -53,8 +53,12 @@ function savePng(svg, name) {
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(svg))}`;
 }
 
+// A text that a spreadsheet would run as a formula gets an apostrophe before it; a number is none.
+const csvActs = (text) => /^[=+\-@\t\r\n＝＋－＠]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*%?$/.test(text);
+
 const csvCell = (value) => {
-  const text = value === null || value === undefined ? "" : String(value);
+  const cell = value === null || value === undefined ? "" : String(value);
+  const text = typeof value === "string" && csvActs(cell) ? `'${cell}` : cell;
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 

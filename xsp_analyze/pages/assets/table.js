@@ -102,9 +102,10 @@ function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
     const first = state.page * PAGE_ROWS;
     const rows = state.order.slice(first, first + PAGE_ROWS);
     body.replaceChildren(...rows.map(drawRow));
+    alignPoints(body);
     const total = state.order.length;
-    const of = total === rowCount ? `${total.toLocaleString("en-US")}` : `${total.toLocaleString("en-US")} found of ${rowCount.toLocaleString("en-US")}`;
-    status.textContent = total ? `${first + 1} to ${first + rows.length} of ${of}` : "Nothing found";
+    const of = total === rowCount ? count(total) : `${count(total)} found of ${count(rowCount)}`;
+    status.textContent = total ? `${count(first + 1)} to ${count(first + rows.length)} of ${of}` : "Nothing found";
     previous.disabled = state.page === 0;
     next.disabled = first + PAGE_ROWS >= total;
   }
@@ -113,7 +114,7 @@ function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
     const cells = block.columns.map((column, index) => drawCell(column, block.values[index][row], index === barColumn ? largest : 0, column.links?.[row]));
     if (onRow && texts.length) {
       const cell = cells[texts[0]];
-      cell.replaceChildren(make("button", { type: "button", "aria-expanded": String(row === state.chosen), onclick: () => onRow(row) }, cell.textContent));
+      cell.replaceChildren(make("button", { type: "button", class: "middle", "aria-expanded": String(row === state.chosen), onclick: () => onRow(row) }, middle(cell.textContent)));
     }
     return make("tr", { class: row === state.chosen ? "chosen" : null }, cells);
   }
@@ -159,7 +160,7 @@ function drawCell(column, value, largest, link) {
   if (!column.number) {
     const text = typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
     const label = column.key === "kernel_name" ? bare(text) : text; // what most names begin with says little
-    return make("td", { class: "name", title: text, onclick: (event) => event.currentTarget.classList.toggle("open") }, link ? make("a", { href: link }, label) : label);
+    return make("td", { class: "name", title: text }, link ? make("a", { class: "middle", href: link }, middle(label)) : cutMiddle(label, text));
   }
   const cell = make("td", { class: "n", title: exact(value, column.exact) }, shown(value, column));
   if (largest > 0) {
@@ -175,6 +176,20 @@ function columnsMean(block) {
     : null;
   return make("details", { class: "columns-mean" }, make("summary", null, "What the columns mean"),
     make("dl", null, block.columns.map((c) => [make("dt", null, c.heading), make("dd", null, c.doc)])), unknown);
+}
+
+// Blanks behind numbers, so that the decimal points of a column stand below each other; they are no part of the text.
+function alignPoints(body) {
+  const decimals = (cell) => cell.textContent.split(".")[1]?.length ?? 0;
+  const rows = [...body.rows];
+  for (let column = 0; column < (rows[0]?.cells.length ?? 0); column += 1) {
+    const cells = rows.map((row) => row.cells[column]).filter((cell) => cell?.classList.contains("n"));
+    const most = cells.reduce((found, cell) => Math.max(found, decimals(cell)), 0);
+    for (const cell of cells) {
+      const own = decimals(cell);
+      if (own < most) cell.dataset.behind = (own ? "" : "\u2008") + "\u2007".repeat(most - own);
+    }
+  }
 }
 
 // A kernel's name without return type and namespaces, which are the same for most.

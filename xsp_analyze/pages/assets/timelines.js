@@ -99,7 +99,7 @@ function drawTimelines(block) {
     const marks = [];
     for (let at = Math.ceil(view[0] / step) * step; at <= view[1]; at += step) {
       const left = ((at - view[0]) * width) / (view[1] - view[0]);
-      if (left < width - 30) marks.push(make("span", { style: { left: `${left}px` } }, `${+(at / scale.divisor).toPrecision(6)} ${scale.unit}`));
+      if (left < width - 30) marks.push(make("span", { style: { left: `${left}px` } }, axisMark(at, scale)));
     }
     return make("div", { class: "axis" }, marks);
   }

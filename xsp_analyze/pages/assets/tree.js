@@ -58,8 +58,9 @@ function drawTree(block) {
   function paint() {
     const rows = visibleRows();
     body.replaceChildren(...rows.slice(0, most).map(drawRow));
+    alignPoints(body);
     more.hidden = rows.length <= most;
-    more.textContent = `Show ${Math.min(rows.length - most, MOST_ROWS).toLocaleString("en-US")} more of ${rows.length.toLocaleString("en-US")} rows`;
+    more.textContent = `Show ${count(Math.min(rows.length - most, MOST_ROWS))} more of ${count(rows.length)} rows`;
   }
 
   function reset(depth) {
@@ -77,7 +78,7 @@ function drawTree(block) {
     make("div", { class: "tools" },
       make("button", { type: "button", onclick: () => reset(Infinity) }, "Open all"),
       make("button", { type: "button", onclick: () => reset(firstDepth()) }, "Close"),
-      make("span", null, `${depths.length.toLocaleString("en-US")} rows`)),
+      make("span", null, counted(depths.length, "row", "rows"))),
     make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table: modules" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
     make("p", { class: "text" }, more),
     block.left_out ? make("p", { class: "means" }, block.left_out) : null,

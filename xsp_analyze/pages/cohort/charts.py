@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.cohort.mix import CLASSES
 from xsp_analyze.pages import blocks
+from xsp_analyze.pages.tones import tone
 from xsp_analyze.render.shown import clean
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def mixes(systems: Sequence[System]) -> Block:
     """One bar a model, divided into classes of kernels; a name leads to the model's report."""
     groups = [s.facts.mix.class_shares for s in systems]
     series = [
-        {"name": name, "tone": f"g{n}", "values": [group.get(name, 0.0) for group in groups], **_PERCENT}
-        for n, name in enumerate(CLASSES)
+        {"name": name, "tone": tone(name), "values": [group.get(name, 0.0) for group in groups], **_PERCENT}
+        for name in CLASSES
         if any(name in group for group in groups)
     ]
     links = [blocks.address(s.member.report) for s in systems]

@@ -12,15 +12,17 @@ from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.price import NO_PRICES
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort import charts
+from xsp_analyze.pages.cohort.multiples import multiples
 from xsp_analyze.pages.shell import drawn, made_by
 from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration, is_share, number, quantity, scale_of, share
+from xsp_analyze.render.units import count, duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.cohort.cohort import System
     from xsp_analyze.cohort.price import Prices
+    from xsp_analyze.cohort.quality import Target
     from xsp_analyze.core import Column, Result
     from xsp_analyze.pages.blocks import Block, Section
 
@@ -47,6 +49,11 @@ _TREE = (
     " different frameworks have different names and count as different."
 )
 _LOAD_TESTS = "What LoadGen itself says of each test: whether it was valid, its rate and its percentiles of latency."
+_ACCURACY = "What runs say of their results, and when a training curve first reached a target (DAWNBench)."
+_OUTPUTS = (
+    "How far what came out of a step is from what came out of the model's first trace that recorded any. Differences"
+    " say something of the computation only where weights and inputs are the same (input match)."
+)
 _ACROSS = (
     "Each at its own optimal or fastest batch size; speed-up is of throughput, over the slowest of the model's rows."
 )
@@ -57,11 +64,12 @@ def render(
     *,
     title: str,
     prices: Prices = NO_PRICES,
+    target: Target | None = None,
     before: Sequence[Section] = (),
     after: Sequence[Section] = (),
 ) -> str:
     """The page; sections that the cohort has nothing for are left out. `before` and `after` come around its own."""
-    sections = [*before, *(_cohort(systems, prices) if systems else []), *after]
+    sections = [*before, *(_cohort(systems, prices, target) if systems else []), *after]
     data = {
         "kind": "XSP cohort: models and systems side by side",
         "title": title,
@@ -69,15 +77,15 @@ def render(
         "sections": sections,
         "footer": f"{made_by()} {_FOOTER}",
     }
-    return drawn(data, ["cohort.js"])
+    return drawn(data, ["cohort.js", "multiples.js", "glances.js"], ["cohort.css"])
 
 
-def _cohort(systems: Sequence[System], prices: Prices) -> list[Section]:
-    models = tables.models(systems, prices)
+def _cohort(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:
+    models = tables.models(systems, prices, target)
     links = {"model": [s.member.report for s in systems][:_MAX_ROWS]}
     rows = blocks.table(_cut(models), name="models", left_out=_left_out(len(systems)), links=links)
     sections = [blocks.section("models", "Models", "Models and systems", _MODELS, [rows])]
-    first = tables.top(systems, prices)
+    first = tables.top(systems, prices, target)
     if first.table.height:
         means = "The first models by each measure that at least two of them have."
         sections.append(
@@ -87,6 +95,8 @@ def _cohort(systems: Sequence[System], prices: Prices) -> list[Section]:
     if tests.table.height:
         rows = blocks.table(_cut(tests), name="load_tests", left_out=_left_out(tests.table.height))
         sections.append(blocks.section("load_tests", "Load tests", "MLPerf LoadGen tests", _LOAD_TESTS, [rows]))
+    sections += _results(systems, prices, target)
+    sections += multiples(systems)
     sections += _alike(systems)
     across = tables.across(systems)
     if across.table.height:
@@ -96,23 +106,41 @@ def _cohort(systems: Sequence[System], prices: Prices) -> list[Section]:
     return sections
 
 
+def _results(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:
+    """Accuracy and time to a target, and outputs of one model beside each other, where traces say any."""
+    of_target = f" Target: {target.text}." if target else " xsp cohort --target METRIC=VALUE asks when it was reached."
+    every = (
+        ("accuracy", "Accuracy", "Accuracy and time to a target", f"{_ACCURACY}{of_target}",
+         tables.accuracies(systems, prices, target)),
+        ("outputs", "Outputs", "Outputs of one model", _OUTPUTS, tables.outputs(systems)),
+    )  # fmt: skip
+    return [
+        blocks.section(
+            name, label, title, means, [blocks.table(_cut(r), name=name, left_out=_left_out(r.table.height))]
+        )
+        for name, label, title, means, r in every
+        if r.table.height
+    ]
+
+
 def _cut(result: Result) -> Result:
     """What a page can hold of a table."""
     return replace(result, table=result.table.head(_MAX_ROWS))
 
 
 def _left_out(rows: int) -> str | None:
-    return f"The first {_MAX_ROWS:,} of {rows:,} rows; xsp cohort -f csv writes all." if rows > _MAX_ROWS else None
+    which = f"The first {count(_MAX_ROWS)} of {count(rows)} rows; xsp cohort -f csv writes all."
+    return which if rows > _MAX_ROWS else None
 
 
 def _alike(systems: Sequence[System]) -> list[Section]:
     """Time by class of kernels, models that are alike beside each other; then the tree of those with operators."""
     mixed = [s for s in systems if s.facts.mix.shares]
     others = [s for s in systems if s.facts.mix.class_shares and not s.facts.mix.shares]
-    count = len(mixed) + len(others)
-    if count > _MAX_LEAVES:
+    leaves = len(mixed) + len(others)
+    if leaves > _MAX_LEAVES:
         pairs = " `xsp cohort -f csv` writes every pair." if len(mixed) <= tables.MAX_COMPARED else ""
-        reason = blocks.text(f"{count:,} models are more than a tree can show.{pairs}")
+        reason = blocks.text(f"{count(leaves)} models are more than a tree can show.{pairs}")
         return [blocks.section("mix", "Classes", "Time by class of kernels", _MIX, [reason])]
     joins = linkage(1 - cosines([s.facts.mix.shares for s in mixed])) if mixed else []
     order = leaf_order(joins, len(mixed)) if mixed else []
@@ -146,6 +174,8 @@ _TITLES: Mapping[str, str] = {
     "memory_bound_share": "Most memory-bound layers",
     "peak_memory_bytes": "Most memory",
     "cost_per_1k_inputs": "Cheapest",
+    "time_to_target_ns": "First to reach the target",
+    "cost_to_target": "Cheapest way to the target",
 }
 
 
@@ -184,4 +214,4 @@ def _short(systems: Sequence[System], prices: Prices) -> list[str]:
 
 
 def _count(number_of: int, noun: str) -> str:
-    return f"{number_of:,} {noun}{'' if number_of == 1 else 's'}"
+    return f"{count(number_of)} {noun}{'' if number_of == 1 else 's'}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.expected import Expected
+    from xsp_analyze.compare.results import Results
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.several import Compared, Several
@@ -51,8 +52,10 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
             **{row.name: _of_model(row) for row in others},
             "throughput_per_s": {"before": one, "after": two, "ratio": two / one if one and two else None},
         },
+        "results": _results(c.results),
         "expected": _expected(c.expected),
         "waterfall": _waterfall(c.waterfall),
+        "waterfalls": [_waterfall(falls) for falls in c.waterfalls],
         "rows": [asdict(row) for row in c.rows],
         "moves": [asdict(one) for one in c.moves],
         "kernel_changes": [_keyed(asdict(change), count="places") for change in c.changes],
@@ -80,6 +83,19 @@ def _named(one: Compared) -> str:
 
 def _of_model(row: Row) -> dict[str, object]:
     return {name: getattr(row, name) for name in _OF_MODEL}
+
+
+def _results(came_to: Results) -> dict[str, object]:
+    """Accuracies, and outputs with the distance from before to after."""
+    return {
+        "input_match": str(came_to.input_match),
+        "accuracies": [{**asdict(p), "difference": p.difference, "is_worse": p.is_worse} for p in came_to.accuracies],
+        "outputs": [
+            {"name": p.name, **asdict(p.distance), "before_step": p.before.step, "after_step": p.after.step}
+            for p in came_to.outputs
+        ],
+        "unmatched": list(came_to.unmatched),
+    }
 
 
 def _expected(one: Expected | None) -> dict[str, object] | None:

@@ -9,14 +9,14 @@ from xsp_analyze.pages.compare.words import (
     change,
     changed,
     interval,
-    percent,
     percent_change,
     signed_duration,
     unit_of_time,
     verdict,
+    with_sign,
 )
 from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import duration, quantity
+from xsp_analyze.render.units import apart, count, share
 from xsp_model.device_table import QUANTITIES
 
 if TYPE_CHECKING:
@@ -32,14 +32,15 @@ def model_table(c: Comparison) -> Table:
     per = unit_of_time(c)
     rows = [
         [{"latency": f"latency of {per}", "device_time": f"device time of {per}"}[row.name],
-         duration(row.before_ns), duration(row.after_ns), signed_duration(row.difference_ns), change(row),
+         *apart((row.before_ns, row.after_ns), "ns"), signed_duration(row.difference_ns), change(row),
          interval(row), verdict(row)]
         for row in c.model
     ]  # fmt: skip
     one, two = c.throughput
     if one and two:
-        rows.append(["throughput", f"{one:,.1f}/s", f"{two:,.1f}/s", f"{two - one:+,.1f}/s", percent_change(two / one),
-                     "", ""])  # fmt: skip
+        change_per_s = with_sign(two - one, f"{count(two - one)}/s")
+        rates = (f"{rate}/s" for rate in apart((one, two), ""))
+        rows.append(["throughput", *rates, change_per_s, percent_change(two / one), "", ""])
     return of_rows("Model", [("model", "", False, 0), *changed("")], rows, _on_noise(c))
 
 
@@ -49,14 +50,14 @@ def peaks_table(c: Comparison, peaks: Expected) -> Table:
     for what, bound in (("bound by memory", peaks.memory), ("bound by compute", peaks.compute)):
         if bound is not None:
             unit = QUANTITIES[bound.quantity]
-            rates = quantity(bound.before, unit), quantity(bound.after, unit)
+            rates = apart((bound.before, bound.after), unit)
             rows.append([f"expected if {what} ({bound.quantity})", *rates, percent_change(bound.ratio)])
     if peaks.by_class is not None:
-        share = percent(peaks.modelled_share or 0.0)
-        what = f"expected by what bounds each operator ({share} of device time is modelled)"
+        modelled = share(peaks.modelled_share or 0.0)
+        what = f"expected by what bounds each operator ({modelled} of device time is modelled)"
         rows.append([what, "", "", percent_change(peaks.by_class)])
     rows += [
-        [f"measured: {row.name.replace('_', ' ')}", duration(row.before_ns), duration(row.after_ns), change(row)]
+        [f"measured: {row.name.replace('_', ' ')}", *apart((row.before_ns, row.after_ns), "ns"), change(row)]
         for row in c.model
     ]
     columns = [("time, by the devices' peaks", "", False, 0), ("before", "", True, 1), ("after", "", True, 1),
@@ -80,7 +81,7 @@ def _on_noise(c: Comparison) -> list[str]:
     lines = []
     lines += _on_ranks(c)
     if c.run_noise is not None and c.run_noise_source != "captures":
-        lines.append(f"One capture a side: intervals hold the noise of the steps, and {percent(c.run_noise)} between"
+        lines.append(f"One capture a side: intervals hold the noise of the steps, and {share(c.run_noise)} between"
                      f" captures ({c.run_noise_source}). Give more captures to measure it.")  # fmt: skip
     return lines
 

@@ -10,11 +10,13 @@ import polars as pl
 from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.core import Column
 from xsp_analyze.pages.compare.model_tables import model_table, peaks_table
-from xsp_analyze.pages.compare.words import change, changed, interval, signed, signed_duration, verdict
+from xsp_analyze.pages.compare.pairs import pairs_table
+from xsp_analyze.pages.compare.results import results_table
+from xsp_analyze.pages.compare.words import change, changed, interval, verdict, with_sign
 from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import count, duration, number, scale_of
+from xsp_analyze.render.units import apart, apart_in, count, counted, duration, number, scale_of, summed
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
@@ -22,18 +24,19 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.compare.waterfall import Part as WaterfallPart
+    from xsp_analyze.compare.waterfall import Waterfall
     from xsp_analyze.render.units import Scale
 
-__all__ = ["WATERFALL", "Part", "of_several", "parts", "sections"]
+__all__ = ["Part", "of_several", "parts", "sections"]
 
-WATERFALL = "difference"
-"""The id of the part that a page draws the waterfall in."""
+_DIFFERENCE = "difference"
 
 _PARTS = 10
 _LEVELS = {
     "layer_type": ("layer type", "Types of layers"),
     "operator": ("operator", "Operators"),
     "kernel_class": ("class", "Classes of kernels"),
+    "layer_block": ("layer of a block", "Layers of repeated blocks"),
     "layer": ("layer", "Layers"),
     "kernel": ("kernel", "Kernels"),
 }
@@ -42,33 +45,44 @@ _MOVED_SHOWN = 2
 _LONGEST = 48
 
 
+_BY = {"layer": "by layer", "layer_type": "by type of layer", "kernel_class": "by class of kernels"}
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A table with its id and label on a page."""
+    """A table with its id and label on a page, and the waterfall that a page draws above it."""
 
     identity: str
     label: str
     table: Table
+    waterfall: Waterfall | None = None
 
 
 def parts(c: Comparison, max_rows: int | None = 10) -> list[Part]:
-    """Every table, with at most so many rows each; none where the two hold the same."""
+    """Every table of a page, with at most so many rows each; none where the two hold the same."""
     if c.same_content:
         return []
     every = [Part("model", "Model", model_table(c))]
+    came_to = results_table(c)
+    if came_to is not None:
+        every.append(Part("results", "Results", came_to))
     if c.expected is not None:
         every.append(Part("peaks", "Peaks", peaks_table(c, c.expected)))
-    if c.waterfall is not None:
-        every.append(Part(WATERFALL, "Difference", _waterfall(c, max_rows)))
+    for at, falls in enumerate(c.waterfalls):
+        identity = f"{_DIFFERENCE}-{falls.by}" if at else _DIFFERENCE
+        every.append(Part(identity, f"Difference {_BY[falls.by]}", _waterfall(falls, max_rows), falls))
     every += [Part(level, title, _level(c, level, max_rows)) for level, (_, title) in _LEVELS.items() if c.level(level)]
+    if c.pairs.rate is not None:
+        every.append(Part("pairs", "Pairs", pairs_table(c, max_rows)))
     if c.changes:
         every.append(Part("changes", "Changes", _changes(c, max_rows)))
     return every
 
 
 def sections(c: Comparison, max_rows: int | None = 10) -> list[Table]:
-    """The tables of `parts`."""
-    return [part.table for part in parts(c, max_rows)]
+    """The tables of `parts` that are read as text: one waterfall of several, and no pairs."""
+    of_pages = {"pairs", *(f"{_DIFFERENCE}-{falls.by}" for falls in c.waterfalls[1:])}
+    return [part.table for part in parts(c, max_rows) if part.identity not in of_pages]
 
 
 def of_several(several: Several) -> Table:
@@ -82,7 +96,7 @@ def of_several(several: Several) -> Table:
     before, after, _, *rest = changed("")
     columns = [("model", "", False, 0), before, after, *rest, ("rows changed", "", True, 3),
                ("most of it in", "", False, 6)]  # fmt: skip
-    return of_rows(f"Models ({len(ordered):,})", columns, [_model_row(c) for c in ordered], notes)
+    return of_rows(f"Models ({count(len(ordered))})", columns, [_model_row(c) for c in ordered], notes)
 
 
 def _size(one: Compared) -> float:
@@ -92,9 +106,9 @@ def _size(one: Compared) -> float:
 def _model_row(one: Compared) -> list[str]:
     c, row = one.comparison, one.comparison.latency
     significant = sum(bool(r.significant) for r in c.rows)
-    rows = f"{significant:,} of {c.tested:,}" if c.tested else ""
+    rows = f"{count(significant)} of {count(c.tested)}" if c.tested else ""
     cause = _largest_part(c) if c.comparable else "; ".join(c.reasons)
-    return [clean(one.name), duration(row.before_ns), duration(row.after_ns), change(row), interval(row), verdict(row),
+    return [clean(one.name), *apart((row.before_ns, row.after_ns), "ns"), change(row), interval(row), verdict(row),
             rows, clean(cause)]  # fmt: skip
 
 
@@ -105,27 +119,26 @@ def _largest_part(c: Comparison) -> str:
     return largest[0] if largest else ""
 
 
-def _waterfall(c: Comparison, max_rows: int | None) -> Table:
-    falls = c.waterfall
-    if falls is None:
-        raise AssertionError
+def _waterfall(falls: Waterfall, max_rows: int | None) -> Table:
     rest = falls.parts[-1]
     shown, left = falls.parts[:-1][:max_rows], falls.parts[:-1][max_rows or len(falls.parts) :]
     rows = [_part(part) for part in shown if part.difference_ns or len(shown) < _PARTS]
+    differences = [part.difference_ns for part in shown if part.difference_ns or len(shown) < _PARTS]
     if left:
-        rows.append([f"{len(left):,} other parts", "", "", signed_duration(sum(p.difference_ns for p in left)), ""])
-    rows.append(_part(rest))
-    rows.append(["all together", duration(falls.before_ns), duration(falls.after_ns),
-                 signed_duration(falls.difference_ns), ""])  # fmt: skip
+        rows.append([f"{count(len(left))} other parts", "", "", ""])
+        differences.append(sum(p.difference_ns for p in left))
+    rows += [_part(rest), ["all together", *apart((falls.before_ns, falls.after_ns), "ns"), ""]]
+    differences += [rest.difference_ns, falls.difference_ns]
+    texts = map(with_sign, differences, summed(differences, "ns"))
+    rows = [[*row[:3], text, row[3]] for row, text in zip(rows, texts, strict=True)]
     basis = "device time" if falls.basis == "device" else "time on the host"
     columns = [("part", "", False, 0), *changed("")[:3], ("most of it in", "", False, 6)]
-    return of_rows(f"What the difference is made of ({basis})", columns, rows)
+    return of_rows(f"What the difference is made of, {_BY[falls.by]} ({basis})", columns, rows)
 
 
 def _part(part: WaterfallPart) -> list[str]:
     cause = short_name(part.kernel, _LONGEST) if part.kernel and part.difference_ns else ""
-    return [clean(part.name), duration(part.before_ns), duration(part.after_ns), signed_duration(part.difference_ns),
-            cause]  # fmt: skip
+    return [clean(part.name), *apart((part.before_ns, part.after_ns), "ns"), cause]
 
 
 def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
@@ -138,11 +151,11 @@ def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
     columns = [(label, "", False, 0), *changed(scale.unit)]
     if level == "layer":
         columns.append(("most of it in", "", False, 6))
-    below = [f"{len(every) - len(rows):,} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
+    below = [f"{count(len(every) - len(rows))} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
     if tested:
         below.append(
-            f"{significant:,} of {tested:,} tested rows are significant, at a false discovery rate of 5 % over all"
-            f" {c.tested:,} rows."
+            f"{count(significant)} of {count(tested)} tested rows are significant, at a false discovery rate of 5 %"
+            f" over all {count(c.tested)} rows."
         )
     if level == "kernel" and c.regrouped:
         below.append(f"{_kernels(c.regrouped)} the same time on both sides and another layer or attribution.")
@@ -156,8 +169,8 @@ _BASIS = {"device": "device time they launched", "host": "their own time on the 
 
 def _row(row: Row, scale: Scale, level: str) -> list[str]:
     name = _name(row)
-    cells = [name, number(row.before_ns, scale), number(row.after_ns, scale), signed(row.difference_ns, scale),
-             *_judged(row)]  # fmt: skip
+    difference = with_sign(row.difference_ns, number(row.difference_ns, scale))
+    cells = [name, *apart_in((row.before_ns, row.after_ns), scale), difference, *_judged(row)]
     if level == "layer":
         cells.append(short_name(row.kernel, _LONGEST) if row.kernel and row.difference_ns else "")
     return cells
@@ -170,7 +183,7 @@ def _judged(row: Row) -> list[str]:
         return [change(row), interval(row), verdict(row)]
     spell = short_name if row.level == "kernel" else clean
     names = " and ".join(cut(spell(name), _LONGEST) for name in others[:_MOVED_SHOWN])
-    more = f" and {len(others) - _MOVED_SHOWN:,} more" if len(others) > _MOVED_SHOWN else ""
+    more = f" and {count(len(others) - _MOVED_SHOWN)} more" if len(others) > _MOVED_SHOWN else ""
     return ["moved", "", f"moved {'to' if row.moved_to else 'from'} {names}{more}"]
 
 
@@ -183,14 +196,14 @@ def _name(row: Row) -> str:
 
 def _changes(c: Comparison, max_rows: int | None) -> Table:
     rows = [_change_row(one) for one in c.changes[:max_rows]]
-    below = [f"{len(c.changes) - len(rows):,} more; --rows 0 shows all."] if len(c.changes) > len(rows) else []
+    below = [f"{count(len(c.changes) - len(rows))} more; --rows 0 shows all."] if len(c.changes) > len(rows) else []
     columns = [("kernels", "", False, 0), ("count", "", True, 2), *changed("")[:2], ("was", "", False, 1),
                ("is", "", False, 1), ("first in", "", False, 3)]  # fmt: skip
     return of_rows("Kernels that changed, in one step", columns, rows, below)
 
 
 def _kernels(number: int) -> str:
-    return f"{number:,} kernel has" if number == 1 else f"{number:,} kernels have"
+    return counted(number, "kernel has", "kernels have")
 
 
 def _change_row(one: Change) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.facts import DifferenceKind
-from xsp_analyze.pages.compare.words import percent, signed_duration, unit_of_time
+from xsp_analyze.pages.compare.results import result_sentences
+from xsp_analyze.pages.compare.words import signed_duration, unit_of_time
 from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration
+from xsp_analyze.render.units import apart, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
@@ -39,6 +40,7 @@ def sentences(c: Comparison) -> list[str]:
         lines.append("Model, system and settings are the same, as far as the files tell.")
     else:
         lines.append("Nothing else that the files tell is different.")
+    lines += result_sentences(c)
     lines.append(_match(c))
     lines += [_moved(one, unit_of_time(c)) for one in c.moves[:_CLASSES_TOLD]]
     return [clean(line) for line in lines]
@@ -57,15 +59,14 @@ def side_line(side: Side) -> str:
 
 
 def _match(c: Comparison) -> str:
-    layers = (
-        "unknown (a side has no layers)" if c.layer_match is None else f"{percent(c.layer_match)} by {c.matched_by}"
-    )
-    kernels = "unknown (a side has none)" if c.kernel_match is None else percent(c.kernel_match)
+    layers = "unknown (a side has no layers)" if c.layer_match is None else f"{share(c.layer_match)} by {c.matched_by}"
+    kernels = "unknown (a side has none)" if c.kernel_match is None else share(c.kernel_match)
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
 
 
 def _moved(one: ClassMoves, per: str) -> str:
-    times = f"takes {duration(one.before_ns)} of {per} before and {duration(one.after_ns)} after"
+    before, after = apart((one.before_ns, one.after_ns), "ns")
+    times = f"takes {before} of {per} before and {after} after"
     less, more = (", ".join(_lost(part) for part in parts[:_MOVED_TOLD]) for parts in (one.losses, one.gains))
     return f"Time moved: {one.kernel_class} {times}; less in {less}, more in {more}."
 

@@ -12,6 +12,7 @@ from xsp_analyze.render.markdown import escaped
 from xsp_analyze.render.markdown import table_lines as markdown_lines
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.terminal import table_lines, wrapped
+from xsp_analyze.render.units import plain_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ def terminal(
         lines += ["", each.title, *table_lines(each, width)]
     if outcomes:
         lines += ["", "Rules", *(part for o in outcomes for line in _rule_lines(o) for part in wrapped(line, width))]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return plain_spaces("\n".join(line.rstrip() for line in lines) + "\n")
 
 
 def terminal_of_several(several: Several, *, width: int | None = None) -> str:
@@ -52,7 +53,7 @@ def terminal_of_several(several: Several, *, width: int | None = None) -> str:
         if one.outcomes:
             lines += ["", f"Rules, {clean(one.name)}"]
             lines += [part for o in one.outcomes for line in _rule_lines(o) for part in wrapped(line, width)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return plain_spaces("\n".join(line.rstrip() for line in lines) + "\n")
 
 
 def markdown_of_several(several: Several) -> str:

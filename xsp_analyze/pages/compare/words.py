@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.rows import Conclusion
-from xsp_analyze.render.units import UNKNOWN, duration, number
+from xsp_analyze.render.units import THIN_SPACE, UNKNOWN, count, duration, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rows import Row
-    from xsp_analyze.render.units import Scale
 
 __all__ = [
     "change",
     "changed",
     "interval",
-    "percent",
     "percent_change",
-    "signed",
     "signed_duration",
     "unit_of_time",
     "verdict",
+    "with_sign",
 ]
 
 
@@ -44,7 +42,8 @@ _UNBOUNDED = 1e4  # an interval this wide says nothing
 
 
 def percent_change(ratio: float) -> str:
-    return f"{ratio:,.1f} x" if ratio >= _AS_FACTOR else f"{(ratio - 1) * 100:+.1f} %"
+    change = ratio - 1
+    return f"{count(ratio)}{THIN_SPACE}x" if ratio >= _AS_FACTOR else with_sign(change, share(change))
 
 
 def interval(row: Row) -> str:
@@ -54,7 +53,7 @@ def interval(row: Row) -> str:
     if row.high > _UNBOUNDED * row.low:
         return "unbounded"
     low, high = percent_change(row.low), percent_change(row.high)
-    return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
+    return f"{low.removesuffix(f'{THIN_SPACE}%')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
 
 _VERDICTS = {
@@ -69,21 +68,14 @@ def verdict(row: Row) -> str:
     return "" if row.conclusion is None else _VERDICTS[row.conclusion]
 
 
-def signed(value: float | None, scale: Scale) -> str:
-    return _with_sign(value, number(value, scale))
-
-
 def signed_duration(value: float | None) -> str:
     """A difference of times, with its sign and the unit that suits it."""
-    return _with_sign(value, duration(value))
+    return with_sign(value, duration(value))
 
 
-def _with_sign(value: float | None, text: str) -> str:
+def with_sign(value: float | None, text: str) -> str:
+    """What a difference reads as, with a plus where it is more than nothing."""
     return f"+{text}" if value is not None and value > 0 else text
-
-
-def percent(share: float) -> str:
-    return f"{share * 100:.3g} %"
 
 
 def changed(unit: str) -> list[tuple[str, str, bool, int]]:

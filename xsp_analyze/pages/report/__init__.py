@@ -7,21 +7,29 @@ from typing import TYPE_CHECKING
 from xsp_analyze.pages.report import (
     all_analyses,
     attribution,
+    batches,
     detail,
+    folded,
+    memory,
     next_steps,
     origin,
     overhead,
     overview,
+    ranks,
     roofline,
     serving,
-    step,
+    stages,
     summary,
+    timeline,
+    work_list,
 )
 from xsp_analyze.pages.report.answers import Answers
+from xsp_analyze.pages.report.first_screen import first_screen
+from xsp_analyze.pages.report.missing_parts import ids_of, shown_and_missing
 from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.pages.viewer import assets as viewer_assets
 
 if TYPE_CHECKING:
-    from xsp_analyze.pages.blocks import Section
     from xsp_model import Trace
 
 __all__ = ["render", "render_answers"]
@@ -32,19 +40,24 @@ _FOOTER = (
 )
 
 _SCRIPTS = (
+    "first.js",
     "drill.js",
     "tree.js",
     "icicle.js",
     "timelines.js",
     "roofline.js",
-    "step.js",
+    "memory.js",
     "advice.js",
+    "ranks.js",
+    *viewer_assets.SCRIPTS,
     "report.js",
+    "folded.js",
 )
+_STYLES = ("first.css", "folded.css", "memory.css", "ranks.css", *viewer_assets.STYLES)
 
 
 def render(trace: Trace, serving_phase: str | None = None) -> str:
-    """The page as HTML, its mean step one of that phase; sections that the trace has nothing for say so."""
+    """The page as HTML, its mean step one of that phase; what the trace has nothing for is one line at its end."""
     return render_answers(Answers(trace, serving_phase))
 
 
@@ -52,34 +65,39 @@ def render_answers(answers: Answers) -> str:
     """The page of what is being asked of a trace; the answers stay known to whoever asks more."""
     sections = (
         next_steps.next_steps(answers),
+        work_list.work_list(answers),
         attribution.ledger(answers),
         overview.model(answers),
-        *_if_any(overhead.overhead(answers)),
-        *_if_any(serving.serving(answers)),
-        step.one_step(answers),
+        batches.batches(answers),
+        overhead.overhead(answers),
+        ranks.ranks(answers),
+        serving.serving(answers),
+        stages.stages(answers),
+        timeline.timeline(answers),
         detail.time_by_path(answers),
+        folded.folded(answers),
         detail.layers(answers),
         detail.gpu_by_layer(answers),
         detail.layer_types(answers),
         detail.kernels(answers),
-        *_if_any(roofline.rooflines(answers)),
+        roofline.rooflines(answers),
+        memory.memory(answers),
         detail.devices(answers),
         detail.modules(answers),
         all_analyses.every_analysis(answers),
     )
+    shown, missing = shown_and_missing(answers, sections)
     data = {
         "kind": "XSP report: where the time went",
         "title": _title(answers),
+        "first": first_screen(answers, ids_of(shown)),
         "short": summary.in_short(answers),
         "measured": origin.measured(answers),
-        "sections": sections,
+        "sections": shown,
+        "missing": missing,
         "footer": f"{made_by()} {_FOOTER}",
     }
-    return drawn(data, _SCRIPTS)
-
-
-def _if_any(section: Section | None) -> list[Section]:
-    return [] if section is None else [section]
+    return drawn(data, _SCRIPTS, _STYLES)
 
 
 def _title(answers: Answers) -> str:

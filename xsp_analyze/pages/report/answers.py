@@ -9,12 +9,17 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.findings import advise
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.core import Result
+    from xsp_analyze.findings import Advice
     from xsp_model import Trace
 
 __all__ = ["Answers"]
@@ -31,11 +36,17 @@ class Answers:
         self.per_step = StepFrames.of(trace, serving_phase=serving_phase)
         self.all_steps = StepFrames(self.per_step.of_trace, "all")
         self._results: dict[tuple[str, bool], Result | str] = {}
+        self._advice: dict[str, str] = {}
 
     @cached_property
     def summary(self) -> Summary:
         """Counts and extents."""
         return summarise(self.trace)
+
+    @cached_property
+    def advice(self) -> Sequence[Advice]:
+        """What rules found, the most promising first, doubts about the numbers last."""
+        return advise(self.per_step, self.of)
 
     @property
     def leveled(self) -> bool:
@@ -81,18 +92,35 @@ class Answers:
                 self._results[key] = run(find(identity), self.all_steps if all_steps else self.per_step)
             except XspError as error:
                 self._results[key] = f"{error.what}."
+                self._advice[identity] = error.advice
         return self._results[key]
+
+    def advice_on(self, identity: str) -> str:
+        """How to get an answer where the analysis has none, as far as it says; else nothing."""
+        self.of(identity)
+        return self._advice.get(identity, "")
+
+    def of_load_test(self) -> bool:
+        """Whether model latency is what a load generator states of its test, not a mean over steps."""
+        return self.of_model().get("latency_basis") == str(StepBasis.LOAD_TEST)
 
     def of_model(self) -> dict[str, Any]:
         """The row of A01 at the batch size that everything else is of; a sweep leaves rows of others beside it."""
         result = self.of("A01")
         if isinstance(result, str):
             return {}
-        own = self.per_step.run_latencies["batch_size"].unique()
-        rows = result.table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
+        rows = self.at_own_batch_size(result.table)
         return rows.row(0, named=True) if rows.height else {}
 
+    def at_own_batch_size(self, table: pl.DataFrame) -> pl.DataFrame:
+        """The rows that are of the batch size of everything else; all where rows are not by batch size."""
+        if "batch_size" not in table.columns or not self.per_step.of_trace.roles.other_batches:
+            return table
+        own = self.per_step.run_latencies["batch_size"].unique()
+        return table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
+
     def first(self, identity: str) -> dict[str, Any]:
-        """The first row of the result; empty where there is none."""
+        """The first row of the result, at the batch size of everything else; empty where there is none."""
         result = self.of(identity)
-        return {} if isinstance(result, str) or result.table.is_empty() else result.table.row(0, named=True)
+        rows = None if isinstance(result, str) else self.at_own_batch_size(result.table)
+        return {} if rows is None or rows.is_empty() else rows.row(0, named=True)

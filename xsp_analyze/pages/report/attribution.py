@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.render.units import count, counted, duration, exact, share
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | No
     kind = ATTRIBUTIONS[Attribution(attribution)]
     in_layer = attribution == Attribution.LAYER
     part = time_ns / total_ns if time_ns is not None and total_ns else None
+    activities = counted(number, "activity", "activities")
     return {
         "label": _LABELS[attribution],
         "tone": attribution,
@@ -70,8 +71,8 @@ def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | No
         "share": part or 0,
         "shown": share(part),
         "value": duration(time_ns),
-        "exact": f"{number:,} activities" if time_ns is None else f"{time_ns:,} ns in {number:,} activities",
-        "sentence": f"{_capital(kind.sentence)}{bases if in_layer else ''}: {count(number)} activities.",
+        "exact": activities if time_ns is None else f"{exact(time_ns, 'ns')} in {activities}",
+        "sentence": f"{_capital(kind.sentence)}{bases if in_layer else ''}: {activities}.",
         "advice": "" if in_layer else kind.advice,
     }
 

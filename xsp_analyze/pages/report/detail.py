@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
@@ -12,7 +14,9 @@ from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.module_rows import module_rows
 from xsp_analyze.pages.report.row_limits import cut
 from xsp_analyze.pages.report.time_tree import pruned, time_tree
+from xsp_analyze.pages.report.utilisation import of_layer_types
 from xsp_analyze.render.figure import figure_data
+from xsp_analyze.render.units import count
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
@@ -111,7 +115,7 @@ def _stacked_layers(result: Result) -> list[Block]:
     )
     if drawn.height == table.height:
         return [chart]
-    left_out = f"Only the {_MAX_COLUMNS} longest of {table.height:,} layers are drawn, in their order."
+    left_out = f"Only the {_MAX_COLUMNS} longest of {count(table.height)} layers are drawn, in their order."
     return [chart, blocks.text(left_out)]
 
 
@@ -122,8 +126,9 @@ def layer_types(answers: Answers) -> Section:
         f" so they add up to 100 %{_caveat(answers)}.{answers.taken(layers='latency')}"
     )
     result = answers.of("A06")
-    block = blocks.missing(result) if isinstance(result, str) else _type_bars(result)
-    return blocks.section("types", "Layer types", "Time by layer type", means, [block])
+    drawn = [blocks.missing(result) if isinstance(result, str) else _type_bars(result)]
+    drawn += [blocks.text(sentence)] if (sentence := of_layer_types(answers)) else []
+    return blocks.section("types", "Layer types", "Time by layer type", means, drawn)
 
 
 def _caveat(answers: Answers) -> str:
@@ -148,14 +153,25 @@ def kernels(answers: Answers) -> Section:
         f"{answers.taken(kernels='device time', model='model latency')}"
     )
     result = answers.of("A10")
-    block = blocks.missing(result) if isinstance(result, str) else _kernel_table(result)
+    block = blocks.missing(result) if isinstance(result, str) else _kernel_table(answers, result)
     return blocks.section("kernels", "Kernels", "Kernels by name", means, [block])
 
 
-def _kernel_table(result: Result) -> Block:
+def _kernel_table(answers: Answers, result: Result) -> Block:
     kept, left_out = cut(result, "duration_ns")
     table = blocks.table(kept, sorted_by="duration_ns", bar="duration_ns", name="kernels", left_out=left_out)
-    return {**table, "type": "kernels"}
+    return {**table, "type": "kernels", "classes": _rows_of_classes(answers, kept)}
+
+
+def _rows_of_classes(answers: Answers, kernels: Result) -> dict[str, list[int]]:
+    """The rows of kernels that did work of each class, by what launched it, as the first screen's bar has it."""
+    row_of = {name: row for row, name in enumerate(kernels.table["kernel_name"].to_list())}
+    names = answers.per_step.executions.select(pl.col("kernel_class", "kernel_name").cast(pl.String)).unique()
+    rows: dict[str, list[int]] = {}
+    for kernel_class, name in names.sort("kernel_class", "kernel_name").iter_rows():
+        if name in row_of:
+            rows.setdefault(kernel_class, []).append(row_of[name])
+    return {kernel_class: sorted(of_class) for kernel_class, of_class in rows.items()}
 
 
 def devices(answers: Answers) -> Section:

@@ -11,7 +11,7 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
-from xsp_analyze.render.units import share
+from xsp_analyze.render.units import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,8 @@ def _table(
         kept = joined.filter(order <= _MAX_PARTS)
         part = share(float(kept[by].sum()) / (float(joined[by].sum()) or 1.0))
         note = (
-            f"Of all layers together the {_MAX_PARTS:,} longest of {joined.height:,} parts are here, {part} of their"
+            f"Of all layers together the {count(_MAX_PARTS)} longest of {count(joined.height)} parts"
+            f" are here, {part} of their"
             " time."
         )
         joined = kept

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.classification.labels import distinct_labels
+from xsp_analyze.core import Role
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.roofline import figure_of
+from xsp_analyze.render.distinct import told_apart
 from xsp_analyze.render.figure import figure_data
-from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.units import scale_of
+from xsp_analyze.render.shown import clean, heading, short_name
+from xsp_analyze.render.units import count, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.core import FigureSpec, Result
+    from xsp_analyze.core import Column, FigureSpec, Result
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.pages.report.answers import Answers
 
@@ -27,9 +30,12 @@ __all__ = ["figure"]
 _MAX_COLUMNS = 300
 _MAX_BARS = 20
 _MAX_STACKS = 32
+_OF_ID = re.compile(r" (?:id|index)$")
 _MAX_NAME = 80  # characters of a kernel's name
 _IN_ORDER = ("layer_index", "bin_start_ns", "step", "time_ns")  # axes on which neighbours are neighbours
+_TIMES = ("bin_start_ns", "time_ns")
 _TONES = ("layer", "compute", "communication", "memory", "rest", "idle")
+_AXES = {"throughput_per_s": "throughput", "flop_per_s": "arithmetic throughput", "gpu_share": "GPU share"}
 _TONE_OF = {
     "kernel_share": "gpu", "kernel_duration_ns": "gpu", "non_kernel_share": "rest", "non_kernel_ns": "rest",
     "compute_ns": "compute", "exposed_communication_ns": "communication", "exposed_memory_ns": "memory",
@@ -59,7 +65,7 @@ def _drawn(result: Result, spec: FigureSpec, max_rows: int) -> tuple[Result, lis
     if table.height <= max_rows:
         return replace(result, table=table), []
     top = table.with_row_index("place").sort(spec.y[0], descending=True, nulls_last=True).head(max_rows).sort("place")
-    note = blocks.text(f"Drawn: the {max_rows} of {table.height:,} with most.")
+    note = blocks.text(f"Drawn: the {max_rows} of {count(table.height)} with most.")
     return replace(result, table=top.drop("place")), [note]
 
 
@@ -88,9 +94,25 @@ def _labels(result: Result, spec: FigureSpec) -> list[str]:
         runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
         return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
     labels = _kernels(result) if spec.x == "kernel_name" else [str(_or_dash(v)) for v in values]
-    if spec.color is None or len(set(labels)) == len(labels):
-        return labels
-    return [f"{w} ({_or_dash(c)})" for w, c in zip(labels, result.table[spec.color].to_list(), strict=True)]
+    return labels if spec.x in _TIMES else told_apart(labels, _details(result, spec))
+
+
+def _details(result: Result, spec: FigureSpec) -> list[list[str]]:
+    """What else tells each row apart: its colour, then the other keys, ids with what they are of."""
+    keys = [c for c in result.columns if c.role is Role.KEY and c.name not in (spec.x, spec.color)]
+    chosen = [c for c in result.columns if c.name == spec.color] + keys
+    columns = [
+        [
+            f"{_OF_ID.sub('', heading(c))} {value}" if _is_id(c, value) else clean(str(_or_dash(value)))
+            for value in result.table[c.name]
+        ]
+        for c in chosen
+    ]
+    return [list(row) for row in zip(*columns, strict=True)] or [[] for _ in range(result.table.height)]
+
+
+def _is_id(column: Column, value: object) -> bool:
+    return isinstance(value, int) and column.name.endswith(("_id", "_index"))
 
 
 def _kernels(result: Result) -> list[str]:
@@ -99,11 +121,7 @@ def _kernels(result: Result) -> list[str]:
     if "kernel_label" not in result.table.columns:
         return [short_name(name, _MAX_NAME) for name in names]
     labels = [str(label) for label in result.table["kernel_label"].to_list()]
-    alike = Counter(labels)
-    return [
-        clean(label) if alike[label] == 1 else f"{clean(label)}: {short_name(name, _MAX_NAME)}"
-        for label, name in zip(labels, names, strict=True)
-    ]
+    return [clean(label) for label in distinct_labels(labels, [short_name(name, _MAX_NAME) for name in names])]
 
 
 def _or_dash(value: object) -> object:
@@ -162,7 +180,7 @@ def _scatter(result: Result, spec: FigureSpec) -> Iterator[Block]:
                 shown = {"unit": scale.unit, "divisor": scale.divisor, "decimals": scale.decimals}
                 yield {
                     "type": "line",
-                    "title": clean(f"{y.removesuffix('_ns').removesuffix('_per_s').replace('_', ' ')}"),
+                    "title": clean(_AXES.get(y) or y.removesuffix("_ns").replace("_", " ")),
                     "x": spec.x.replace("_", " "),
                     "points": points,
                     **shown,
@@ -177,4 +195,4 @@ def _durations(values: Sequence[int]) -> Iterator[Block]:
         series = [{"name": "step", "tone": "layer", "values": shown, "exact": "ns"}]
         yield blocks.bars("columns", [str(i) for i in range(len(shown))], series, title="Duration of every step")
         if len(shown) < len(values):
-            yield blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {len(values):,} steps.")
+            yield blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {count(len(values))} steps.")

@@ -52,7 +52,7 @@ def nested_timelines(frames: StepFrames) -> list[Timeline]:
     level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
     timelines = []
     for runs, level in level_of.items():
-        duration = timed_latency(frames.trace, frames.of_trace.all_steps, runs)
+        duration = timed_latency(frames.of_trace, runs)
         if duration is not None:
             timelines.append(Timeline(level, duration, _layers(frames, runs), _kernels(frames, runs)))
     return timelines

@@ -5,37 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.catalog import ANALYSES
-from xsp_analyze.findings import advise
 from xsp_analyze.findings.text import gain_of, value_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.render.shown import clean
 
 if TYPE_CHECKING:
     from xsp_analyze.findings import Advice
-    from xsp_analyze.pages.blocks import Section
+    from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
 
-__all__ = ["next_steps"]
+__all__ = ["gains_of", "next_steps"]
 
 _MEANS = (
     "What rules with thresholds found, the most promising first. Gains are upper bounds of what a step becomes shorter"
     " by, each taken alone: they overlap and do not add up."
 )
 _FIRST = 5
-_NOTHING = "No rule found anything to gain. Most rules look at device work, some at hardware counters."
 
 
-def next_steps(answers: Answers) -> Section:
-    """The five most promising findings, the others behind a button, then doubts about the numbers."""
-    advice = advise(answers.per_step, answers.of)
-    gains = [_item(one) for one in advice if not one.rule.on_trust]
-    doubts = [_item(one) for one in advice if one.rule.on_trust]
-    drawn = [blocks.text(_NOTHING)]
+def next_steps(answers: Answers) -> Section | None:
+    """The five most promising findings, the others behind a button, then doubts about the numbers; None without any."""
+    gains = gains_of(answers)
+    doubts = [_item(one) for one in answers.advice if one.rule.on_trust]
+    drawn: list[Block] = []
     if gains:
-        drawn = [{"type": "advice", "items": gains, "first": _FIRST}]
+        drawn += [{"type": "advice", "items": gains, "first": _FIRST}]
     if doubts:
         drawn += [blocks.text("How far to trust the numbers:"), {"type": "advice", "items": doubts, "first": _FIRST}]
-    return blocks.section("next", "What to do", "What to do next", _MEANS, drawn)
+    return blocks.section("next", "What to do", "What to do next", _MEANS, drawn) if drawn else None
+
+
+def gains_of(answers: Answers) -> list[dict[str, Any]]:
+    """The findings with something to gain as the page draws them, most promising first."""
+    return [_item(one) for one in answers.advice if not one.rule.on_trust]
 
 
 def _item(one: Advice) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.frames import coverage
-from xsp_analyze.render.units import duration, size
+from xsp_analyze.render.units import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ def measured(answers: Answers) -> list[dict[str, Any]]:
     rows = _runs(summary)
     rows += [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices]
     rows += [
-        ("Levels", ", ".join(f"{level} {number:,}" for level, number in summary.counts.items()) or "none"),
+        ("Levels", ", ".join(f"{level} {count(number)}" for level, number in summary.counts.items()) or "none"),
         ("Layers are", "; ".join(_SOURCES.get(s, s) for s in summary.layer_sources) or _SOURCES["none"]),
         ("Steps", _steps(answers)),
         ("Window", _window(summary.window_ns, summary.device_window_ns)),
@@ -49,7 +49,7 @@ def measured(answers: Answers) -> list[dict[str, Any]]:
 def _runs(summary: Summary) -> list[tuple[str, str]]:
     """What was read, a line a run; of a profile also what each run gave."""
     captures = [("Graph capture", _source(run)) for run in summary.captures]
-    if not summary.roles.leveled:
+    if not summary.roles.leveled and not summary.roles.other_batches:
         return [*(("Source", _source(run)) for run in summary.runs), *captures]
     return [*((f"Run {run['run_id']}", _taken_from(run, summary.roles)) for run in summary.runs), *captures]
 
@@ -61,8 +61,8 @@ def _taken_from(run: Mapping[str, Any], roles: Roles) -> str:
     gave += ["kernels and all device time"] if number in roles.kernels else []
     if run["role"] == "counters":
         gave = ["hardware counters, none of its times"]
-    if number in roles.swept:
-        gave = [f"throughput at batch size {run['batch_size']}"]
+    if number in roles.other_batches:
+        gave = [f"what is by batch size, at {run['batch_size']}, and nothing else"]
     if not gave:
         gave = ["which layer a kernel belongs to, where the run of the kernels leaves that open"]
     return f"gave {' and '.join(gave)}: {_source(run)}"
@@ -83,7 +83,7 @@ def _source(run: Mapping[str, Any]) -> str:
 
 def _device(device: Mapping[str, Any]) -> str:
     return (
-        f"{device['name'] or 'no name in the trace'}, run {device['run_id']}: {device['activities']:,} activities,"
+        f"{device['name'] or 'no name in the trace'}, run {device['run_id']}: {count(device['activities'])} activities,"
         f" {duration(device['duration_ns'])} in sum"
     )
 

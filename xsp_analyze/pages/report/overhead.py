@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.nested import Timeline, longest, nested_timelines
 from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.render.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,9 @@ def overhead(answers: Answers) -> Section | None:
     lines = nested_timelines(answers.per_step)
     drawn: list[Block] = [_figure(lines, result)] if lines else []
     if any(max(t.layers.height, t.kernels.height) > _MAX_BOXES for t in lines):
-        drawn.append(blocks.text(f"Of each timeline only the {_MAX_BOXES:,} longest layers and kernels are drawn."))
+        drawn.append(
+            blocks.text(f"Of each timeline only the {count(_MAX_BOXES)} longest layers and kernels are drawn.")
+        )
     return blocks.section(*title, [*drawn, blocks.table(result)])
 
 

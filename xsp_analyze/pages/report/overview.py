@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xsp_analyze.frames.filled_counters import MIXED, MODELLED
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.units import count, duration, quantity, share, size
+from xsp_analyze.pages.report.coverage import coverage_of
+from xsp_analyze.pages.report.utilisation import utilisation
+from xsp_analyze.render.units import count, duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.pages.report.trace_contents import Summary
 
-__all__ = ["model"]
+__all__ = ["facts_by_label", "model"]
 
 
 def model(answers: Answers) -> Section:
@@ -26,13 +29,18 @@ def model(answers: Answers) -> Section:
     return blocks.section("model", "Model", "The model", means, [block])
 
 
+def facts_by_label(answers: Answers) -> dict[str, tuple[str, str, str]]:
+    """Value, exact value and what it means, by the label that the section gives to each."""
+    return {label: (value, exact, note) for label, value, exact, note in _facts(answers)}
+
+
 def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
     row, summary = {**answers.of_model(), **answers.first("A15")}, answers.summary
     latency = row.get("model_latency_ns", row.get("latency_ns"))
     if latency is not None:
         note = (
             _basis(row.get("latency_basis"))
-            if answers.step_count
+            if answers.step_count or answers.of_load_test()
             else "From the first start to the last end of anything in the trace, as no steps are marked."
         )
         yield "Latency", duration(latency), _exact(latency), note + answers.taken(model="taken")
@@ -54,7 +62,7 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             "Pieces of device work; many short ones make a launch-bound model.",
         )
     if summary.layer_count:
-        calls = f"called {summary.layer_call_count:,} times in {'all' if answers.leveled else 'the whole trace'}"
+        calls = f"called {count(summary.layer_call_count)} times in {'all' if answers.leveled else 'the whole trace'}"
         yield (
             "Layers",
             count(summary.layer_count),
@@ -62,10 +70,12 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             f"With work of their own, {calls}{_caveat(summary)}.{answers.taken(layers='taken')}",
         )
     if row.get("throughput_per_s") is not None:
+        by_load_test = answers.of_load_test()
         inputs = "1 input" if row["batch_size"] == 1 else f"{row['batch_size']} inputs"
-        note = f"With {inputs} a step."
-        yield "Throughput", f"{row['throughput_per_s']:,.1f} inputs/s", "", note
-    yield from _counted(row)
+        note = "As the load generator states." if by_load_test and not row["batch_size"] else f"With {inputs} a step."
+        yield "Throughput", quantity(row["throughput_per_s"], "inputs/s"), "", note
+    yield from _counted(row) if row.get("work_basis") != MODELLED else _modelled(answers, row)
+    yield from utilisation(answers)
 
 
 def _caveat(summary: Summary) -> str:
@@ -75,19 +85,37 @@ def _caveat(summary: Summary) -> str:
 def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """What hardware counters say of the model; nothing where there were none."""
     if (flop := row.get("flop_count")) is not None:
-        note = f"FP32 operations, at {quantity(row['flop_per_s'], 'flop/s')} over the time of the kernels counted."
-        yield "Work", quantity(flop, "flop"), f"{flop:,.0f} flop", note
+        mixed = " Partly modelled from shapes." if row.get("work_basis") == MIXED else ""
+        note = (
+            f"FP32 operations, at {quantity(row['flop_per_s'], 'flop/s')} over the time of the kernels counted.{mixed}"
+        )
+        yield "Work", quantity(flop, "flop"), exact(flop, "flop"), note
     read, written = row.get("dram_read_bytes"), row.get("dram_write_bytes")
     if read is not None and written is not None:
         note = f"Of device memory: {size(read)} read, {size(written)} written."
-        yield "Memory traffic", size(read + written), f"{read + written:,.0f} bytes", note
+        yield "Memory traffic", size(read + written), exact(read + written, "bytes"), note
     if (intensity := row.get("arithmetic_intensity")) is not None:
         bound = {True: "Memory bound.", False: "Compute bound.", None: "The device's peaks are unknown."}
         note = f"FP32 operations per byte of memory traffic. {bound[row['memory_bound']]}"
-        yield "Arithmetic intensity", f"{intensity:,.2f} flop/byte", f"{intensity}", note
+        yield "Arithmetic intensity", quantity(intensity, "flop/byte"), exact(intensity, "flop/byte"), note
     if (occupancy := row.get("achieved_occupancy")) is not None:
         note = "Active warps over the most possible, weighted by the durations of kernels."
         yield "Achieved occupancy", share(occupancy), f"{occupancy}", note
+
+
+def _modelled(answers: Answers, row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """What the shapes of operators say of the model, where no counter measured it."""
+    covered = coverage_of(answers)
+    of_time = f" for {share(covered.modelled_share)} of device time" if covered else ""
+    wording = f"Modelled from the shapes of operators{of_time}, not measured"
+    products = answers.first("B24")
+    if (flop := products.get("hardware_flop")) is not None:
+        note = f"Products in {products['precision'] or 'unknown precisions'}, two flop a multiply-add. {wording}."
+        yield "Work", quantity(flop, "flop"), exact(flop, "flop"), note
+    read, written = row.get("dram_read_bytes"), row.get("dram_write_bytes")
+    if read is not None and written is not None:
+        note = f"The least that operators must move: {size(read)} read, {size(written)} written. {wording}."
+        yield "Least memory traffic", size(read + written), exact(read + written, "bytes"), note
 
 
 def _basis(bases: str | None) -> str:
@@ -97,4 +125,4 @@ def _basis(bases: str | None) -> str:
 
 
 def _exact(time_ns: float) -> str:
-    return f"{time_ns:,.0f} ns"
+    return exact(round(time_ns), "ns")

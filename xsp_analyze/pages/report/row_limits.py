@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.analyses.a08_kernel_information import kernel_information, listed, listed_order
 from xsp_analyze.core import Role, run
 from xsp_analyze.render.shown import heading
-from xsp_analyze.render.units import share
+from xsp_analyze.render.units import count, share
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
@@ -33,7 +33,7 @@ def cut(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tupl
     rank = next((c for c in result.columns if c.name == by), None) or _weightiest(result)
     if rank is None:
         first = _kept(result, result.table.head(max_rows))
-        return first, f"The first {max_rows:,} of {height:,} rows. {_where(result)}"
+        return first, f"The first {count(max_rows)} of {count(height)} rows. {_where(result)}"
     table = result.table.filter(_longest(result.table[rank.name], max_rows)).head(max_rows)
     return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], max_rows)
 
@@ -43,7 +43,10 @@ def cut_executions(frames: StepFrames, max_rows: int = MAX_ROWS) -> tuple[Result
     order = listed_order(frames)
     duration = frames.executions["duration_ns"].gather(order)
     kept = np.flatnonzero(_longest(duration, max_rows).to_numpy())[:max_rows]
-    result = run(replace(kernel_information, function=lambda frames: listed(frames, order[kept], kept)), frames)
+    result = run(
+        replace(kernel_information, function=lambda frames: listed(frames, frames.executions[order[kept]], kept)),
+        frames,
+    )
     rank = next(c for c in result.columns if c.name == "duration_ns")
     return result, _sentence(result, rank, duration, max_rows)
 
@@ -57,7 +60,7 @@ def _longest(values: pl.Series, max_rows: int) -> pl.Series:
 def _sentence(kept: Result, rank: Column, values: pl.Series, max_rows: int) -> str:
     total, held = float(values.sum() or 0), float(kept.table[rank.name].sum() or 0)
     part = f", {share(held / total)} of all {heading(rank)}" if total else ""
-    return f"The {max_rows:,} rows of {len(values):,} with most {heading(rank)}{part}. {_where(kept)}"
+    return f"The {count(max_rows)} rows of {count(len(values))} with most {heading(rank)}{part}. {_where(kept)}"
 
 
 def _kept(result: Result, table: pl.DataFrame) -> Result:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.pages.report.answers import Answers
 
-__all__ = ["sentence", "serving"]
+__all__ = ["output_rate", "sentence", "serving"]
 
 _MAX_COLUMNS = 300
 _NS_PER_S = 1e9
@@ -87,16 +87,42 @@ def _steady_state(steps: pl.DataFrame) -> str:
     if steady.is_empty():
         return "No steady state can be told apart from ramp-up and drain, so every step counts below."
     before, after = (steps.filter(pl.col("state") == state).height for state in ("ramp_up", "drain"))
-    took = float(steady["duration_ns"].sum()) + float(steady["gap_ns"].head(steady.height - 1).sum())
-    output = int(steady["decode_tokens"].sum())
-    rate = (
-        f" Requests got {count(output)} output tokens in {duration(took)}, {output * _NS_PER_S / took:,.1f} a second."
-    )
+    got = ""
+    if (rate := _output(steady)) is not None:
+        output, took = rate
+        rate_per_s = count(output * _NS_PER_S / took)
+        got = f" Requests got {count(output)} output tokens in {duration(took)}, {rate_per_s} a second."
     return (
         f"Steady state: steps {steady['step'][0]} to {steady['step'][-1]}, from the first to the last with"
         f" {round(100 * STEADY_LOAD)} % of the usual number of decoding requests. The first table leaves out"
         f" {counted(before, 'step', 'steps')} of ramp-up and {after} of drain."
-    ) + (rate if steady["decode_tokens"].null_count() == 0 and output and took else "")
+    ) + got
+
+
+def _output(steady: pl.DataFrame) -> tuple[int, float] | None:
+    """Output tokens of these steps, and the time from the first's begin to the last's end; None where unknown."""
+    took = float(steady["duration_ns"].sum()) + float(steady["gap_ns"].head(steady.height - 1).sum())
+    output = int(steady["decode_tokens"].sum())
+    return (output, took) if steady["decode_tokens"].null_count() == 0 and output and took else None
+
+
+def output_rate(answers: Answers) -> tuple[float, str] | None:
+    """Output tokens a second in a server's steady state, and of how many; None for several runs, or where unknown.
+
+    Where no steady state can be told apart every step counts, as in the tables.
+    """
+    steps = answers.of("B20")
+    if isinstance(steps, str) or steps.table["run_id"].n_unique() != 1:
+        return None
+    steady = steps.table.filter(pl.col("state") == "steady")
+    counting = steady if steady.height else steps.table
+    rate = _output(counting) if counting.height else None
+    if rate is None:
+        return None
+    output, took = rate
+    of = f"{counted(output, 'output token', 'output tokens')} in {counted(counting.height, 'step', 'steps')}"
+    of += " of the steady state" if steady.height else ", as no steady state can be told apart"
+    return output * _NS_PER_S / took, f"{of}, {duration(took)} with the gaps between them."
 
 
 def _chart(steps: Result) -> list[Block]:
@@ -112,7 +138,7 @@ def _chart(steps: Result) -> list[Block]:
         return []
     drawn = blocks.bars("columns", _labels(rows), series, title="Latency of every step")
     more = steps.table.height - rows.height
-    note = [blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {steps.table.height:,} steps.")] if more else []
+    note = [blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {count(steps.table.height)} steps.")] if more else []
     return [drawn, *note]
 
 

@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.findings.thresholds import IDLE_SHARE
+from xsp_analyze.formulas import trimmed_count
+from xsp_analyze.frames.load_tests import load_test
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.pages.report import overhead, roofline, serving
+from xsp_analyze.pages.report import overhead, roofline, serving, work_list
+from xsp_analyze.pages.report.step_bar import has_starts
 from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.units import count, counted, duration, share
+from xsp_analyze.render.units import apart, count, counted, duration, quantity, share
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.report.answers import Answers
 
-__all__ = ["in_short"]
+__all__ = ["in_one_line", "in_short", "over_ranks"]
 
 _MAX_WAITING = 0.5  # of the time: from there on the device waits more than it works
 _MUCH_EXPOSED = 0.2  # of the time: communication or copies that nothing hides
 _MATCH = "match_"
+_HOST_ALONE = "the host alone: no device work was recorded"
+_UNNAMED_WORK = "A recording of work"
 _SPELLED = {
     "pytorch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "onnxruntime": "ONNX Runtime", "mxnet": "MXNet",
     "tensorrt": "TensorRT",
@@ -32,22 +37,115 @@ _SPELLED = {
 def in_short(answers: Answers) -> list[str]:
     """What a reader in a hurry should take away, a sentence each."""
     lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_confidence(answers))
-    extra = (serving.sentence(answers), roofline.verdict(answers), overhead.sentence(answers))
+    extra = (
+        serving.sentence(answers),
+        roofline.verdict(answers),
+        work_list.in_short(answers),
+        overhead.sentence(answers),
+    )
     return [clean(line) for line in (*lines[:3], *extra, *lines[3:]) if line]
 
 
 def _what(answers: Answers) -> str:
     """What was run, under which framework and on which devices: `Training under PyTorch on 2 x H100, batch size 8`."""
-    summary = answers.summary
-    runs = [r for r in summary.runs if not summary.roles.leveled or r["run_id"] in summary.roles.model]
+    runs = _runs(answers)
     frameworks = list(dict.fromkeys(_spelled(str(r["framework"])) for r in runs if r["framework"]))
     batches = list(dict.fromkeys(r["batch_size"] for r in runs if r["batch_size"]))
     parts = [_kind_of_work(answers)]
     parts += [f"under {' and '.join(frameworks)}"] if frameworks else []
     parts += [f"on {_devices(answers)}"]
     ending = f", batch size{'s' if len(batches) > 1 else ''} {', '.join(map(str, batches))}" if batches else ""
-    ranks = f", {len(runs)} runs side by side" if len(runs) > 1 and not summary.roles.leveled else ""
+    ranks = f", {len(runs)} runs side by side" if _several_runs(answers, runs) else ""
     return f"{' '.join(parts)}{ending}{ranks}."
+
+
+def in_one_line(answers: Answers) -> list[str]:
+    """What ran, on what, under what, batch size, and the step's time with its basis: the parts of one line."""
+    work = _kind_of_work(answers)
+    runs = _runs(answers)
+    frameworks = list(dict.fromkeys(_spelled(str(r["framework"])) for r in runs if r["framework"]))
+    batches = list(dict.fromkeys(r["batch_size"] for r in runs if r["batch_size"]))
+    parts = [work] if work != _UNNAMED_WORK else []
+    devices = _devices(answers)
+    parts += ["no device work recorded" if devices == _HOST_ALONE else devices, *frameworks]
+    parts += [f"batch size{'s' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"] if batches else []
+    parts += [_side_by_side(runs)] if _several_runs(answers, runs) else []
+    first, *others = (clean(part) for part in (*parts, *_step_time(answers)) if part)
+    return [f"{first[:1].upper()}{first[1:]}", *others]
+
+
+def _side_by_side(runs: Sequence[Mapping[str, Any]]) -> str:
+    if all(run["rank"] is not None for run in runs):
+        return counted(len(runs), "rank", "ranks")
+    return counted(len(runs), "run side by side", "runs side by side")
+
+
+def _step_time(answers: Answers) -> Iterator[str]:
+    """`177.9 ms on the device, mean of 6 steps`."""
+    row = {**answers.of_model(), **answers.first("A15")}
+    latency = row.get("model_latency_ns", row.get("latency_ns"))
+    if latency is None:
+        return
+    if answers.of_load_test():
+        yield from _tested(answers, latency)
+        return
+    if not answers.step_count:
+        if has_starts(answers):
+            yield f"{duration(latency)} recorded, no steps marked"
+        return
+    phase = f"{answers.per_step.serving_phase} " if answers.per_step.serving_phase else ""
+    number = answers.step_count
+    of = f"{_mean_of(number)} of {count(number)} {phase}steps" if number > 1 else f"the one {phase}step"
+    yield f"{duration(latency)}{_measured_by(row)}, {of}{_of_each(answers)}{_ramp_up(answers)}"
+
+
+def _tested(answers: Answers, latency: float) -> Iterator[str]:
+    """`LoadGen Server PerformanceOnly: INVALID (early stopping)`, and the mean latency that it states."""
+    test = load_test(answers.trace)
+    if test is not None and test.valid is not None:
+        rules = f" ({', '.join(test.broken_rules)})" if test.broken_rules else ""
+        yield f"{test.test}: {'valid' if test.valid else 'INVALID'}{rules}"
+    yield f"{duration(latency)}, the mean latency that the load generator states"
+
+
+def over_ranks(answers: Answers) -> str:
+    """The sentence for several runs side by side; else nothing."""
+    ends = _ends(answers)
+    return f" The mean over runs side by side, whose own steps take {ends[0]} to {ends[1]}." if ends else ""
+
+
+def _of_each(answers: Answers) -> str:
+    ends = _ends(answers)
+    return f" of each, mean of {count(len(_runs(answers)))} ({ends[0]} to {ends[1]})" if ends else ""
+
+
+def _ends(answers: Answers) -> list[str]:
+    """Of several runs side by side, the step of the shortest and of the longest; none of one run."""
+    runs, timeline = _runs(answers), answers.of("B03")
+    if not _several_runs(answers, runs) or isinstance(timeline, str):
+        return []
+    times = timeline.table.group_by("run_id").agg(pl.col("window_ns").max())["window_ns"].drop_nulls()
+    return apart((times.min(), times.max()), "ns")  # type: ignore[arg-type]
+
+
+def _mean_of(number: int) -> str:
+    """What the mean over so many steps is, as `trimmed_mean` takes it."""
+    dropped = pl.select(trimmed_count(pl.lit(number))).item()
+    if not dropped:
+        return "mean"
+    return "median" if number - 2 * dropped == 1 else "trimmed mean"
+
+
+def _runs(answers: Answers) -> list[Mapping[str, Any]]:
+    """The runs that the page is about: of a profile those that latency is from."""
+    summary = answers.summary
+    roles = summary.roles
+    runs = [run for run in summary.runs if run["run_id"] not in roles.other_batches]
+    return [run for run in runs if not roles.leveled or run["run_id"] in roles.model]
+
+
+def _several_runs(answers: Answers, runs: Sequence[Mapping[str, Any]]) -> bool:
+    return len(runs) > 1 and not answers.summary.roles.leveled
 
 
 def _spelled(framework: str) -> str:
@@ -62,7 +160,7 @@ def _kind_of_work(answers: Answers) -> str:
         return "Training" if str(Phase.OPTIMIZER) in phases else "Forward and backward passes"
     if str(Phase.FORWARD) in phases and "module" in answers.summary.layer_sources:
         return "Forward passes"
-    return "A recording of work"
+    return _UNNAMED_WORK
 
 
 def _devices(answers: Answers) -> str:
@@ -72,10 +170,18 @@ def _devices(answers: Answers) -> str:
     described = {r["run_id"]: r["device_name"] for r in summary.runs}
     names: dict[str, int] = {}
     for device in (d for d in summary.devices if d["run_id"] in runs):
-        name = device["name"] or described.get(device["run_id"]) or ""
+        name = device["name"] or described.get(device["run_id"]) or _taken_for(answers, device)
         names[name] = names.get(name, 0) + 1
     listed = [_several(name, number) for name, number in names.items()]
-    return " and ".join(listed) or "the host alone: no device work was recorded"
+    return " and ".join(listed) or _HOST_ALONE
+
+
+def _taken_for(answers: Answers, device: Mapping[str, Any]) -> str:
+    """What a device without a name is taken for where its peaks are known: whose data sheet they are from."""
+    own = (pl.col("run_id") == device["run_id"]) & pl.col("device_id").eq_missing(pl.lit(device["device_id"]))
+    sources = answers.trace.frame("devices").filter(own)["peak_source"].drop_nulls()
+    product, sheet, _ = str(sources[0] if len(sources) else "").partition(" data sheet")
+    return f"a device without a name, taken for {product}" if sheet else ""
 
 
 def _several(name: str, number: int) -> str:
@@ -89,16 +195,21 @@ def _how_fast(answers: Answers) -> str | None:
     latency = row.get("model_latency_ns", row.get("latency_ns"))
     if latency is None:
         return None
+    rate = row.get("throughput_per_s")
+    if answers.of_load_test():
+        completed = f", and {quantity(rate, 'samples/s')} were completed" if rate is not None else ""
+        return f"A query takes {duration(latency)} in the mean that the load generator states{completed}."
     phase = answers.per_step.serving_phase
     step = f"A {phase} step" if phase else "A step"
     what = f"{step} takes" if answers.step_count else "The trace spans"
     low, high = row.get("low_ns"), row.get("high_ns")
-    interval = f" (95 % interval {duration(low)} to {duration(high)})" if low is not None and high is not None else ""
-    over = f", the trimmed mean over {count(answers.step_count)} steps" if answers.step_count > 1 else ""
+    taken, *ends = apart([v for v in (latency, low, high) if v is not None], "ns")
+    interval = f" (95 % interval {ends[0]} to {ends[1]})" if len(ends) > 1 else ""
+    number = answers.step_count
+    over = f", the {_mean_of(number)} over {count(number)} steps" if number > 1 else ""
     over += _ramp_up(answers)
-    rate = row.get("throughput_per_s")
-    inputs = f"; that is {rate:,.1f} inputs/s" if rate is not None and answers.step_count else ""
-    return f"{what} {duration(latency)}{_measured_by(row) if answers.step_count else ''}{over}{interval}{inputs}."
+    inputs = f"; that is {quantity(rate, 'inputs/s')}" if rate is not None and answers.step_count else ""
+    return f"{what} {taken}{_measured_by(row) if answers.step_count else ''}{over}{interval}{inputs}."
 
 
 def _measured_by(row: Mapping[str, Any]) -> str:

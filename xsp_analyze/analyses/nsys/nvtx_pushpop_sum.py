@@ -1,0 +1,40 @@
+"""`nsys stats`' summary of NVTX push/pop ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.analyses.nsys.sources import ranges
+from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_columns
+from xsp_analyze.core import analysis
+
+if TYPE_CHECKING:
+    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_model import Trace
+
+__all__ = ["nvtx_pushpop_sum", "table_of_style"]
+
+
+def table_of_style(trace: Trace, style: str) -> pl.LazyFrame:
+    """The rows of the summary of one style of ranges."""
+    timed = ranges(trace).filter(pl.col("style") == style)
+    timed = timed.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
+    return summary(timed, ["range_name"]).sort(-pl.col("total_ns"), maintain_order=True)
+
+
+@analysis(
+    "nvtx_pushpop_sum",
+    "NVTX push/pop range summary",
+    needs=("ranges",),
+    reads={"ranges": ("process_id", "thread_id")},
+    columns=(
+        *time_columns("the durations of the ranges", "Instances"),
+        name_column("range_name", "Name of the range, after its domain if it has one.", "Range"),
+    ),
+    by_step=False,
+)
+def nvtx_pushpop_sum(frames: StepFrames) -> pl.LazyFrame:
+    """One row a name of ranges that were pushed and popped, most total time first, then by name."""
+    return table_of_style(frames.trace, "PushPop")

@@ -1,0 +1,29 @@
+"""`nsys recipe` ucx_gpu_time_util_map: calls of UCX beside kernels, over the capture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.analyses.nsys.statistics import with_runs
+from xsp_analyze.analyses.recipes.call_map import call_map, call_map_columns
+from xsp_analyze.core import FigureSpec, analysis
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from xsp_analyze.frames.step_frames import StepFrames
+
+__all__ = ["ucx_gpu_time_util_map"]
+
+
+@analysis(
+    "ucx_gpu_time_util_map",
+    "Calls of UCX beside kernels over the capture",
+    needs=("UCX", "kernels"),
+    columns=call_map_columns("UCX"),
+    figure=FigureSpec("bars", x="bin_start_ns", y=("kernel_share", "call_share"), title="UCX and kernels"),
+    by_step=False,
+)
+def ucx_gpu_time_util_map(frames: StepFrames) -> pl.LazyFrame:
+    """One row a run, process and thirtieth of the longest capture, in that order."""
+    return with_runs(frames.trace, call_map(frames.trace, "UCX"))

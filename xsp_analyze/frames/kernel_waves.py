@@ -1,0 +1,126 @@
+"""How the blocks of kernels fill their device: resident blocks, waves, and what the last wave leaves empty."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.frames.activities import AXES
+from xsp_analyze.frames.group_ids import group_ids, groups, numbered, running_max
+from xsp_analyze.frames.multiprocessors import device_sizes
+from xsp_analyze.frames.occupancy import occupancy
+from xsp_model.arrays import lookup, nullable_index
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.frames.multiprocessors import DeviceSize
+    from xsp_model import Trace
+    from xsp_model.arrays import Bools, Ints
+    from xsp_model.multiprocessors import Multiprocessor
+
+__all__ = ["CONFIGURATION", "has_grids", "launch_configurations", "ran_alone"]
+
+CONFIGURATION = (*AXES, "registers_per_thread", "shared_bytes")
+"""The columns of `kernels` that, with the device, say how blocks fill it."""
+
+_ROUNDING_NS = 1000  # profilers write whole microseconds
+_DEVICE = ("run_id", "process_id", "device_id")
+_RESIDENT = {
+    "device_name": pl.String(),
+    "multiprocessor_count": pl.Int64(),
+    "resident_blocks": pl.Int64(),
+    "theoretical_occupancy": pl.Float64(),
+    "limits": pl.String(),
+}
+
+
+def has_grids(trace: Trace) -> bool:
+    """Whether the size of any kernel's grid is recorded."""
+    return bool(trace.scan("kernels").select(pl.col("grid_x").count() > 0).collect().item())
+
+
+def launch_configurations(trace: Trace, activities: pl.DataFrame) -> tuple[Ints, pl.DataFrame]:
+    """A number for each activity, and for each number a row: CONFIGURATION, the device, and how blocks fill it.
+
+    `waves` are blocks over what all multiprocessors hold at once. `tail_share`: the part of its time that a kernel
+    would not take if its last wave were as full as the others, all waves taken as equally long; 0 where there is but
+    one. `unused_share`: of the multiprocessors, those that get no block. Unknown is null.
+    """
+    devices, device = _devices(trace, activities)
+    kernels = trace.scan("kernels").select("span_id", *CONFIGURATION).collect()
+    shape, first = numbered(*group_ids(kernels.select(CONFIGURATION)))
+    at = lookup(kernels["span_id"].to_numpy(), activities["span_id"].to_numpy())
+    shape_of = pl.Series(shape).gather(nullable_index(at))
+    number, rows = numbered(*group_ids([shape_of, pl.Series(device)]))
+    shapes = pl.DataFrame([kernels[c].gather(first).gather(shape_of.gather(rows)) for c in CONFIGURATION])
+    resident = [_resident(devices[d], row) for d, row in zip(device[rows], shapes.iter_rows(named=True), strict=True)]
+    return number, _filled(shapes.hstack(pl.DataFrame(resident, schema=_RESIDENT, orient="row")))
+
+
+def _devices(trace: Trace, activities: pl.DataFrame) -> tuple[Sequence[DeviceSize], Ints]:
+    """What the devices of the activities are, and the number of each activity's; alike are those of a name and size."""
+    number, first = numbered(*group_ids(activities.select(_DEVICE)))
+    sizes = device_sizes(trace, activities.select(_DEVICE)[first])
+    alike: dict[tuple[object, ...], DeviceSize] = {}
+    for size in sorted(sizes, key=lambda size: size.multiprocessor is None):
+        alike.setdefault((size.name, size.multiprocessor_count), size)
+    index_of = {key: index for index, key in enumerate(alike)}
+    indices = [index_of[size.name, size.multiprocessor_count] for size in sizes]
+    return list(alike.values()), np.array(indices, dtype=np.int64)[number]
+
+
+def _resident(device: DeviceSize, configuration: dict[str, int | None]) -> tuple[object, ...]:
+    """The values of _RESIDENT of a kernel of this configuration."""
+    x, y, z, registers, shared = (configuration[c] for c in CONFIGURATION[3:])
+    resident = None
+    if device.multiprocessor and x and y and z and registers is not None and shared is not None:
+        resident = _occupancy(device.multiprocessor, x * y * z, registers, shared)
+    return (device.name, device.multiprocessor_count, *(resident or (None, None, None)))
+
+
+@cache
+def _occupancy(device: Multiprocessor, threads: int, registers: int, shared: int) -> tuple[int, float, str] | None:
+    resident = occupancy(device, threads, registers, shared)
+    return None if resident is None else (resident.resident_blocks, resident.theoretical, ", ".join(resident.limits))
+
+
+def _filled(kernels: pl.DataFrame) -> pl.DataFrame:
+    """The rows with all that follows from grid, multiprocessors and resident blocks."""
+    blocks, count = pl.col("blocks"), pl.col("multiprocessor_count")
+    at_once = count * pl.col("resident_blocks")
+    last = blocks % at_once
+    empty = pl.when(last > 0).then(1 - last / at_once).when(last == 0).then(0.0)
+    begun = pl.col("full_waves") + (last > 0)
+    tail = pl.when(pl.col("full_waves") > 0).then(empty / begun).when(pl.col("full_waves") == 0).then(0.0)
+    limited_by = pl.when(blocks < at_once).then(pl.lit("grid")).when(blocks >= at_once).then("limits")
+    return kernels.with_columns(
+        pl.col("grid_x").mul(pl.col("grid_y")).mul(pl.col("grid_z")).alias("blocks")
+    ).with_columns(
+        (blocks / count).alias("blocks_per_multiprocessor"),
+        (blocks / at_once).alias("waves"),
+        (blocks // at_once).alias("full_waves"),
+    ).with_columns(
+        empty.alias("last_wave_empty_share"),
+        tail.alias("tail_share"),
+        (1 - blocks / count).clip(lower_bound=0).alias("unused_share"),
+        limited_by.alias("limited_by"),
+    )  # fmt: skip
+
+
+def ran_alone(kernels: pl.DataFrame) -> Bools:
+    """Whether, but for rounding, no other of the kernels ran on the device at the same time; in order of start."""
+    _, order, starts = groups(kernels, ("run_id", "device_id"))
+    begin = kernels["start_ns"].to_numpy()[order]
+    end = begin + kernels["duration_ns"].to_numpy()[order]
+    is_first, is_last = np.zeros((2, len(order)), dtype=np.bool_)
+    is_first[starts[:-1]], is_last[starts[1:] - 1] = True, True
+    latest = running_max(end, starts[:-1])
+    alone = np.empty(len(order), dtype=np.bool_)
+    alone[order] = (is_first | (begin + _ROUNDING_NS >= np.roll(latest, 1))) & (
+        is_last | (end <= np.roll(begin, -1) + _ROUNDING_NS)
+    )
+    return alone

@@ -1,0 +1,145 @@
+"""Stages of a prediction: named ranges that say pre-process, inference or post-process, and what ran in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.classification.stages import Stage, stage_of
+from xsp_analyze.frames.roles import Roles
+from xsp_model import Kind
+from xsp_model.intervals import intersection, merge
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_model.arrays import Ints
+
+__all__ = ["RunStages", "has_stages", "stages_of_runs"]
+
+_COLUMNS = ("span_id", "run_id", "process_id", "thread_id", "name", "start_ns", "duration_ns", "kind")
+_THREAD = ("process_id", "thread_id")
+_Union = tuple["Ints", "Ints"]
+
+
+@dataclass(frozen=True)
+class RunStages:
+    """The stages of one run.
+
+    `ranges`: one row a range, in order of start: span_id, name, stage, process_id, thread_id, start_ns, end_ns.
+    `work`: its device activities with stage; null: launched in none, and `has_launch` says whether that is known.
+    """
+
+    run_id: int
+    ranges: pl.DataFrame
+    work: pl.DataFrame
+
+    @cached_property
+    def unions(self) -> Mapping[Stage, _Union]:
+        """When each stage was open on any thread; on one thread a range of another stage inside takes its time."""
+        pieces: dict[Stage, list[tuple[int, int]]] = {stage: [] for stage in Stage}
+        for _, rows in self.ranges.group_by(_THREAD, maintain_order=True):
+            for stage, begin, end in _innermost_open(rows):
+                pieces[stage].append((begin, end))
+        return {stage: merge(*_arrays(times)) for stage, times in pieces.items()}
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """From the first begin of a stage to the last end of one, or of device work launched in one."""
+        ends = [int(end[-1]) for _, end in self.unions.values() if len(end)]
+        last = self.work.filter(pl.col("stage").is_not_null()).select(pl.col("start_ns") + pl.col("duration_ns")).max()
+        ends += [last.item()] if last.item() is not None else []
+        return min(int(begin[0]) for begin, _ in self.unions.values() if len(begin)), max(ends)
+
+    @cached_property
+    def several(self) -> _Union:
+        """When more than one stage was open, as batches overlap."""
+        unions = list(self.unions.values())
+        both = [intersection(a, b) for n, a in enumerate(unions) for b in unions[n + 1 :]]
+        return merge(np.concatenate([start for start, _ in both]), np.concatenate([end for _, end in both]))
+
+
+def has_stages(frames: TraceFrames) -> bool:
+    """Whether any range is named as what is done before or behind the model's call: of that alone nothing divides."""
+    return any(stage_of(name) in (Stage.PRE_PROCESS, Stage.POST_PROCESS) for name in _range_names(frames))
+
+
+def stages_of_runs(frames: TraceFrames) -> list[RunStages]:
+    """The stages of each run that kernels are taken from; where these mark none, of those that layers are from."""
+    rows = _marked(frames)
+    for runs in (frames.roles.kernels, frames.roles.layers, frames.roles.model):
+        own = Roles.of(rows, runs)
+        if own.height:
+            return [_of_run(frames, run, own.filter(run_id=run)) for run in own["run_id"].unique().sort()]
+    return []
+
+
+def _range_names(frames: TraceFrames) -> Sequence[str]:
+    kinds = pl.col("kind").cast(pl.String).is_in([str(Kind.RANGE), str(Kind.STEP)])
+    names = frames.trace.scan("spans").filter(kinds, pl.col("duration_ns").is_not_null())
+    return names.select(pl.col("name").cast(pl.String).unique().sort()).collect()["name"].to_list()
+
+
+def _marked(frames: TraceFrames) -> pl.DataFrame:
+    """Every range of a stage; of runs that name no inference their steps are that."""
+    named = {name: stage for name in _range_names(frames) if (stage := stage_of(name)) is not None}
+    kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
+    is_step = kind == str(Kind.STEP)
+    rows = (
+        frames.trace.scan("spans")
+        .filter(is_step | (kind == str(Kind.RANGE)), pl.col("duration_ns").is_not_null())
+        .filter(is_step | name.is_in(list(named)))
+        .select(*_COLUMNS)
+        .with_columns(name, kind, name.replace_strict(named, default=None, return_dtype=pl.String).alias("stage"))
+        .collect()
+    )
+    has_call = (pl.col("stage") == str(Stage.INFERENCE)).any().over("run_id")
+    has_stage = pl.col("stage").is_not_null().any().over("run_id")
+    is_call = pl.col("stage").is_null() & has_stage & ~has_call
+    completed = pl.when(is_call).then(pl.lit(str(Stage.INFERENCE))).otherwise("stage").alias("stage")
+    return rows.with_columns(completed).drop_nulls("stage")
+
+
+def _of_run(frames: TraceFrames, run: int, rows: pl.DataFrame) -> RunStages:
+    ranges = rows.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+    ranges = ranges.sort("start_ns", "duration_ns", "span_id", descending=[False, True, False])
+    work = frames.all_activities.filter(pl.col("run_id") == run)
+    return RunStages(run, ranges, work.with_columns(_stage_of_work(frames, work, ranges)))
+
+
+def _stage_of_work(frames: TraceFrames, work: pl.DataFrame, ranges: pl.DataFrame) -> list[pl.Series]:
+    """`stage` of each activity by the innermost range that it was launched in, and whether its launch is known."""
+    parents = frames.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
+    mask = np.zeros(len(parents), dtype=np.bool_)
+    mask[ranges["span_id"].to_numpy()] = True
+    around = innermost(parents, mask)[work["span_id"].to_numpy()] if work.height else np.empty(0, dtype=np.int64)
+    owner = pl.DataFrame({"span_id": np.asarray(around, dtype=np.int64)})
+    stage = owner.join(ranges.select("span_id", "stage"), on="span_id", how="left", maintain_order="left")["stage"]
+    return [stage, work["parent_id"].is_not_null().alias("has_launch")]
+
+
+def _innermost_open(rows: pl.DataFrame) -> Iterator[tuple[Stage, int, int]]:
+    """Stretches of a thread's time by the stage of the range that was opened last and is still open."""
+    stages = [Stage(stage) for stage in rows["stage"]]
+    start, end = rows["start_ns"].to_list(), rows["end_ns"].to_list()
+    opened: list[int] = []
+    since = 0
+    for time, kind, row in sorted([*((t, 1, n) for n, t in enumerate(start)), *((t, 0, n) for n, t in enumerate(end))]):
+        if opened and time > since:
+            yield stages[opened[-1]], since, time
+        since = time
+        if kind and end[row] > time:
+            opened.append(row)
+        elif row in opened:
+            opened.remove(row)
+
+
+def _arrays(times: Sequence[tuple[int, int]]) -> _Union:
+    pairs = np.asarray(times, dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]

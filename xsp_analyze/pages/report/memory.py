@@ -1,0 +1,172 @@
+"""The part of a report on memory: in use over time, whose it is when most is, and the blocks it is then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from xsp_analyze.frames.memory_blocks import SERIES
+from xsp_analyze.frames.memory_curve import SUMMED, of_series
+from xsp_analyze.pages import blocks
+from xsp_analyze.pages.report.memory_block import BYTES, curve, sampled, tone_of
+from xsp_analyze.pages.report.row_limits import cut
+from xsp_analyze.render.figure import scaled
+from xsp_analyze.render.units import counted, duration, share, size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xsp_analyze.pages.blocks import Block, Section
+    from xsp_analyze.pages.report.answers import Answers
+
+__all__ = ["memory"]
+
+_MAX_CURVES = 4
+_MAX_OWNERS = 40
+_MEANS = (
+    "Memory in use over the whole trace, whatever the steps, by what it is used for; and whose it is when most is in"
+    " use, which is what decides whether a batch fits. Of more than a thousand moments those are drawn at which most is"
+    " in use, one for each of equal stretches of time."
+)
+_GROUPINGS = {"layer_type": "by type of layer", "layer_name": "by layer", "phase": "by phase"}
+_NO_OWNERS = pl.DataFrame(schema={"grouping": pl.String, "owner": pl.String, "bytes": pl.Int64, "share": pl.Float64})
+_NOBODY = {"layer_type": "in no layer", "layer_name": "in no layer", "phase": "in no phase"}
+
+
+def memory(answers: Answers) -> Section | None:
+    """A curve, bars and a table for each device; None where nothing is known of memory in use."""
+    over_time, owners, alive = (answers.of(identity) for identity in ("B32", "B33", "B34"))
+    if isinstance(over_time, str) or isinstance(owners, str) or isinstance(alive, str) or over_time.table.is_empty():
+        return _of_counters(answers)
+    series = over_time.table.select(SERIES).unique().sort(*SERIES, nulls_last=True)
+    shown, rest = _chosen(series)
+    parts: list[Block] = []
+    for run, device in shown.iter_rows():
+        rows = of_series(over_time.table, run, device)
+        parts += _one(answers, rows, of_series(owners.table, run, device), (run, device), several=series.height > 1)
+    parts += [_unseen(over_time.table, rest)] if rest.height else []
+    kept, left_out = cut(alive, "bytes")
+    table = [blocks.table(kept, sorted_by="bytes", bar="bytes", left_out=left_out, name="allocations")]
+    if kept.table["start_ns"].is_null().all():  # no block is known
+        table = []
+    return blocks.section("memory", "Memory", "Memory", _MEANS, [*parts, *table])
+
+
+def _chosen(series: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Devices before hosts, which are drawn where there is no device; and the others."""
+    of_devices = series.filter(pl.col("device_id").is_not_null())
+    first = (of_devices if of_devices.height else series).head(_MAX_CURVES)
+    return first, series.join(first, on=SERIES, how="anti", nulls_equal=True)
+
+
+def _one(
+    answers: Answers, rows: pl.DataFrame, owners: pl.DataFrame, series: tuple[int, int | None], *, several: bool
+) -> list[Block]:
+    peak = rows.row(int(rows["allocated_bytes"].arg_max() or 0), named=True)
+    name = name_of(answers, *series, several=several)
+    sentences = _at_most(answers, name, peak, owners) + _doubts(peak, on_host=_is_host(answers, *series))
+    return [blocks.text(sentences), curve(answers, name, rows, peak), *_bars(owners)]
+
+
+def name_of(answers: Answers, run: int, device: int | None, *, several: bool) -> str:
+    """What the memory is of: a device, or the host, and of which run where there are several."""
+    what = "Host" if _is_host(answers, run, device) else "The device" if device is None else f"Device {device}"
+    runs = answers.trace.frame("runs").filter(pl.col("run_id") == run)
+    role, rank = runs["role"].item(), runs["rank"].item()
+    of_run = f", run of {role}" if role else f", rank {rank}" if rank is not None else f", run {run}"
+    return f"{what}{of_run if several and answers.trace.height('runs') > 1 else ''}"
+
+
+def _is_host(answers: Answers, run: int, device: int | None) -> bool:
+    """An exported timeline is of a device that it does not name."""
+    runs = answers.trace.frame("runs").filter(pl.col("run_id") == run)
+    return device is None and runs["format"].item() != "memory_snapshot"
+
+
+def _at_most(answers: Answers, name: str, peak: Mapping[str, Any], owners: pl.DataFrame) -> str:
+    divided = owners.filter(pl.col("grouping").is_in(["reserved", "device"]))
+    parts = {owner: (amount, part) for owner, amount, part in divided.select("owner", "bytes", "share").iter_rows()}
+    step = _in_step(answers, peak)
+    text = f"{name}: at most {size(peak['allocated_bytes'])} in use, {duration(peak['time_ns'])} after the start{step}."
+    if "in use" in parts:
+        free, part = parts.get("reserved and free", (0, 0.0))
+        text += f" {size(peak['reserved_bytes'])} were reserved then, of which {size(free)} ({share(part)}) were free"
+        reserved = parts.get("reserved")
+        text += f"; that is {share(reserved[1])} of the device's memory." if reserved else "."
+    return text
+
+
+def _in_step(answers: Answers, peak: Mapping[str, Any]) -> str:
+    steps = answers.per_step.of_trace.all_steps.filter(
+        pl.col("run_id") == peak["run_id"], pl.col("start_ns") <= peak["time_ns"]
+    ).sort("start_ns")
+    inside = steps.filter(pl.col("start_ns") + pl.col("host_ns") > peak["time_ns"]).tail(1)
+    return f", in step {inside['step'].item()}" if inside.height else ""
+
+
+def _doubts(peak: Mapping[str, Any], *, on_host: bool) -> str:
+    """What the number does not cover; empty: nothing."""
+    if peak["basis"] == SUMMED:
+        nameless = ", nor of which blocks" if peak["unknown_bytes"] else ""
+        return (
+            f" The source does not say how much is in use in all{nameless}: this is what was given out less what was"
+            " taken back since the recording began, and more may have been in use before."
+        )
+    if on_host and not peak["before_bytes"]:
+        return " Of the host's memory only what was allocated since the recording began is counted."
+    if peak["before_bytes"] > 0:
+        part = share(peak["before_bytes"] / peak["allocated_bytes"])
+        return f" {part} of it is from before the recording, and what that is cannot be told: as a rule weights."
+    return ""
+
+
+def _bars(owners: pl.DataFrame) -> list[Block]:
+    """Whose memory it is at the peak, one drawing a grouping that tells more than one owner apart."""
+    drawn = _by_kind(owners)
+    for grouping, title in _GROUPINGS.items():
+        rows = owners.filter(pl.col("grouping") == grouping, pl.col("bytes") > 0).sort("bytes", descending=True)
+        if rows.height < 2:  # noqa: PLR2004 (one owner of all is no division)
+            continue
+        names = [_NOBODY[grouping] if owner is None else owner for owner in rows["owner"].head(_MAX_OWNERS)]
+        values = rows["bytes"].head(_MAX_OWNERS).to_list()
+        one = {"name": "in use at the peak", "tone": "layer", "values": values, **scaled(BYTES, values)}
+        shares = rows["share"].head(_MAX_OWNERS).to_list()
+        drawn.append(blocks.bars("bars", names, [one], title=f"Memory at the peak {title}", shares=shares))
+    return drawn
+
+
+def _by_kind(owners: pl.DataFrame) -> list[Block]:
+    """One bar divided, in the colours of the curve."""
+    rows = owners.filter(pl.col("grouping") == "kind", pl.col("bytes") > 0)
+    if rows.height < 2:  # noqa: PLR2004
+        return []
+    scale = scaled(BYTES, rows["bytes"].to_list())
+    series = [
+        {"name": kind, "tone": tone_of(kind), "values": [amount], **scale}
+        for kind, amount in rows.select("owner", "bytes").iter_rows()
+    ]
+    return [blocks.bars("stack", ["at the peak"], series, title="Memory at the peak by what it is used for")]
+
+
+def _unseen(table: pl.DataFrame, rest: pl.DataFrame) -> Block:
+    peaks = table.join(rest, on=SERIES, how="semi", nulls_equal=True)["allocated_bytes"]
+    curves = counted(rest.height, "more curve", "more curves")
+    return blocks.text(f"Not drawn: {curves}, of at most {size(float(peaks.max() or 0))} in use.")  # type: ignore[arg-type]
+
+
+def _of_counters(answers: Answers) -> Section | None:
+    """What samples of memory in use tell, where no allocations do."""
+    samples = sampled(answers.trace)
+    if samples.is_empty():
+        return None
+    shown, rest = _chosen(samples.select(SERIES).unique().sort(*SERIES, nulls_last=True))
+    parts: list[Block] = []
+    for run, device in shown.iter_rows():
+        rows = of_series(samples, run, device)
+        peak = rows.row(int(rows["allocated_bytes"].arg_max() or 0), named=True)
+        name = name_of(answers, run, device, several=shown.height + rest.height > 1)
+        text = f"{_at_most(answers, name, peak, _NO_OWNERS)} The trace says how much is in use, but not for what."
+        parts += [blocks.text(text), curve(answers, name, rows, peak)]
+    parts += [_unseen(samples, rest)] if rest.height else []
+    return blocks.section("memory", "Memory", "Memory", _MEANS, parts)

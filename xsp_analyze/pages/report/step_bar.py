@@ -1,0 +1,257 @@
+"""The bar of the first screen: what a step is made of, in parts that add up to it, each with where more is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import polars as pl
+
+from xsp_analyze.classification import KernelClass
+from xsp_analyze.frames.class_time import COMMUNICATION, MEMORY, class_time
+from xsp_analyze.frames.device_time import DEVICE, device_windows
+from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
+from xsp_analyze.render.shown import clean, short_name
+from xsp_analyze.render.units import duration, share
+from xsp_model import LedgerKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xsp_analyze.pages.blocks import Block
+    from xsp_analyze.pages.report.answers import Answers
+
+__all__ = ["busiest", "has_starts", "step_bar"]
+
+_KEYS = ("label", "tone", "time", "about", "link")
+_MAX_TYPES = 12  # types of layers with a colour of their own, of runs on the host alone
+_ALONE = {  # what nothing hides: its name, what it is, and the analysis that says more
+    (COMMUNICATION, KernelClass.COMMUNICATION): (
+        "communication, exposed", "Collectives while nothing computes; the rest is in what it ran beside.", "B08"
+    ),
+    (MEMORY, KernelClass.COPY): ("copies, exposed", "Copies while nothing computes or communicates.", "B07"),
+    (MEMORY, KernelClass.MEMSET): ("memsets, exposed", "Memsets while nothing computes or communicates.", "B07"),
+}  # fmt: skip
+_KERNELS = {KernelClass.COPY: "copy kernels", KernelClass.MEMSET: "fill kernels", KernelClass.OTHER: "other kernels"}
+_SUMS = {"copy": "copies", "memset": "memsets"}
+_SHARED = (
+    "A moment is of compute if a kernel runs, else of communication, else of copies; where kernels of several classes"
+    " run side by side it is shared out evenly among them. So the parts add up to the whole."
+)
+
+
+def step_bar(answers: Answers) -> Block | None:
+    """Title, what it is of, total in ns and parts; None where the trace tells of no time to divide."""
+    row = busiest(answers)
+    if row is not None and row["window_ns"]:
+        return _of_device(answers, row)
+    return _sums_of_classes(answers) or _types_of_layers(answers)
+
+
+def busiest(answers: Answers) -> dict[str, Any] | None:
+    """B03's row of the device with most work of its own; None where gaps and shares of time tell nothing.
+
+    Communication that nothing hides is not counted: it is waiting too, so whoever others wait for has least of it.
+    """
+    timeline = answers.of("B03")
+    if isinstance(timeline, str) or answers.per_step.of_trace.is_one_by_one or not has_starts(answers):
+        return None
+    own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
+    rows = timeline.table.filter(pl.col("busy_ns") > 0).sort(own, descending=True, maintain_order=True)
+    return rows.row(0, named=True) if rows.height else None
+
+
+def has_starts(answers: Answers) -> bool:
+    """Whether work stands where it ran: reports of sums have no times of start."""
+    runs = (None, *answers.per_step.of_trace.roles.kernels)
+    return not any(f["kind"] == LedgerKind.NO_TIMESTAMPS and f["run_id"] in runs for f in answers.summary.findings)
+
+
+def _of_device(answers: Answers, row: Mapping[str, Any]) -> Block:
+    """The bar of one device's window."""
+    parts = [*_work(answers, row), *_waiting(answers, row)]
+    return _bar(_title(answers, row), f"{_of_several(answers)}{_SHARED}", row["window_ns"], parts)
+
+
+def _bar(title: str, about: str, total: float, parts: list[dict[str, Any]]) -> Block:
+    return {
+        "title": clean(title),
+        "about": clean(about),
+        "total": total,
+        "parts": [{**part, "share": part["time"] / total} for part in parts],
+    }
+
+
+def _part(*values: object) -> dict[str, Any]:
+    return dict(zip(_KEYS, values, strict=True))
+
+
+def _title(answers: Answers, row: Mapping[str, Any]) -> str:
+    what = "The whole trace"
+    if answers.step_count:
+        phase = answers.per_step.serving_phase
+        what = f"A {phase} step" if phase else "A step"
+    return f"{what}{_on(answers, row)}, {duration(row['window_ns'])}{_seen_by(answers)}"
+
+
+def _seen_by(answers: Answers) -> str:
+    """Of a profile, whose bar is not of the run that tells the latency."""
+    if not answers.leveled:
+        return ""
+    latency = answers.first("A15").get("model_latency_ns")
+    without = f" ({duration(latency)} without)" if latency else ""
+    return f", with kernels profiled{without}"
+
+
+def _on(answers: Answers, row: Mapping[str, Any]) -> str:
+    """Of several devices, which one the bar is of."""
+    timeline = answers.of("B03")
+    if isinstance(timeline, str) or timeline.table.height <= 1:
+        return ""
+    device = f" on device {'-' if row['device_id'] is None else row['device_id']}"
+    return device + (f" of {_rank(answers, row['run_id'])}" if timeline.table["run_id"].n_unique() > 1 else "")
+
+
+def _of_several(answers: Answers) -> str:
+    """What the other devices did, where there are several."""
+    timeline = answers.of("B03")
+    if isinstance(timeline, str) or timeline.table.height <= 1:
+        return ""
+    every = answers.first("A15").get("gpu_share")
+    of_all = (
+        f" together they are busy for {share(every)} of the time." if every is not None and not answers.leveled else ""
+    )
+    which = f"Of {timeline.table.height} devices it is the one with most work beside communication"
+    return f"{which}{f';{of_all}' if of_all else '.'} "
+
+
+def _rank(answers: Answers, run_id: int) -> str:
+    rank = next((run["rank"] for run in answers.summary.runs if run["run_id"] == run_id), None)
+    return f"run {run_id}" if rank is None else f"rank {rank}"
+
+
+def _work(answers: Answers, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Compute by class, most first, then what nothing hides."""
+    for part, name, time in _mean_classes(answers, row).iter_rows():
+        kernel_class = KernelClass(name)
+        label, about, analysis = _ALONE.get((part, kernel_class), (None, "", ""))
+        link = _of_class(name)
+        if label is None:
+            label = _KERNELS.get(kernel_class, name)
+            about = f"Kernels of class {name}, in the time that no other class shares with them, or their part of it."
+        elif _has_rows(answers, analysis):
+            link = analysis
+        yield _part(label, f"c-{tone(kernel_class)}", time, about, link)
+
+
+def _mean_classes(answers: Answers, row: Mapping[str, Any]) -> pl.DataFrame:
+    """part, kernel_class and time of the device's windows that B03 is the mean of."""
+    frames = answers.per_step
+    windows = _windows_of(device_windows(frames), row)
+    each = frames.of_each_step if frames.averaged else frames
+    keys = [*DEVICE, "step"]
+    time = _windows_of(each.once(class_time), row).join(windows.select(keys), on=keys, how="semi", nulls_equal=True)
+    return (
+        time.group_by("part", "kernel_class")
+        .agg(pl.col("time_ns").sum() / max(windows.height, 1))
+        .sort("part", -pl.col("time_ns"), "kernel_class")
+    )
+
+
+def _windows_of(rows: pl.DataFrame, device: Mapping[str, Any]) -> pl.DataFrame:
+    return rows.filter(*(pl.col(key).eq_missing(pl.lit(device[key], rows.schema[key])) for key in DEVICE))
+
+
+def _waiting(answers: Answers, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Idle time by cause, most first."""
+    for column, cause in sorted(IDLE.items(), key=lambda item: -row[item[0]]):
+        if not row[column]:
+            continue
+        named = column.removeprefix("idle_").removesuffix("_ns")
+        longest, has_rows = _calls(answers, row, named)
+        link = _link("B16", q=named) if has_rows else "devices"
+        yield _part(
+            f"idle: {IDLE[column]}",
+            f"c-{IDLE_TONES[column]}",
+            row[column],
+            f"The device is idle: {cause}.{longest}",
+            link,
+        )
+
+
+def _calls(answers: Answers, row: Mapping[str, Any], cause: str) -> tuple[str, bool]:
+    """The call that explains most of it, and whether B16 has rows of it."""
+    result = answers.of("B16")
+    if isinstance(result, str):
+        return "", False
+    rows = _windows_of(result.table, row).filter(pl.col("cause") == cause)
+    named = rows.drop_nulls("call").sort("idle_ns", descending=True, maintain_order=True).head(1)
+    longest = [
+        f" Most of it in {short_name(c)} ({duration(t)})." for c, t in named.select("call", "idle_ns").iter_rows()
+    ]
+    return "".join(longest), rows.height > 0
+
+
+def _sums_of_classes(answers: Answers) -> Block | None:
+    """Device time by class where only sums are known: of kernels that ran one by one, or of reports without times."""
+    result = answers.of("B17")
+    rows = pl.DataFrame() if isinstance(result, str) else result.table.drop_nulls("duration_ns")
+    total = float(rows["duration_ns"].sum() or 0) if rows.height else 0.0
+    if not total:
+        return None
+    parts = [
+        _part(_SUMS.get(name, name), f"c-{tone(name)}", time, f"Device work of class {name}.", _of_class(name))
+        for name, time in rows.select("kernel_class", "duration_ns").iter_rows()
+    ]
+    why = (
+        "Kernels ran one by one for their counters"
+        if answers.per_step.of_trace.is_one_by_one
+        else "The report has sums, not when work ran"
+    )
+    about = f"{why}: nothing tells of gaps, and of what ran side by side."
+    return _bar(f"Device time by class, {duration(total)} in sum", about, total, parts)
+
+
+def _types_of_layers(answers: Answers) -> Block | None:
+    """Latency of layers by type, of a run on the host alone: of a step where they fit in it, else of their sum."""
+    result = answers.of("A06")
+    rows = pl.DataFrame() if isinstance(result, str) else result.table.filter(pl.col("latency_ns") > 0)
+    if rows.is_empty():
+        return None
+    total = float(rows["latency_ns"].sum())
+    latency = answers.of_model().get("latency_ns") if answers.step_count else None
+    parts = list(_types(rows.sort("latency_ns", descending=True, maintain_order=True)))
+    about = "No device work was recorded: this is the time of layers on the host, each without the layers inside it."
+    if latency is None or latency < total:
+        return _bar(f"Layers by type, {duration(total)} in sum", about, total, parts)
+    rest = latency - total
+    if rest:
+        parts.append(
+            _part("outside of layers", "c-idle-host", rest, "Time of the step in no call of a layer.", "types")
+        )
+    return _bar(f"A step on the host, {duration(latency)}", about, latency, parts)
+
+
+def _types(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """A part a type, those with least in one."""
+    for i, (name, time) in enumerate(rows.select("layer_type", "latency_ns").head(_MAX_TYPES).iter_rows()):
+        text = clean(str(name))
+        yield _part(text, f"t-g{i}", time, f"Layers of type {text}.", _link("layers", q=str(name)))
+    rest = float(rows["latency_ns"][_MAX_TYPES:].sum())
+    if rest:
+        number = rows.height - _MAX_TYPES
+        yield _part(f"{number} more types", "c-other", rest, "The types with least time.", "types")
+
+
+def _of_class(name: str) -> str:
+    return _link("kernels", **{"class": name})
+
+
+def _has_rows(answers: Answers, identity: str) -> bool:
+    result = answers.of(identity)
+    return not isinstance(result, str) and result.table.height > 0
+
+
+def _link(identity: str, **params: str) -> str:
+    """A link into the page, as `linkTo` of its script writes them."""
+    return f"{identity}?{urlencode(params)}"

@@ -1,0 +1,186 @@
+"""What a page's viewer draws: the trace in levels, with launches, idle time, counters and steps, in a few megabytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xsp_analyze.pages.viewer.boxes import NONE
+from xsp_analyze.pages.viewer.counter_lanes import counter_lanes, thinned
+from xsp_analyze.pages.viewer.drawing import VIEWER_TONES, drawing_of
+from xsp_analyze.pages.viewer.gaps import Gaps, causes, gaps_of
+from xsp_analyze.pages.viewer.launches import Launches, launches_of
+from xsp_analyze.pages.viewer.levels import levels_of
+from xsp_analyze.pages.viewer.opening import drawn_steps, median_step
+from xsp_analyze.render.units import count, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.pages.blocks import Block
+    from xsp_analyze.pages.viewer.counter_lanes import CounterLane
+    from xsp_analyze.pages.viewer.drawing import Drawing
+    from xsp_analyze.pages.viewer.levels import Level
+    from xsp_analyze.pages.viewer.opening import MedianStep
+    from xsp_model.arrays import Positions
+
+__all__ = ["MAX_GAPS", "MAX_LAUNCHES", "Viewed", "about", "unclosed", "viewed", "viewer"]
+
+MAX_LAUNCHES = 60_000
+"""Arrows that a page, or an answer, has at most."""
+
+MAX_GAPS = 40_000
+"""Idle stretches that they have at most."""
+
+_BOX_BYTES = 4_000_000  # of a page, for its levels
+_MAX_SAMPLES = 60_000  # over all counter lanes
+_MAX_CELLS = 1_000  # a counter lane
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A trace as the viewer has it, whole: what a page takes its levels from, and `xsp view` its windows.
+
+    `idle_known` are the first lanes of the devices of which `gaps` tells all idle time; `counters` stand by lane.
+    """
+
+    drawing: Drawing
+    launches: Launches
+    gaps: Gaps
+    idle_known: frozenset[int]
+    counters: Mapping[int, CounterLane]
+    steps: Sequence[Mapping[str, int]]
+    median: MedianStep | None
+
+    @property
+    def opened(self) -> tuple[int, int]:
+        """The window to open at: the median step, else everything."""
+        return (self.drawing.begin, self.drawing.end) if self.median is None else (self.median.begin, self.median.end)
+
+
+def viewed(frames: StepFrames) -> Viewed:
+    """All that is drawn of a trace."""
+    drawing, counters = _with_counters(drawing_of(frames.of_trace), counter_lanes(frames.of_trace))
+    gaps, idle_known = gaps_of(frames.of_trace, drawing.lanes)
+    return Viewed(
+        drawing,
+        launches_of(frames.trace, drawing),
+        gaps,
+        idle_known,
+        counters,
+        drawn_steps(frames),
+        median_step(frames),
+    )
+
+
+def _with_counters(drawing: Drawing, counters: Sequence[CounterLane]) -> tuple[Drawing, dict[int, CounterLane]]:
+    """The drawing with the lane of each counter below those of its device or host; counters by the lane of each."""
+    owners = [(lane.run, lane.device) for lane in drawing.lanes]
+    last = {owner: at for at, owner in enumerate(owners)}
+    after = [last.get((each.lane.run, each.lane.device), len(owners)) for each in counters]
+    order = sorted(
+        range(len(owners) + len(counters)), key=lambda at: at if at < len(owners) else after[at - len(owners)]
+    )
+    lanes = [*drawing.lanes, *(each.lane for each in counters)]
+    position = np.argsort(np.array(order, dtype=np.int64), kind="stable")
+    boxes = replace(drawing.boxes, lane=position.astype(np.int32)[drawing.boxes.lane])
+    drawn = replace(drawing, lanes=[lanes[at] for at in order], boxes=boxes)
+    return drawn, {int(position[len(owners) + at]): each for at, each in enumerate(counters)}
+
+
+def about(viewed_trace: Viewed) -> dict[str, Any]:
+    """What does not depend on what is looked at: extents, names, lanes, steps, counters."""
+    drawing = viewed_trace.drawing
+    cells = min(_MAX_CELLS, _MAX_SAMPLES // (4 * max(len(viewed_trace.counters), 1)))
+    extent = (drawing.begin, drawing.end)
+    thin = {at: thinned(counter, max(cells, 1), extent) for at, counter in sorted(viewed_trace.counters.items())}
+    return {
+        "begin": drawing.begin,
+        "end": drawing.end,
+        "open": list(viewed_trace.opened),
+        "names": list(drawing.names),
+        "tones": list(VIEWER_TONES),
+        "causes": causes(),
+        "lanes": [lane.encoded() for lane in drawing.lanes],
+        "steps": list(viewed_trace.steps),
+        "counters": [counter.encoded(at) for at, counter in thin.items()],
+    }
+
+
+def viewer(viewed_trace: Viewed, title: str) -> Block:
+    """The block of a page."""
+    levels = levels_of(viewed_trace.drawing.boxes, viewed_trace.opened, _BOX_BYTES)
+    exact = levels[0]
+    launches = _nearest_launches(viewed_trace, exact)
+    gaps = _kept_gaps(viewed_trace, exact)
+    names, kept = _used_names(viewed_trace.drawing.names, levels)
+    return {
+        "type": "viewer",
+        **about(viewed_trace),
+        "title": title,
+        "names": names,
+        "levels": [_renamed(level, kept).encoded() for level in levels],
+        "flows": launches.encoded(),
+        "gaps": gaps.encoded(),
+        "left_out": _left_out(viewed_trace, levels, launches, gaps),
+    }
+
+
+def _nearest_launches(viewed_trace: Viewed, exact: Level) -> Launches:
+    """Those of work that is drawn exactly; of too many the ones nearest to where the viewer opens."""
+    time = viewed_trace.launches.to_time
+    inside = viewed_trace.launches.taken((time >= exact.begin) & (time < exact.end))
+    return inside.nearest(*viewed_trace.opened, MAX_LAUNCHES)
+
+
+def _kept_gaps(viewed_trace: Viewed, exact: Level) -> Gaps:
+    """Those where spans are drawn exactly, as far as there is room, and the longest of all others."""
+    gaps = viewed_trace.gaps
+    return gaps.longest(MAX_GAPS, (gaps.start < exact.end) & (gaps.start + gaps.duration > exact.begin))
+
+
+def _used_names(names: Sequence[str], levels: Sequence[Level]) -> tuple[list[str], Positions]:
+    """The names that boxes of these levels have, and the new position of each; NONE of those left out."""
+    used = np.zeros(len(names) + 1, dtype=np.bool_)
+    for level in levels:
+        used[level.boxes.name] = True
+        used[level.boxes.layer] = True
+    used[-1] = False  # where NONE points to
+    position = np.where(used, np.cumsum(used) - 1, NONE).astype(np.int32)
+    return [names[at] for at in np.flatnonzero(used).tolist()], position
+
+
+def _renamed(level: Level, position: Positions) -> Level:
+    boxes = level.boxes
+    return replace(level, boxes=replace(boxes, name=position[boxes.name], layer=position[boxes.layer]))
+
+
+def _left_out(viewed_trace: Viewed, levels: Sequence[Level], launches: Launches, gaps: Gaps) -> str | None:
+    parts = []
+    begin = viewed_trace.drawing.begin
+    if len(levels) > 1:
+        exact, all_of_it = levels[0], levels[-1]
+        parts.append(
+            f"Every span is drawn as it is from {duration(exact.begin - begin)} to {duration(exact.end - begin)};"
+            f" elsewhere spans shorter than {duration(all_of_it.resolution)} or less are drawn merged, and counted."
+        )
+    if len(launches) < len(viewed_trace.launches):
+        parts.append(f"{count(len(launches))} of {count(len(viewed_trace.launches))} launch arrows are in this page.")
+    if len(gaps) < len(viewed_trace.gaps):
+        marked = f"{count(len(gaps))} of {count(len(viewed_trace.gaps))}"
+        parts.append(f"{marked} idle stretches are marked, the longest and the nearest.")
+    if parts:
+        parts.append("xsp view, given the trace, shows all of it.")
+    return " ".join([*parts, *unclosed(viewed_trace.drawing)]) or None
+
+
+def unclosed(drawing: Drawing) -> list[str]:
+    """A sentence on spans without a length, where there are any."""
+    if not drawing.unclosed:
+        return []
+    many = drawing.unclosed > 1
+    who = f"{count(drawing.unclosed)} spans were" if many else "1 span was"
+    return [f"{who} never closed: without a length {'they are' if many else 'it is'} not drawn."]

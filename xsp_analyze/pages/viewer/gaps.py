@@ -1,0 +1,79 @@
+"""When devices had nothing to do, and why: the stretches that B03's causes of idle time are the sums of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xsp_analyze.frames.device_time import DEVICE, device_idle
+from xsp_analyze.frames.idle import CAUSES
+from xsp_analyze.pages.tones import IDLE, IDLE_TONES
+from xsp_analyze.pages.viewer.columns import encoded_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.pages.viewer.lanes import Lane
+    from xsp_model.arrays import Bools, Ints
+
+__all__ = ["Gaps", "causes", "gaps_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Disjoint stretches of each device, in order; `lane` is the first of the device, `cause` a position in CAUSES."""
+
+    lane: Ints
+    start: Ints
+    duration: Ints
+    cause: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def taken(self, rows: Ints | Bools) -> Gaps:
+        """Some of them."""
+        return Gaps(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def overlapping(self, begin: int, until: int) -> Gaps:
+        """Those with some of their time in the window."""
+        return self.taken((self.start < until) & (self.start + self.duration > begin))
+
+    def longest(self, limit: int, before: Bools | None = None) -> Gaps:
+        """Of more than `limit` the longest, after those that go `before` all others."""
+        if len(self) <= limit:
+            return self
+        length = (
+            self.duration if before is None else np.where(before, self.duration + self.duration.max(), self.duration)
+        )
+        return self.taken(np.sort(np.argpartition(-length, limit)[:limit]))
+
+    def encoded(self) -> dict[str, Any]:
+        """As the viewer reads them."""
+        return encoded_columns({field.name: getattr(self, field.name) for field in fields(self)})
+
+
+def causes() -> list[dict[str, str]]:
+    """What `cause` counts in: the tone of each cause, and what it is in words."""
+    return [{"tone": IDLE_TONES[name], "text": IDLE[name]} for name in CAUSES]
+
+
+def gaps_of(frames: TraceFrames, lanes: Sequence[Lane]) -> tuple[Gaps, frozenset[int]]:
+    """The idle time of every device over its run, and the first lanes of the devices of which it is known.
+
+    It is known of none where kernels ran one by one for their counters.
+    """
+    parts = [np.empty((4, 0), dtype=np.int64)]
+    explained = set()
+    first = {(lane.run, lane.device): at for at, lane in reversed(list(enumerate(lanes))) if lane.side == "device"}
+    by_device = frames.all_activities.group_by(DEVICE, maintain_order=True) if not frames.is_one_by_one else ()
+    for (run, device), work in by_device:
+        if (run, device) in first and run in set(frames.extents["run_id"]):
+            idle = device_idle(frames, int(str(run)), work)
+            lane = np.full(len(idle.start), first[run, device])
+            parts.append(np.stack((lane, idle.start, idle.end - idle.start, idle.cause)))
+            explained.add(first[run, device])
+    return Gaps(*np.concatenate(parts, axis=1)), frozenset(explained)

@@ -1,0 +1,116 @@
+"""Levels of detail of a page: exact around where it opens, merged beyond, in as many bytes as a page has for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xsp_analyze.pages.viewer.merging import merged, merged_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsp_analyze.pages.viewer.boxes import Boxes
+    from xsp_model.arrays import Ints
+
+__all__ = ["Level", "encoded_size", "levels_of"]
+
+_EXACT_SHARE, _BETWEEN_SHARE, _WHOLE_SHARE = 0.5, 0.25, 0.25
+_MIN_BYTES = 2  # a box, encoded: of real traces it takes more
+_USUAL_BYTES = 4
+_BETWEEN = 4  # how much finer than the level of everything is the one between it and exact
+_FINEST = 1_024  # ns: the level of everything is merged no less
+_TRIALS = 6
+_FULL, _AIM = 0.8, 0.9  # of a window's bytes: from where on it is wide enough, and what the next trial aims at
+_WIDER = 1.5  # by how much the level between must reach further to be worth its bytes
+
+_Window = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What overlaps [begin, end), merged below `resolution` ns; 0: every span as it is."""
+
+    resolution: int
+    begin: int
+    end: int
+    boxes: Boxes
+
+    def encoded(self) -> dict[str, Any]:
+        """As the viewer reads it."""
+        return {"resolution": self.resolution, "from": self.begin, "to": self.end, "boxes": self.boxes.encoded()}
+
+
+def encoded_size(boxes: Boxes) -> int:
+    """How many characters the boxes take in a page."""
+    return sum(map(len, boxes.encoded()["columns"].values()))
+
+
+def levels_of(boxes: Boxes, opened: _Window, budget: int) -> list[Level]:
+    """Levels, the finest first, that take about `budget` characters; the last covers everything.
+
+    Where every span fits there is one level. Else spans are exact around the window that the page opens at, as far as
+    half of the budget reaches; a coarser level may reach further around it.
+    """
+    extent = (int(boxes.start.min()), int(boxes.end.max()) + 1) if len(boxes) else opened
+    if len(boxes) * _MIN_BYTES <= budget and encoded_size(boxes) <= budget:
+        return [Level(0, *extent, boxes)]
+    exact = _widest(boxes, 0, opened, extent, int(budget * _EXACT_SHARE))
+    complete = _complete(boxes, extent, int(budget * _WHOLE_SHARE))
+    between = _widest(boxes, complete.resolution // _BETWEEN, opened, extent, int(budget * _BETWEEN_SHARE))
+    reaches_further = between.end - between.begin > _WIDER * (exact.end - exact.begin)
+    return [exact, between, complete] if reaches_further else [exact, complete]
+
+
+def _complete(boxes: Boxes, extent: _Window, budget: int) -> Level:
+    """Everything at the finest resolution, a power of two, that fits."""
+    resolution = _FINEST
+    while merged_count(boxes, resolution) * _USUAL_BYTES > budget and resolution < 2 * (extent[1] - extent[0]):
+        resolution *= 2
+    level = merged(boxes, resolution)
+    while encoded_size(level) > budget and resolution < 2 * (extent[1] - extent[0]):
+        resolution *= 2
+        level = merged(boxes, resolution)
+    return Level(resolution, *extent, level)
+
+
+def _widest(boxes: Boxes, resolution: int, opened: _Window, extent: _Window, budget: int) -> Level:
+    """The widest window around the one opened whose boxes, merged, fit; it is narrower where that does not."""
+    coarse = merged(boxes, resolution) if resolution else boxes
+    starts, ends = np.sort(coarse.start), np.sort(coarse.end)
+    limit = float(budget) / _USUAL_BYTES
+    best: Level | None = None
+    for _ in range(_TRIALS):
+        begin, end = _grown(opened, extent, lambda window: _count(starts, ends, window) <= limit)  # noqa: B023
+        part = boxes.overlapping(begin, end)
+        level = Level(resolution, begin, end, merged(part, resolution) if resolution else part)
+        size = encoded_size(level.boxes)
+        if size <= budget and (best is None or len(best.boxes) < len(level.boxes)):
+            best = level
+        if size <= budget and (size >= _FULL * budget or (begin, end) == extent):
+            break
+        limit = max(len(level.boxes) * _AIM * budget / max(size, 1), 1)
+    return best or level
+
+
+def _count(starts: Ints, ends: Ints, window: _Window) -> int:
+    return int(np.searchsorted(starts, window[1]) - np.searchsorted(ends, window[0], side="right"))
+
+
+def _grown(opened: _Window, extent: _Window, fits: Callable[[_Window], bool]) -> _Window:
+    """The window wider (or narrower) than the one opened by as much on either side as still fits, within the extent."""
+    middle = (opened[0] + opened[1]) // 2
+    narrowest, widest = -((opened[1] - opened[0]) // 2), max(opened[0] - extent[0], extent[1] - opened[1], 0)
+
+    def window(margin: int) -> _Window:
+        begin, end = min(opened[0] - margin, middle), max(opened[1] + margin, middle + 1)
+        return max(begin, extent[0]), min(end, extent[1])
+
+    if fits(window(widest)):
+        return extent
+    while widest - narrowest > 1:
+        margin = (narrowest + widest) // 2
+        narrowest, widest = (margin, widest) if fits(window(margin)) else (narrowest, margin)
+    return window(narrowest)

@@ -1,0 +1,29 @@
+"""Texts in CSV as a spreadsheet may open them: no name out of a trace is run there as a formula."""
+
+from __future__ import annotations
+
+import polars as pl
+
+__all__ = ["guarded", "written"]
+
+_ACTS = r"^[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001 (of full width: some spreadsheets take these as well)
+_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*%?$"
+"""OWASP, "CSV injection": how formulas begin; a number that begins so is none."""
+
+
+def guarded(texts: pl.Series) -> pl.Series:
+    """The texts, those that a spreadsheet would run behind an apostrophe; other values as they are."""
+    if texts.dtype != pl.String:
+        return texts
+    acts = texts.str.contains(_ACTS) & ~texts.str.contains(_NUMBER)
+    if not acts.any():
+        return texts
+    return pl.select(pl.when(acts).then("'" + texts).otherwise(texts).alias(texts.name)).to_series()
+
+
+def written(columns: list[pl.Series], *, raw: bool, header: bool = True) -> str:
+    """CSV of the columns; `raw`: texts as they are."""
+    frame = pl.DataFrame(columns if raw else [guarded(column) for column in columns])
+    if header and not raw and frame.width:
+        frame.columns = guarded(pl.Series(frame.columns, dtype=pl.String)).to_list()
+    return frame.write_csv(include_header=header)

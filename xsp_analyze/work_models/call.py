@@ -1,0 +1,226 @@
+"""A call of an operator as the profiler recorded it: its tensors, and its inputs that are none."""
+
+from __future__ import annotations
+
+import json
+from ast import literal_eval
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Call", "ServingLengths", "Tensor", "call_of"]
+
+Shape = tuple[int, ...]
+
+ELEMENT_BITS = {
+    "fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4, "complex64": 64, "complex128": 128,
+    "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint8": 8, "bool": 8, "e8m0": 8,
+}  # fmt: skip
+"""Bits of one element of each type that a tensor may have here."""
+
+_TYPES = {  # as PyTorch's profiler writes them (`Input type`): names of C++ types
+    "double": "fp64",
+    "float": "fp32",
+    "c10::Half": "fp16",
+    "c10::BFloat16": "bf16",
+    "c10::Float8_e4m3fn": "fp8",
+    "c10::Float8_e4m3fnuz": "fp8",
+    "c10::Float8_e5m2": "fp8",
+    "c10::Float8_e5m2fnuz": "fp8",
+    "c10::Float8_e8m0fnu": "e8m0",
+    "c10::Float4_e2m1fn_x2": "uint8",  # two in a byte, and counted as that byte in shapes
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+    "long": "int64",
+    "long int": "int64",
+    "unsigned long": "int64",
+    "int": "int32",
+    "unsigned int": "int32",
+    "short": "int16",
+    "short int": "int16",
+    "unsigned short": "int16",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+    "c10::qint8": "int8",
+    "c10::quint8": "uint8",
+    "c10::qint32": "int32",
+} | {  # as XLA writes them
+    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "int16",
+    "u32": "int32", "u64": "int64", "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "c64": "complex64",
+    "c128": "complex128", "f8e5m2": "fp8", "f8e4m3": "fp8", "f8e4m3fn": "fp8", "f8e4m3b11fnuz": "fp8",
+    "f8e5m2fnuz": "fp8", "f8e4m3fnuz": "fp8", "f8e3m4": "fp8", "f8e8m0fnu": "e8m0", "f4e2m1fn": "fp4",
+} | {  # as TensorFlow does
+    "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "int8",
+    "int16": "int16", "int32": "int32", "int64": "int64", "uint8": "uint8", "uint16": "int16", "uint32": "int32",
+    "uint64": "int64", "complex64": "complex64", "complex128": "complex128",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor. `element_type`: a key of ELEMENT_BITS. `strides`: in elements; None: not recorded."""
+
+    shape: Shape
+    element_type: str
+    strides: Shape | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many elements a reader of all its indices sees."""
+        return prod(self.shape)
+
+    @property
+    def stored(self) -> int:
+        """How many different ones lie in memory: a dimension of stride 0, which was expanded, counts once."""
+        if self.strides is None:
+            return self.elements
+        return prod(size for size, stride in zip(self.shape, self.strides, strict=True) if stride)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the elements stored."""
+        return self.stored * ELEMENT_BITS[self.element_type] // 8
+
+    def like(self, shape: Shape) -> Tensor:
+        """A new tensor of the same type."""
+        return Tensor(shape, self.element_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingLengths:
+    """What the step that a call ran in says of its requests: q new tokens of each, k tokens that they attend to.
+
+    Sums over requests, of prefill and decode together; None: the annotation does not say.
+    """
+
+    queries: int | None = None  # sum of q
+    keys: int | None = None  # sum of k
+    queries_squared: int | None = None  # sum of q * q
+    queries_keys: int | None = None  # sum of q * k
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call. `inputs` in order: a tensor, a tuple of tensors (a list of them), or None for what is neither.
+
+    `values`: beside them the inputs that are no tensors as Python values (None: absent or not recorded).
+    `following`: the first tensor of the next operator of the thread. `kernel_precision`: what the names of the kernels
+    that it launched tell. `lengths`: of calls inside a step of a serving engine. `inner`: the names of the operators
+    directly inside, of calls whose model asks by `settings.inside`; `inner_calls`: different ones of the operators that
+    this setting lists.
+    """
+
+    name: str
+    inputs: Sequence[Tensor | tuple[Tensor, ...] | None] = ()
+    values: Sequence[object] = ()
+    following: Tensor | None = None
+    kernel_precision: str | None = None
+    lengths: ServingLengths | None = None
+    inner: Sequence[str] = ()
+    inner_calls: Sequence[Call] = ()
+
+
+def call_of(
+    name: str,
+    shapes: str | None,
+    dtypes: str | None,
+    strides: str | None = None,
+    concrete: str | None = None,
+    *,
+    following: Tensor | None = None,
+    kernel_precision: str | None = None,
+    lengths: ServingLengths | None = None,
+    inner: Sequence[str] = (),
+    inner_calls: Sequence[Call] = (),
+) -> Call | None:
+    """The call from the texts of its columns (JSON lists); None where shapes are missing or nothing tells types."""
+    inputs = _inputs(shapes, dtypes, strides) or _untyped(shapes, dtypes, kernel_precision)
+    if inputs is None:
+        return None
+    values = [_value(each) for each in _list(concrete)]
+    values += [None] * (len(inputs) - len(values))
+    return Call(name, inputs, tuple(values), following, kernel_precision, lengths, inner, inner_calls)
+
+
+@lru_cache(maxsize=4096)
+def _inputs(
+    shapes: str | None, dtypes: str | None, strides: str | None
+) -> tuple[Tensor | tuple[Tensor, ...] | None, ...] | None:
+    dims, types, steps = _list(shapes), _list(dtypes), _list(strides)
+    if not dims or len(dims) != len(types):
+        return None
+    steps = steps if len(steps) == len(dims) else [None] * len(dims)
+    return tuple(_input(*each) for each in zip(dims, types, steps, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _untyped(
+    shapes: str | None, dtypes: str | None, element: str | None
+) -> tuple[Tensor | tuple[Tensor, ...] | None, ...] | None:
+    """Inputs of a file that has shapes and not one type, as torch 1.8 wrote them: all of the type that kernels tell."""
+    dims = _list(shapes)
+    if not dims or _list(dtypes) or element not in ELEMENT_BITS:
+        return None
+    return tuple(_tensor(shape, str(element), None) if shape else None for shape in dims)
+
+
+def _input(shape: object, kind: object, strides: object) -> Tensor | tuple[Tensor, ...] | None:
+    if kind == "TensorList":  # whose types the profiler does not write
+        return _listed(shape, strides)
+    element = _TYPES.get(kind) if isinstance(kind, str) else None
+    return _tensor(shape, element, strides) if element else None
+
+
+def _listed(shapes: object, strides: object) -> tuple[Tensor, ...] | None:
+    if not isinstance(shapes, list) or not shapes:  # older profilers write an empty list for every list of tensors
+        return None
+    steps = strides if isinstance(strides, list) and len(strides) == len(shapes) else [None] * len(shapes)
+    tensors = [_tensor(shape, UNKNOWN_TYPE, step) for shape, step in zip(shapes, steps, strict=True)]
+    return tuple(t for t in tensors if t is not None) if None not in tensors else None
+
+
+def _tensor(shape: object, element: str, strides: object) -> Tensor | None:
+    sizes = _sizes(shape)
+    steps = _sizes(strides)
+    if sizes is None:
+        return None
+    return Tensor(sizes, element, steps if steps is not None and len(steps) == len(sizes) else None)
+
+
+def _sizes(value: object) -> Shape | None:
+    if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+        return None
+    return tuple(value)
+
+
+def _list(text: str | None) -> list[object]:
+    try:
+        value = json.loads(text) if text else []
+    except ValueError:
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _value(text: object) -> object:
+    """A concrete input as a Python value: numbers, booleans and lists from their texts; None where it is empty."""
+    if not isinstance(text, str):
+        return text
+    if text in _NAMED_VALUES:
+        return _NAMED_VALUES[text]
+    for read in (json.loads, literal_eval):  # the second reads `[True, False]` and `0.`, and takes longer
+        with suppress(ValueError, SyntaxError):
+            return read(text)
+    return text
+
+
+_NAMED_VALUES = {"": None, "None": None, "True": True, "False": False}
+
+UNKNOWN_TYPE = "unknown"
+"""The element type of tensors in lists, which profilers do not write; `Arguments` puts in what kernels' names tell."""

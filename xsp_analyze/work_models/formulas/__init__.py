@@ -1,0 +1,56 @@
+"""The formulas that work models count by, each by its name: the families' own tables together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xsp_analyze.work_models.formulas import (
+    attention,
+    caches,
+    collectives,
+    convolutions,
+    elementwise,
+    embedding,
+    experts,
+    fbgemm,
+    generated,
+    pooling,
+    products,
+    quantisation,
+    recurrent,
+    reductions,
+    rotary,
+    views,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xsp_analyze.work_models.arguments import Arguments
+    from xsp_analyze.work_models.work import Work
+
+__all__ = ["FORMULAS"]
+
+_FAMILIES = (
+    attention,
+    caches,
+    collectives,
+    convolutions,
+    elementwise,
+    embedding,
+    experts,
+    fbgemm,
+    generated,
+    pooling,
+    products,
+    quantisation,
+    recurrent,
+    reductions,
+    rotary,
+    views,
+)
+
+FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+    name: formula for family in _FAMILIES for name, formula in family.FORMULAS.items()
+}
+"""Each takes a call's inputs by their roles and gives its least work, None where they do not tell it."""

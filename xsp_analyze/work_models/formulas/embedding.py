@@ -1,0 +1,119 @@
+"""Operators that read, or write, the rows or elements of a table that indices name."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
+from xsp_analyze.work_models.results import number
+from xsp_analyze.work_models.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xsp_analyze.work_models.arguments import Arguments
+
+__all__ = ["FORMULAS"]
+
+
+def gather(arguments: Arguments) -> Work | None:
+    """Of `table` what `index` names, and the index, are read; it is written once.
+
+    No more is read than the whole table: rows that are named twice stay in caches. `settings.picks`: what an index
+    names, as `_picked` has it. `settings.bags`: the rows of each entry of `bags` become one row. `weight`: read too.
+    """
+    table, index = arguments.tensor("table"), arguments.tensor("index")
+    picked = _picked(arguments, table, index)
+    if table is None or index is None or picked is None:
+        return None
+    bags, written = arguments.tensor("bags"), picked
+    if arguments.settings.get("bags"):
+        if bags is None:
+            return None
+        ends = 1 if arguments.value("include_last") is True else 0
+        written = (bags.elements - ends) * _row(table)
+    beside = sum(t.bytes for t in (index, bags, arguments.tensor("weight")) if t is not None)
+    size = _bytes(table, written)
+    flop = arguments.settings.get("flop", 0)
+    return Work(
+        0, picked * (flop if isinstance(flop, int) else 0), min(_bytes(table, picked), table.bytes) + beside, size
+    )
+
+
+def scatter(arguments: Arguments) -> Work | None:
+    """`source` goes into `table` at `index`, both read. What is not in place copies the rest of the table too.
+
+    `settings.adds`: what lies there is read as well. Along a dimension as many elements are
+    written as the source has; so they are where no index was recorded, as of lists: the least, as it may be broadcast.
+    """
+    table, index, source = (arguments.tensor(role) for role in ("table", "index", "source"))
+    if table is None:
+        return None
+    picked = source.elements if source else None
+    if "index" in arguments.operands and not (source and arguments.settings.get("picks") == "dim"):
+        picked = _picked(arguments, table, index)
+    if picked is None:
+        return None
+    moved = min(_bytes(table, picked), table.bytes)
+    read = sum(t.bytes for t in (index, source) if t is not None)
+    if arguments.settings.get("picks") == "elements" and source is not None:
+        read -= source.bytes - min(source.bytes, _bytes(source, picked))
+    adds = arguments.settings.get("adds") is True or arguments.value("adds") is True
+    flop = picked if adds else 0
+    if not arguments.call.name.endswith("_"):
+        return Work(0, flop, table.bytes + read, _bytes(table, table.elements))
+    return Work(0, flop, read + (moved if adds else 0), moved)
+
+
+def table_gradient(arguments: Arguments) -> Work | None:
+    """The gradient of a table of `rows` rows, all of which are written; `gradient` and `index` are read."""
+    gradient, index, rows = arguments.tensor("gradient"), arguments.tensor("index"), number(arguments.value("rows"))
+    if gradient is None or index is None or rows is None or arguments.value("sparse") is True:
+        return None
+    beside = sum(t.bytes for t in (index, arguments.tensor("weight")) if t is not None)
+    width = gradient.shape[-1]
+    return Work(0, index.elements * width, gradient.bytes + beside, _bytes(gradient, int(rows) * width))
+
+
+def picked_loss(arguments: Arguments) -> Work | None:
+    """Of each row of `input` the element of the class that `target` names; one mean unless `reduction` is 0."""
+    scores, target = arguments.tensor("input"), arguments.tensor("target")
+    if scores is None or target is None:
+        return None
+    weight = arguments.tensor("weight")
+    losses = target.elements if arguments.value("reduction") == 0 else 1
+    read = _bytes(scores, target.elements) + target.bytes + (weight.bytes if weight else 0)
+    return Work(0, 2 * target.elements, read, _bytes(scores, losses + 1))  # and the total weight
+
+
+def _picked(arguments: Arguments, table: Tensor | None, index: Tensor | None) -> int | None:
+    """Elements of the table that the index names: `rows` of its first dimension, along `dim`, or single `elements`."""
+    if table is None or index is None:
+        return None
+    kind = arguments.settings.get("picks")
+    if kind == "rows":
+        return index.elements * _row(table)
+    if kind == "elements":
+        return index.elements
+    rank = len(table.shape)
+    dimension = number(arguments.value("dim", 0 if rank == 1 else None))
+    if dimension is None or not -rank <= dimension < rank:
+        return None
+    return index.elements * prod(size for at, size in enumerate(table.shape) if at != int(dimension) % rank)
+
+
+def _row(table: Tensor) -> int:
+    return prod(table.shape[1:])
+
+
+def _bytes(tensor: Tensor, elements: int) -> int:
+    return elements * ELEMENT_BITS[tensor.element_type] // 8
+
+
+FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+    "gather": gather,
+    "scatter": scatter,
+    "table_gradient": table_gradient,
+    "picked_loss": picked_loss,
+}

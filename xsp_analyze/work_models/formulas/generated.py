@@ -1,0 +1,98 @@
+"""Kernels that a compiler generated (TorchInductor's, in Triton), from the operands that they are launched with.
+
+PyTorch records the launch as an operator: pointers as tensors, in the order in-out, in, out (`python_argdefs` of
+`torch/_inductor/codegen/common.py`), and after them the sizes of the grid as scalars. What the kernel computes with
+them is not recorded.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING
+
+from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
+from xsp_analyze.work_models.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from xsp_analyze.work_models.arguments import Arguments
+
+__all__ = ["FORMULAS"]
+
+_MATRIX = 2
+_FILTER_DIMENSIONS = 3  # dimensions of a filter of a convolution in one dimension of space
+
+
+def generated(arguments: Arguments) -> Work | None:
+    """Each operand once, of none more elements than the sizes of the grid make together; one operation for each.
+
+    Least work: an operand that is read and written counts once, as which ones are is not recorded; the last is taken
+    to be written. None where no sizes are recorded: nothing tells then how much of an operand, which may be a table to
+    gather from, is touched.
+    """
+    tensors = arguments.every_tensor()
+    sizes = [each for each in arguments.call.values if type(each) is int and each > 0]
+    if not tensors or not sizes:
+        return None
+    elements = prod(sizes)
+    *read, written = (min(t.stored, elements) * ELEMENT_BITS[t.element_type] // 8 for t in tensors)
+    return Work(0, elements, sum(read), written)
+
+
+def template(arguments: Arguments) -> Work | None:
+    """A product or convolution that Inductor's template computes: of the first two operands that fit the last one.
+
+    Epilogues that were fused into it are not counted but by the bytes of their operands.
+    """
+    tensors = arguments.every_tensor()
+    output = tensors[-1] if tensors else None
+    for left, right in pairwise(tensors[:-1]):
+        if output is not None and (depth := _depth(left, right, output)):
+            read = sum(t.bytes for t in tensors[:-1])
+            return Work(2 * depth * output.elements, 0, read, output.bytes)
+    return None
+
+
+def _depth(left: Tensor, right: Tensor, output: Tensor) -> int | None:
+    """How many products each element of the output is the sum of; None where the shapes are of no such operation."""
+    if len(right.shape) >= _FILTER_DIMENSIONS and len(left.shape) == len(right.shape) == len(output.shape):
+        channels = (left.shape[0], right.shape[0])
+        if output.shape[:2] == channels and right.shape[1] and left.shape[1] % right.shape[1] == 0:
+            return prod(right.shape[1:])
+    if min(len(left.shape), len(right.shape)) < _MATRIX or left.shape[-1] != right.shape[-2]:
+        return None
+    batched = len(right.shape) > _MATRIX
+    if batched and left.shape[:-_MATRIX] != right.shape[:-_MATRIX]:
+        return None
+    return left.shape[-1] if output.elements == prod(left.shape[:-1]) * right.shape[-1] else None
+
+
+def streamed(arguments: Arguments) -> Work | None:
+    """`settings.read` and `settings.written` list operands that each are moved once; those not there count nothing.
+
+    The first of each has to be there. `settings.flop`: operations an element of those that `settings.of` lists, of the
+    first that is read if it is not said.
+    """
+    read, written, counted = (_roles(arguments, setting) for setting in ("read", "written", "of"))
+    if not read or not written:
+        return None
+    flop = arguments.settings.get("flop", 0)
+    elements = sum(t.elements for t in counted) if counted else read[0].elements
+    operations = elements * flop if isinstance(flop, int) else 0
+    return Work(0, operations, sum(t.bytes for t in read), sum(t.bytes for t in written))
+
+
+def _roles(arguments: Arguments, setting: str) -> Sequence[Tensor]:
+    """The operands that a setting lists; none where the first of them is not there."""
+    roles = arguments.settings.get(setting)
+    tensors = [arguments.tensor(str(role)) for role in (roles if isinstance(roles, list) else [])]
+    return [] if not tensors or tensors[0] is None else [t for t in tensors if t is not None]
+
+
+FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+    "generated": generated,
+    "streamed": streamed,
+    "template": template,
+}
