@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
-__all__ = ["be_frugal", "before_polars"]
+__all__ = ["be_frugal", "be_small", "before_polars"]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -13,6 +14,9 @@ _MAPPED_BYTES = 1 << 22
 _KEPT_BYTES = 1 << 25  # pieces of columns come and go: to ask the system for their pages each time takes longer
 _OF_POLARS = "_RJEM_MALLOC_CONF"  # read when polars is first imported
 _OF_C = "MALLOC_MMAP_THRESHOLD_"
+_M_ARENA_MAX = -8
+_THREAD_BYTES = 1 << 30
+_OF_ARROW = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 def before_polars() -> None:
@@ -30,3 +34,19 @@ def be_frugal() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def be_small(limit_bytes: int) -> None:
+    """Before polars, where address space is limited: each thread and each library's allocator reserves some."""
+    warnings.filterwarnings("ignore", message="Polars binary is missing")  # there is no room to load it
+    threads = str(max(1, min(limit_bytes // _THREAD_BYTES, os.cpu_count() or 1)))
+    for name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, threads)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault(_OF_ARROW, "system")
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 (only here)
+
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_ARENA_MAX, 1)

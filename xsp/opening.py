@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.cache.cache import kept_or
+from xsp.cache.cache import kept_or, read_bundle
 from xsp.reading import Reading, options
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from xsp.cache.cache import Cache
     from xsp_ingest.ingester import Options
+    from xsp_ingest.staged_runs import LeveledRuns
     from xsp_model import Trace
 
-__all__ = ["expand", "load", "options_of", "with_given_devices"]
+__all__ = ["expand", "load", "options_of", "read_runs", "with_what_is_given"]
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -62,25 +63,29 @@ def load(
                 [*paths, *reading.graph_captures], reading, cache, progress, lambda: _convert(paths, reading, progress)
             )
     elif len(paths) == 1:
-        trace = _read_bundle(paths[0], reading)
+        trace = _read_bundle(paths[0], reading, cache)
     else:
         raise XspError(
             "a bundle is a whole trace and cannot be joined with other inputs",
             path=next(p for p in paths if bundle.is_bundle(p)),
             advice="Give one bundle, or convert the source files together",
         )
-    return with_given_devices(trace, reading)
+    return with_what_is_given(trace, reading)
 
 
-def with_given_devices(trace: Trace, reading: Reading) -> Trace:
-    """The trace with the devices' names and peak rates that the user gives, where there are any."""
-    if reading.device is None and reading.gpu is None:
-        return trace
-    from xsp_model.device_table import read_device_file  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_model.peaks import with_devices  # noqa: PLC0415
+def with_what_is_given(trace: Trace, reading: Reading) -> Trace:
+    """The trace with what the user gives beside the inputs: names and peak rates of devices, and work models."""
+    if reading.device is not None or reading.gpu is not None:
+        from xsp_model.device_table import read_device_file  # noqa: PLC0415 (--help must not wait for polars)
+        from xsp_model.peaks import with_devices  # noqa: PLC0415
 
-    overrides = () if reading.device is None else read_device_file(reading.device)
-    return with_devices(trace, overrides, gpu=reading.gpu)
+        overrides = () if reading.device is None else read_device_file(reading.device)
+        trace = with_devices(trace, overrides, gpu=reading.gpu)
+    if reading.work_models:
+        from xsp_analyze.frames.users_work import with_work_models  # noqa: PLC0415 (only where there are any)
+
+        trace = with_work_models(trace, reading.work_models)
+    return trace
 
 
 def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequence[str]]) -> Trace | None:
@@ -93,16 +98,34 @@ def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequenc
 
 
 def _convert(paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]) -> Trace:
-    from xsp_ingest.convert import convert  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run_set  # noqa: PLC0415
+    from xsp_model import Trace  # noqa: PLC0415 (--help must not wait for polars)
+
+    runs = read_runs(paths, reading, progress)
+    if isinstance(runs, Trace):
+        return runs
+    from xsp.run_sets import merged_sets  # noqa: PLC0415 (only for runs at several levels)
+
+    return merged_sets(runs)
+
+
+def read_runs(
+    paths: Sequence[Path], reading: Reading, progress: Callable[[str], None]
+) -> Trace | Sequence[LeveledRuns]:
+    """The one trace of these inputs; or runs of the same work at several levels, those of each rank by themselves.
+
+    The latter of a run set, of a folder with one for each rank, and of a file that holds several levels.
+    """
+    from xsp_ingest.convert import convert_levels  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.run_set.run_set import failed_runs, is_run_set, rank_sets, read_run_set  # noqa: PLC0415
+    from xsp_ingest.staged_runs import LeveledRuns  # noqa: PLC0415
 
     options = options_of(reading)
-    if len(paths) == 1 and is_run_set(paths[0]):
-        from xsp_analyze.merge.merge import merge  # noqa: PLC0415 (only for run sets)
-
+    sets = [] if len(paths) != 1 else paths if is_run_set(paths[0]) else rank_sets(paths[0])
+    if sets:
         _refuse_format(paths[0], reading)
-        return merge(read_run_set(paths[0], options, progress=progress), noted=failed_runs(paths[0]))
-    return convert(paths, options, format_name=reading.format, progress=progress)
+        return [LeveledRuns(read_run_set(each, options, progress=progress), failed_runs(each)) for each in sets]
+    runs = convert_levels(paths, options, format_name=reading.format, progress=progress)
+    return [runs] if isinstance(runs, LeveledRuns) else runs
 
 
 def _refuse_format(path: Path, reading: Reading) -> None:
@@ -131,8 +154,8 @@ def options_of(reading: Reading) -> Options:
     )
 
 
-def _read_bundle(path: Path, reading: Reading) -> Trace:
-    from xsp_model import XspError, bundle  # noqa: PLC0415
+def _read_bundle(path: Path, reading: Reading, cache: Cache | None) -> Trace:
+    from xsp_model import XspError  # noqa: PLC0415
 
     if reading.model_ranges or reading.layer_ranges or reading.format:
         raise XspError(
@@ -152,7 +175,13 @@ def _read_bundle(path: Path, reading: Reading) -> Trace:
             path=path,
             advice="Convert the source files again with it",
         )
-    trace = bundle.read(path)
+    if reading.align_clocks:
+        raise XspError(
+            "--align-clocks concerns source files; this bundle is already converted",
+            path=path,
+            advice="Convert the source files again with it",
+        )
+    trace = read_bundle(path, cache)
     if reading.layer_source == "auto":
         return trace
     from xsp_ingest.convert import relayer  # noqa: PLC0415 (only where layers are chosen anew)

@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-__all__ = ["LayerSource", "Option", "Reading", "defaults", "option_types", "options", "reading_of"]
+__all__ = ["Frames", "LayerSource", "Option", "Reading", "defaults", "option_types", "options", "reading_of"]
 
 
 class LayerSource(StrEnum):
@@ -20,6 +20,13 @@ class LayerSource(StrEnum):
     MODULE = "module"
     RANGE = "range"
     OPERATOR = "operator"
+
+
+class Frames(StrEnum):
+    """What is kept of frames of Python functions."""
+
+    LINES = "lines"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,14 @@ class Reading:
             on_request=True,
         ),
     )
+    frames: Frames = field(
+        default=Frames.LINES,
+        metadata=_option(
+            "--frames",
+            "What to keep of Python's frames, where they were recorded: the user's innermost lines that called each"
+            " operator, or none.",
+        ),
+    )
     time_range: str | None = field(
         default=None,
         metadata=_option(
@@ -119,6 +134,14 @@ class Reading:
             "PATH",
         ),
     )
+    align_clocks: bool = field(
+        default=False,
+        metadata=_option(
+            "--align-clocks",
+            "Of several ranks, move the times of each to the first's clock: by the median difference of when the"
+            " collectives ended that both ran.",
+        ),
+    )
     device: Path | None = field(
         default=None,
         metadata=_option(
@@ -139,6 +162,21 @@ class Reading:
             decides=False,  # likewise
         ),
     )
+
+    work_models: tuple[Path, ...] = field(
+        default=(),
+        metadata=_option(
+            "--work-models",
+            "Your own models of what operators have to do at least; they go before those of xsp (docs/work-models.md).",
+            "FILE.toml",
+            decides=False,  # what they tell is put in after conversion
+        ),
+    )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is read beside the inputs."""
+        return (*self.graph_captures, *((self.device,) if self.device else ()), *self.work_models)
 
     def deciding(self) -> dict[str, object]:
         """What of it decides what a conversion gives, as JSON has it."""

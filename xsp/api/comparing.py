@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp.api.writing import write
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import Row
 from xsp_analyze.frames.step_frames import StepFrames
@@ -17,6 +16,8 @@ from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.sections import sections
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
+from xsp_model.extras import require
+from xsp_model.output_files import write_file
 
 if TYPE_CHECKING:
     import os
@@ -70,7 +71,8 @@ class ComparedTraces:
         return pl.DataFrame(rows, schema=schema, orient="row", strict=False)
 
     def to_pandas(self, level: str | None = None) -> pd.DataFrame:
-        """`to_polars` for people who live in pandas."""
+        """`to_polars` for people who live in pandas; XspError where it is not installed."""
+        require("pandas", purpose="to_pandas()", extra="pandas")
         return self.to_polars(level).to_pandas()
 
     def to_dict(self) -> dict[str, object]:
@@ -79,7 +81,9 @@ class ComparedTraces:
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Writes the comparison as one HTML page, and says where."""
-        return write(Path(path).expanduser(), page(self.comparison))
+        target = Path(path).expanduser()
+        write_file(target, page(self.comparison).encode())
+        return target
 
     def __str__(self) -> str:
         return text.terminal(self.comparison, rows=_MAX_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)

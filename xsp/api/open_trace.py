@@ -10,11 +10,11 @@ import polars as pl
 
 from xsp.api.overview import Info, info_of
 from xsp.api.result import Result
-from xsp.api.writing import unwritable, write
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
+from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -57,11 +57,17 @@ class OpenTrace:
             raise no_table(name)
         return self.trace.scan(name)
 
-    def sql(self, query: str, *, steps: str | None = None, serving_phase: str | None = None) -> pl.DataFrame:
-        """The answer to one SELECT over the tables and over analyses by their id; see docs/sql.md."""
-        from xsp_analyze.sql import query as answer  # noqa: PLC0415 (only where SQL is spoken)
+    def sql(
+        self, query: str, *, steps: str | None = None, serving_phase: str | None = None, timeout_s: float | None = 60
+    ) -> pl.DataFrame:
+        """The answer to one SELECT over the tables and over analyses by their id; see docs/sql.md.
 
-        return answer(self.trace, query, steps=steps, serving_phase=serving_phase)
+        XspError where it takes longer than `timeout_s` (null: any time), or most of the memory that is free.
+        """
+        from xsp_analyze.sql import Limits  # noqa: PLC0415 (only where SQL is spoken)
+        from xsp_analyze.sql import query as answer  # noqa: PLC0415
+
+        return answer(self.trace, query, steps=steps, serving_phase=serving_phase, limits=Limits(timeout_s))
 
     def info(self) -> Info:
         """What the trace holds: runs, levels, steps, devices, and how much device time has a layer."""
@@ -128,7 +134,9 @@ class OpenTrace:
         """Writes the report, one HTML page that needs no network, and says where."""
         from xsp_analyze.pages.report import render  # noqa: PLC0415
 
-        return write(Path(path).expanduser(), render(self.trace, serving_phase))
+        target = Path(path).expanduser()
+        write_file(target, render(self.trace, serving_phase).encode())
+        return target
 
     def export(
         self,
@@ -142,8 +150,8 @@ class OpenTrace:
         """Writes the trace for another program, and says where; compressed where the name ends in .gz.
 
         Args:
-            path: The file to write.
-            to: `chrome` (Perfetto), `jaeger`, `speedscope` or `graphml`.
+            path: The file to write; for `arrow` the folder.
+            to: `perfetto`, `chrome`, `jaeger`, `otlp`, `speedscope`, `graphml` or `arrow`.
             step: Only this step.
             levels: Only these levels, such as `["layer", "kernel"]`.
             serving_phase: Of a server's trace only steps of this phase.
@@ -156,10 +164,7 @@ class OpenTrace:
 
         target = Path(path).expanduser()
         part = part_of(self.trace, step=step, levels=levels, serving_phase=serving_phase)
-        try:
-            export(part, format_of(to), target)
-        except OSError as error:
-            raise unwritable(target, error) from error
+        export(part, format_of(to), target)
         return target
 
     def save(self, path: str | os.PathLike[str]) -> Path:

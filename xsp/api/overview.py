@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
+from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.findings.recording import Recording, recordings
+from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.needs import words_of_need
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_analyze.render import html
 from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.render.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from xsp_analyze.needs import Need
     from xsp_model import Trace
 
-__all__ = ["Info", "info_of"]
+__all__ = ["Info", "document", "info_of", "not_answered"]
 
 _UNKNOWN = "-"
 _STEPS_IN_FULL = 8
+_OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
 
 
 @dataclass(frozen=True)
@@ -53,15 +59,15 @@ class Info:
             yield f"run {run['run_id']}", ", ".join(str(part) for part in parts if part)
         if captures := ", ".join(str(run["source_path"]) for run in summary.captures):
             yield "captures", captures
-        yield "layers", f"{summary.layer_count:,} from {', '.join(summary.layer_sources) or 'nothing'}"
-        yield "spans", ", ".join(f"{count:,} {level}" for level, count in summary.counts.items()) or "none"
+        yield "layers", f"{count(summary.layer_count)} from {', '.join(summary.layer_sources) or 'nothing'}"
+        yield "spans", ", ".join(f"{count(spans)} {level}" for level, spans in summary.counts.items()) or "none"
         yield "steps", _steps(summary)
         for device in summary.devices:
             name = device["name"] or "no name in the file"
             time = device["duration_ns"]
             yield (
                 f"device {_or_unknown(device['device_id'])}",
-                f"{name}: {device['activities']:,} activities"
+                f"{name}: {count(device['activities'])} activities"
                 + (
                     f", {duration(time)} in sum (run {device['run_id']})"
                     if isinstance(time, int)
@@ -72,7 +78,7 @@ class Info:
         worrying = [one for one in summary.findings if one["severity"] != "info"]
         yield (
             "ledger",
-            "; ".join(f"{one['severity']}: {one['detail']} ({one['count']:,})" for one in worrying) or "clear",
+            "; ".join(f"{one['severity']}: {one['detail']} ({count(one['count'])})" for one in worrying) or "clear",
         )
         for one in self.recording:
             yield "recording", f"{one.topic}: {one.state}{f'; {one.do}' if one.do else ''}"
@@ -96,6 +102,31 @@ class Info:
 def info_of(trace: Trace) -> Info:
     """Reads the trace once over."""
     return Info(summarise(trace), recordings(trace))
+
+
+def document(
+    summary: Summary, without: Mapping[str, Sequence[str]], recording: Sequence[Recording]
+) -> dict[str, object]:
+    """As `xsp info -f json` has it; times are ns, null is unknown."""
+    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "roles"}
+    return {
+        **held,
+        "attributed": [asdict(one) for one in summary.attributed],
+        "coverage": summary.coverage,
+        "not_answered": without,
+        "recording": [asdict(one) for one in recording],
+    }
+
+
+def not_answered(trace: Trace) -> Mapping[str, Sequence[str]]:
+    """For each thing that analyses need and the trace does not hold: which they are."""
+    frames = StepFrames.of(trace)
+    without: dict[Need, list[str]] = {}
+    for one in ANALYSES:
+        for need in one.needs if _OURS.fullmatch(one.id) else ():
+            if not frames.has(need):
+                without.setdefault(need, []).append(one.id)
+    return {words_of_need(need): ids for need, ids in without.items()}
 
 
 def _steps(summary: Summary) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp_model import XspError
+from xsp_model.extras import install_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -41,14 +42,13 @@ def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
     try:
         from distributed import Client  # noqa: PLC0415 (only for clusters)
     except ImportError as error:
-        raise XspError("--scheduler needs Dask, which is not installed", advice="pip install 'xsp[cluster]'") from error
+        raise XspError("--scheduler needs Dask, which is not installed", advice=install_advice("cluster")) from error
     try:
         return Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise XspError(
-            f"the scheduler does not answer ({reason})", path=scheduler, advice="Start one with `dask scheduler`"
-        ) from error
+        advice = "Start one with `dask scheduler --host 127.0.0.1 --dashboard-address 127.0.0.1:8787`"
+        raise XspError(f"the scheduler does not answer ({reason})", path=scheduler, advice=advice) from error
 
 
 def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.locations import is_url, joined, read_bytes, stamp
+from xsp.batch.locations import from_batch, is_url, joined, read_bytes, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["DONE", "Inputs", "earlier", "record", "same_content"]
 
 DONE = "done.json"
-_SCHEMA = 1
+_SCHEMA = 2
 _CHUNK = 1 << 20
 
 Inputs = dict[str, dict[str, Any]]
@@ -36,12 +36,14 @@ def _conditions(unit: Unit, settings: Settings) -> dict[str, Any]:
         "reading": reading.deciding(),
         "device": device,
         "gpu": reading.gpu,
+        "work_models": [file.read_text(encoding="utf-8") for file in reading.work_models],
     }
 
 
 def record(unit: Unit, settings: Settings, inputs: Inputs) -> bytes:
     """The record of a unit that is done."""
-    document = {"asked": _conditions(unit, settings), "inputs": inputs, "rank": unit.rank}
+    contents = [{"name": from_batch(name, settings.output), **content} for name, content in inputs.items()]
+    document = {"asked": _conditions(unit, settings), "inputs": contents, "rank": unit.rank}
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
@@ -53,10 +55,11 @@ def earlier(unit: Unit, settings: Settings, location: str) -> Inputs | None:
     try:
         document = json.loads(content)
         same = document["asked"] == _conditions(unit, settings) and document["rank"] == unit.rank
-        inputs: Inputs = document["inputs"]
+        names = [each["name"] for each in document["inputs"]]
+        same = same and names == [from_batch(name, settings.output) for name in unit.inputs]
     except (ValueError, KeyError, TypeError):
         return None  # not a record of ours: it is done again
-    return inputs if same and list(inputs) == list(unit.inputs) else None
+    return dict(zip(unit.inputs, document["inputs"], strict=True)) if same else None
 
 
 def same_content(before: Inputs) -> bool:

@@ -65,7 +65,7 @@ def _is_one_run_set(folder: Path) -> bool:
             run = read_description(path)
         except XspError:
             return True  # the unit then fails with the sentence on what is wrong
-        work.add((run.model.name, run.framework.name, run.batch_size, run.device.name))
+        work.add((run.model.name, run.framework.name, run.device.name))
     return len(work) == 1
 
 

@@ -35,7 +35,7 @@ _NEEDED = (
     "xsp_ingest.formats.torch_profiler.compiled.columns",
     "xsp_analyze.cohort.facts",
     "xsp_analyze.pages.report",
-    "llvmlite.binding",
+    "xsp_ingest.machine.native",
     "pyarrow.compute",
 )
 _QUIET = {  # libraries whose threads would be there before any work is

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xsp.batch import web
 from xsp_model import XspError
+from xsp_model.extras import install_advice
+from xsp_model.output_files import write_file
+from xsp_model.plain_text import readable
 
 __all__ = [
     "Entry",
     "absolute",
     "fetch",
+    "from_batch",
     "is_http",
     "is_url",
     "joined",
@@ -27,6 +32,9 @@ __all__ = [
 ]
 
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_FILE_URL = "file://"
+_USER = re.compile(r"^([^:/]+://)[^/]*@")
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
 _STAMPS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "md5Hash", "generation")
 
 
@@ -59,6 +67,22 @@ def joined(base: str, *parts: str) -> str:
     return "/".join((base.rstrip("/"), *parts)) if is_url(base) else str(Path(base, *parts))
 
 
+def from_batch(name: str, output: str) -> str:
+    """An input's place as the files of a batch have it: relative to the batch, which says nothing of where both lie.
+
+    Where the two have no folder in common, or the batch lies at a URL, a file's name is all. A URL goes without the
+    user, password and signature that it may hold.
+    """
+    if name.lower().startswith(_FILE_URL):
+        name = name[len(_FILE_URL) :]
+    if is_url(name):
+        bare = _USER.sub(r"\1", name)
+        return readable(_QUERY.sub("", bare) if is_http(bare) else bare)
+    if is_url(output) or os.path.commonpath((name, output)) == os.path.sep:
+        return readable(os.path.basename(name))  # noqa: PTH119 (of a text)
+    return readable(os.path.relpath(name, output))
+
+
 def listed(url: str) -> list[Entry]:
     """The files of a URL: itself, those below it where it is a folder, or those that match its pattern; by name."""
     with _reached(url) as (fs, path):
@@ -68,7 +92,8 @@ def listed(url: str) -> list[Entry]:
         elif _is_file(fs, path):
             files, base = {path: fs.info(path)}, path.rpartition("/")[0]
         else:
-            files, base = fs.find(path, detail=True), path
+            files, base = _files_below(fs, path), path
+        web.check_below(files, base)
     entries = [
         Entry(fs.unstrip_protocol(name), name.removeprefix(base).lstrip("/"), info.get("size"))
         for name, info in sorted(files.items())
@@ -76,6 +101,13 @@ def listed(url: str) -> list[Entry]:
     if not entries:
         raise XspError("nothing is there", path=url)
     return entries
+
+
+def _files_below(fs: Any, path: str) -> dict[str, Any]:  # noqa: ANN401
+    """The files below the folder, by name; of a web server, what cannot be listed is an error."""
+    faults = {"on_error": web.raise_but_absent} if is_http(path) else {}
+    files: dict[str, Any] = fs.find(path, detail=True, **faults)
+    return files
 
 
 def _is_file(fs: Any, path: str) -> bool:  # noqa: ANN401 (fsspec has no types)
@@ -86,11 +118,13 @@ def _is_file(fs: Any, path: str) -> bool:  # noqa: ANN401 (fsspec has no types)
 def fetch(url: str, folder: Path) -> Path:
     """A copy of the URL's file or folder, in the folder."""
     with _reached(url) as (fs, path):
-        target = folder / path.rstrip("/").rpartition("/")[2]
+        last = path.rstrip("/").rpartition("/")[2]
+        target = folder / (last if last not in ("", ".", "..") else "input")
         if _is_file(fs, path):
             fs.get(path, str(target))
             return target
-        names = fs.find(path)
+        names = sorted(_files_below(fs, path))
+        web.check_below(names, path)
         copies = [target / name.removeprefix(path).lstrip("/") for name in names]
         for copy in copies:
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -118,24 +152,24 @@ def put_file(location: str, content: bytes) -> None:
         with _reached(location) as (fs, path):
             fs.pipe_file(path, content)
         return
-    target = Path(location)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_file(Path(location), content)
 
 
 def put_folder(folder: Path, location: str, last: str) -> None:
-    """Moves the folder there, replacing what is there. To a URL: uploads it, the file `last` after the rest."""
+    """Moves the folder there, replacing an earlier one, which has a file `last`; XspError where anything else is there.
+
+    To a URL: uploads it, the file `last` after the rest.
+    """
     if is_url(location):
         _upload(folder, location, last)
         return
     target = Path(location)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists():
+    if os.path.lexists(target):
+        if target.is_symlink() or not (target / last).is_file():
+            raise XspError(
+                "something is there that no xsp batch wrote", path=target, advice="Choose another folder with -o"
+            )
         old = folder.with_name(f"{folder.name}.old")
         target.rename(old)
         folder.rename(target)
@@ -174,10 +208,11 @@ class _reached:  # noqa: N801 (read as a word: `with _reached(url)`)
             from fsspec.core import url_to_fs  # noqa: PLC0415 (only for URLs)
         except ImportError as error:
             raise XspError(
-                "reading URLs needs fsspec, which is not installed", path=self.url, advice="pip install 'xsp[cluster]'"
+                "reading URLs needs fsspec, which is not installed", path=self.url, advice=install_advice("cluster")
             ) from error
         try:
-            system_and_path: tuple[Any, str] = url_to_fs(self.url, use_listings_cache=False)
+            watched = {"get_client": web.client} if is_http(self.url) else {}
+            system_and_path: tuple[Any, str] = url_to_fs(self.url, use_listings_cache=False, **watched)
         except Exception as error:
             raise _unreachable(self.url, error) from error
         return system_and_path
@@ -188,7 +223,9 @@ class _reached:  # noqa: N801 (read as a word: `with _reached(url)`)
 
 
 def _unreachable(url: str, error: Exception) -> XspError:
-    """Libraries of clouds raise errors of their own, most of several lines."""
+    """Libraries of clouds raise errors of their own, most of several lines, and some for ours."""
+    if isinstance(error.__cause__, XspError):
+        return error.__cause__
     reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, FileNotFoundError):
         reason = "nothing is there"

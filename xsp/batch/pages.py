@@ -8,8 +8,11 @@ from xsp.batch.job_tables import local_tables
 from xsp.batch.locations import joined
 from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import from_json
+from xsp_analyze.findings.text import gain
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.render.shown import clean
+from xsp_analyze.render.units import count, counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +35,8 @@ def index_page(document: Mapping[str, Any]) -> str:
     models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
-    return render(gathered(models), title=title, before=[*_failed(bad), *_jobs(document)], after=_left_out(document))
+    before = [*_failed(bad), *_jobs(document), *_glances(document)]
+    return render(gathered(models), title=title, before=before, after=_left_out(document))
 
 
 def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -53,9 +57,7 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _title(traces: int, jobs: int) -> str:
-    parts = [
-        f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in ((traces, "trace"), (jobs, "job")) if count
-    ]
+    parts = [counted(many, noun, f"{noun}s") for many, noun in ((traces, "trace"), (jobs, "job")) if many]
     return f"Batch of {' and '.join(parts) or 'nothing that could be read'}"
 
 
@@ -68,7 +70,7 @@ def _failed(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
         return []
     entries = [(row["name"], None, row["reason"] or "") for row in bad]
     means = "These could not be read; the rest of this page is without them."
-    return [blocks.section("failed", "Failed", f"Failed: {len(bad):,}", means, [_listed(entries)])]
+    return [blocks.section("failed", "Failed", f"Failed: {count(len(bad))}", means, [_listed(entries)])]
 
 
 def _jobs(document: Mapping[str, Any]) -> list[Section]:
@@ -78,9 +80,40 @@ def _jobs(document: Mapping[str, Any]) -> list[Section]:
     for job in document["jobs"]:
         done = sum(rank["status"] == "ok" for rank in job["ranks"])
         page = job["page"] if done else None
-        entries.append((job["name"], page, f"{done:,} of {len(job['ranks']):,} ranks"))
+        entries.append((job["name"], page, f"{count(done)} of {count(len(job['ranks']))} ranks"))
     means = "Each job's page compares its ranks: steps, stragglers, communication, kernels over all of them."
     return [blocks.section("jobs", "Jobs", "Jobs of many ranks", means, [_listed(entries, len(entries))])]
+
+
+_GLANCES = (
+    "A row a trace: its report, what a step of its busiest device is made of, and the finding with most to gain, which"
+    " is an upper bound."
+)
+
+
+def _glances(document: Mapping[str, Any]) -> list[Section]:
+    """What each trace's own page says first; none where no reports were wanted."""
+    rows = [_glance(row, row["facts"]["glance"]) for row in document["traces"] if (row["facts"] or {}).get("glance")]
+    if not rows:
+        return []
+    block = {"type": "glances", "rows": rows}
+    return [blocks.section("glances", "At a glance", "Every trace at a glance", _GLANCES, [block])]
+
+
+def _glance(row: Mapping[str, Any], of_trace: Mapping[str, Any]) -> dict[str, Any]:
+    bar, finding = of_trace["bar"], of_trace["finding"]
+    return {
+        "name": clean(row["name"]),
+        "link": blocks.address(row["report"]),
+        "bar": bar
+        and {"title": clean(bar["title"]), "total": bar["total_ns"], "parts": list(map(_part, bar["parts"]))},
+        "finding": finding
+        and {"title": clean(finding["title"]), "gain": gain(finding["gain_ns"], finding["gain_share"])},
+    }
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {"label": clean(part["label"]), "tone": part["tone"], "time": part["time_ns"]}
 
 
 def _left_out(document: Mapping[str, Any]) -> list[Section]:
@@ -88,7 +121,7 @@ def _left_out(document: Mapping[str, Any]) -> list[Section]:
     if not rows:
         return []
     entries = [(row["input"], None, row["reason"]) for row in rows]
-    listed = _listed(entries, summary=f"{len(rows):,} {'file' if len(rows) == 1 else 'files'}")
+    listed = _listed(entries, summary=f"{counted(len(rows), 'file', 'files')}")
     means = "Files of folders that no known profiler wrote."
     return [blocks.section("left-out", "Left out", "Left out", means, [listed])]
 

@@ -19,6 +19,7 @@ from xsp.batch.fork_server import ONE_THREAD, begin, context
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp.memory import be_frugal
+from xsp_model.memory import limit_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -33,9 +34,8 @@ _SYSTEM_SHARE = 0.85  # of the machine's memory, that all workers together may u
 
 
 def default_limit_bytes(jobs: int) -> int:
-    """A worker's part of the machine's memory."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(total * _SYSTEM_SHARE / jobs)
+    """A worker's part of the memory of the machine, or of the container that this runs in."""
+    return int(limit_bytes() * _SYSTEM_SHARE / jobs)
 
 
 def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_bytes: int) -> Generator[Outcome]:

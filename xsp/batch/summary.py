@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.locations import joined, put_file
+from xsp.batch.locations import from_batch, joined, put_file
 from xsp.batch.unit import Kind, Status
 from xsp.batch.work import BUNDLE, REPORT, location_of
+from xsp_model.plain_text import clean, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +36,10 @@ def summary(outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], se
         "made_by": settings.version,
         "traces": traces,
         "jobs": _jobs(outcomes, settings),
-        "left_out": [{"input": path, "reason": reason} for path, reason in left_out],
+        "left_out": [
+            {"input": from_batch(path, settings.output), "reason": _private(reason, [path], settings)}
+            for path, reason in left_out
+        ],
     }
 
 
@@ -45,14 +49,23 @@ def _row(outcome: Outcome, settings: Settings) -> dict[str, Any]:
     done = outcome.status in _OK
     return {
         "name": unit.name,
-        "inputs": list(unit.inputs),
+        "inputs": [from_batch(name, settings.output) for name in unit.inputs],
         "status": "ok" if done else str(outcome.status),
-        "reason": outcome.reason or None,
+        "reason": _private(outcome.reason, unit.inputs, settings) or None,
         "report": f"{location}/{REPORT}" if done and settings.reports and unit.kind is Kind.TRACE else None,
         "bundle": f"{location}/{BUNDLE}" if done else None,
         "rank": unit.rank,
         "facts": outcome.facts,
     }
+
+
+def _private(reason: str, inputs: Sequence[str], settings: Settings) -> str:
+    """The sentence with inputs named as they are from the batch."""
+    for name in inputs:
+        short = clean(from_batch(name, settings.output))
+        for spelling in {name, name.removeprefix("file://"), clean(name), clean(" ".join(name.split()))}:
+            reason = reason.replace(spelling, short)
+    return readable(reason)
 
 
 def _jobs(outcomes: Sequence[Outcome], settings: Settings) -> list[dict[str, Any]]:

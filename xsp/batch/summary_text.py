@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.render.table import of_rows
 from xsp_analyze.render.terminal import table_lines
-from xsp_analyze.render.units import duration, share, size
+from xsp_analyze.render.units import count, duration, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
     """The lines, fitted to so many cells (null: as many as needed)."""
     good = [row for row in document["traces"] if row["status"] == "ok"]
     if good:
-        more = [f"... and {len(good) - _MAX_ROWS:,} more"] if len(good) > _MAX_ROWS else []
+        more = [f"... and {count(len(good) - _MAX_ROWS)} more"] if len(good) > _MAX_ROWS else []
         rows = [_cells(row) for row in good[:_MAX_ROWS]]
         yield from table_lines(of_rows("", _COLUMNS, rows, more), width, otherwise="see index.html")
         yield ""
@@ -39,7 +39,7 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
     if unknown := len(document["left_out"]):
         first = document["left_out"][0]
         files = "file" if unknown == 1 else "files"
-        yield f"left out: {unknown:,} {files} of no known format, such as {first['input']}"
+        yield f"left out: {count(unknown)} {files} of no known format, such as {first['input']}"
     yield _ended(spent)
 
 
@@ -49,7 +49,7 @@ def _ranks(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _job(job: Mapping[str, Any]) -> str:
     done = sum(rank["status"] == "ok" for rank in job["ranks"])
-    return f"job {job['name']}: {done:,} of {len(job['ranks']):,} ranks; see {job['page']}"
+    return f"job {job['name']}: {count(done)} of {count(len(job['ranks']))} ranks; see {job['page']}"
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -57,14 +57,14 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     speeds = facts["speeds"]
     batches = ", ".join(str(s["batch_size"]) for s in speeds if s["batch_size"] is not None) or "-"
     latency = duration(speeds[0]["latency_ns"]) if speeds else "-"
-    return row["name"], facts["model"], batches, latency, share(facts["gpu_share"]), f"{facts['spans']:,}"
+    return row["name"], facts["model"], batches, latency, share(facts["gpu_share"]), f"{count(facts['spans'])}"
 
 
 def _ended(spent: Mapping[str, Any]) -> str:
     counts, done = spent["counts"], spent["done"]
-    parts = [f"{counts['done']:,} done"]
+    parts = [f"{count(counts['done'])} done"]
     parts += [
-        f"{counts[status]:,} {phrase}"
+        f"{count(counts[status])} {phrase}"
         for status, phrase in (("kept", "kept from before"), ("failed", "failed"))
         if counts[status]
     ]

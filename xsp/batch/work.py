@@ -165,7 +165,7 @@ def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) ->
     trace = load([str(path) for path in paths], settings.reading, lambda _: None)
     bundle.write(trace, result / BUNDLE)
     if not _is_small(trace):
-        trace = bundle.read(result / BUNDLE)
+        trace = bundle.read(result / BUNDLE, is_own=True)
     if unit.kind is Kind.RANK:
         return _rank(unit, trace, result)
     return _reported(trace, unit, settings, result)
@@ -184,10 +184,11 @@ def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dic
         return facts_of(trace, unit.name).to_json()
     from xsp_analyze.pages.report import render_answers  # noqa: PLC0415
     from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.pages.report.glance import glance  # noqa: PLC0415
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
-    return facts_seen(answers.per_step, unit.name, answers.of).to_json()
+    return {**facts_seen(answers.per_step, unit.name, answers.of).to_json(), "glance": glance(answers)}
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp.reading import Reading
     from xsp_model import Trace
 
-__all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "kept_or"]
+__all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "kept_or", "read_bundle"]
 
 WORTH_BYTES = 1 << 20
 """Smaller inputs are converted in under a second, of which keeping them would save half and cost a tenth."""
@@ -56,7 +56,7 @@ def kept_or(
         return convert()
     store, digests = Store(folder / "traces", limit_bytes), Digests(folder / "digests")
     name = _quietly(lambda: key(seen, reading, digests))
-    kept = store.get(name) if name else None
+    kept = store.get(name, progress) if name else None
     if kept is not None:
         return kept
     trace = convert()
@@ -64,6 +64,15 @@ def kept_or(
         progress("keeping the converted trace")
         store.put(name, trace, seen.bytes)
     return trace
+
+
+def read_bundle(path: Path, cache: Cache | None) -> Trace:
+    """The bundle's trace. Where traces are kept, it is remembered which large tables of it were checked."""
+    from xsp.cache.checked import Checked  # noqa: PLC0415 (--help must not wait for them)
+    from xsp_model import bundle  # noqa: PLC0415
+
+    folder = _folder(cache) if cache and _limit_bytes() else None
+    return bundle.read(path, sound=Checked(folder / "checked", path) if folder is not None else None)
 
 
 def _is_still(seen: Seen, name: str, again: Callable[[Seen], str | None]) -> bool:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp.cache.notes import Notes
 from xsp.cache.program import program
 from xsp.cache.stamp import Stamp, stamp_of, stamps_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from xsp.reading import Reading
 
 __all__ = ["Digests", "Seen", "key", "look"]
 
 _READ_BYTES = 1 << 20
-_MAX_DIGESTS = 2_000
 _FORMAT = 1
 
 
@@ -92,29 +89,18 @@ class Digests:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._notes = Notes(folder)
 
     def of(self, path: Path, stamp: Stamp, at_ns: int) -> str:
         """The digest of the file, whose stamp was this at that time; OSError where it cannot be read."""
-        note = self._folder / f"{hashlib.sha256(os.fsencode(path.absolute())).hexdigest()}.json"
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            remembered = json.loads(note.read_text(encoding="utf-8"))
-            if remembered["stamp"] == stamp.numbers() and isinstance(remembered["sha256"], str):
-                return remembered["sha256"]
+        remembered = self._notes.of(path)
+        noted = remembered.get("sha256")
+        if remembered.get("stamp") == stamp.numbers() and isinstance(noted, str):
+            return noted
         digest = sha256(path)
         if stamp.is_settled(at_ns) and stamp_of(path) == stamp:
-            self._remember(note, {"stamp": stamp.numbers(), "sha256": digest})
+            self._notes.write(path, {"stamp": stamp.numbers(), "sha256": digest})
         return digest
-
-    def _remember(self, note: Path, document: dict[str, object]) -> None:
-        with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False) as file:
-                json.dump(document, file)
-            Path(file.name).replace(note)
-            notes = sorted(self._folder.glob("*.json"), key=lambda each: each.stat().st_mtime_ns)
-            for old in notes[:-_MAX_DIGESTS]:
-                old.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["program"]
+__all__ = ["program", "version_of"]
 
 _PACKAGES = ("xsp_model", "xsp_ingest", "xsp_analyze", "xsp")
 _LIBRARIES = ("xsp", "polars", "pyarrow", "numpy", "msgspec", "protobuf", "cxxfilt", "adbc-driver-sqlite")
@@ -29,14 +29,15 @@ def program(nsys: str | None = None) -> list[str]:
     packages = (*_PACKAGES, *(each.module.split(".")[0] for each in others))
     return [
         f"python {sys.version}",
-        *(f"{name} {_version(name)}" for name in _LIBRARIES),
+        *(f"{name} {version_of(name)}" for name in _LIBRARIES),
         *(f"{each.name} {each.value} {each.dist.version if each.dist else ''}" for each in others),
         *(f"{name} {_sources(name)}" for name in packages),
         *(f"{name} {_tool(nsys if name == 'nsys' else None, variable, name)}" for variable, name in _TOOLS),
     ]
 
 
-def _version(name: str) -> str:
+def version_of(name: str) -> str:
+    """The installed version of a package."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -9,11 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from xsp_model import XspError, bundle
+from xsp_model.private_files import is_own, make_private
 
 with suppress(ImportError):  # Windows could not tell whether another process reads an entry: nothing is kept there
     import fcntl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from xsp_model import Trace
@@ -40,16 +42,22 @@ class Store:
         self._folder = folder
         self._limit_bytes = limit_bytes
 
-    def get(self, key: str) -> Trace | None:
-        """The trace that is kept under the key; it stays on disk while this process lives."""
+    def get(self, key: str, progress: Callable[[str], None] = lambda _: None) -> Trace | None:
+        """The trace that is kept under the key; it stays on disk while this process lives.
+
+        None too of an entry that is damaged, or that another user may have written.
+        """
         entry = self._folder / f"{key}{_SUFFIX}"
+        if not self._is_own(entry):
+            return None
         held = _locked(entry, shared=True)
         if held is None:
             return None
         try:
-            trace = bundle.read(entry)
+            trace = bundle.read(entry, is_own=True)
         except (XspError, OSError):
             held.close()
+            progress("the kept trace is damaged: it is converted again")
             self._delete(entry)
             return None
         _in_use.append(held)
@@ -64,17 +72,25 @@ class Store:
         if not _CAN_LOCK or entry.exists():
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not make_private(self._folder):
+                return
             if shutil.disk_usage(self._folder).free < 2 * input_bytes + _SPARE_BYTES:
                 return
             bundle.write(trace, unique)
             if _bytes_in(unique) <= self._limit_bytes:
+                unique.chmod(0o700)
                 unique.rename(entry)  # fails where another process was quicker
         except (OSError, XspError):
             pass
         finally:
             shutil.rmtree(unique, ignore_errors=True)
         self._tidy(entry)
+
+    def _is_own(self, entry: Path) -> bool:
+        try:
+            return is_own(self._folder) and is_own(entry) and all(is_own(file) for file in entry.iterdir())
+        except OSError:
+            return False
 
     def _tidy(self, newest: Path) -> None:
         """Deletes what was used longest ago until the rest fits, and what others left unfinished."""

@@ -10,7 +10,8 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from xsp.cli.output import print_text
+from xsp.cli.output import print_styled
+from xsp.cli.reading_help import ReadingCommand, literal
 from xsp.cli.table import ABOUT, COMMANDS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 (typer's own)
         super().__init__(**attributes)
-        self.commands = {each.name: TyperCommand(each.name, help=_literal(each.help)) for each in COMMANDS}
+        self.commands = {each.name: TyperCommand(each.name, help=literal(each.help)) for each in COMMANDS}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 (its module's name differs between versions of typer)
         """The command that the arguments name, with its options."""
@@ -41,14 +42,12 @@ def command_named(name: str) -> Any:  # noqa: ANN401 (its module's name differs 
     function = getattr(import_module(entry.module), name)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(
-        name, help=_literal(inspect.getdoc(function) or ""), context_settings=_PASSED_ON if entry.passes_on else None
+        name,
+        cls=ReadingCommand,
+        help=literal(inspect.getdoc(function) or ""),
+        context_settings=_PASSED_ON if entry.passes_on else None,
     )(function)
     return typer.main.get_command(alone)
-
-
-def _literal(text: str) -> str:
-    """The text so that rich leaves brackets in it."""
-    return text.replace("[", r"\[")
 
 
 app = typer.Typer(
@@ -62,12 +61,16 @@ app = typer.Typer(
 
 def _print_version(wants_version: bool) -> None:
     if wants_version:
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (only here)
+        from xsp.version import version_line  # noqa: PLC0415 (only here)
 
-        try:
-            print_text(f"xsp {version('xsp')}")
-        except PackageNotFoundError:
-            print_text("xsp (not installed)")
+        print_styled(version_line())
+        raise typer.Exit
+
+
+def _print_reading_help(wants_help: bool) -> None:
+    if wants_help:
+        command = command_named("report")  # has each of these options
+        command.reading_help(typer.Context(command, info_name="xsp COMMAND"))
         raise typer.Exit
 
 
@@ -76,12 +79,22 @@ def _root(
     context: typer.Context,
     *,
     version: Annotated[  # noqa: ARG001 (its callback acts)
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print version and commit and exit."),
+    ] = False,
+    help_reading: Annotated[  # noqa: ARG001 (likewise)
+        bool,
+        typer.Option(
+            "--help-reading",
+            callback=_print_reading_help,
+            is_eager=True,
+            help="Show how files are read (options that commands share), and exit.",
+        ),
     ] = False,
 ) -> None:
     """Options before any command; the help where there is no command."""
     if context.invoked_subcommand is None:
-        print_text(context.get_help())
+        print_styled(context.get_help())
 
 
 def run(arguments: Sequence[str]) -> object:

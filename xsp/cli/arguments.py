@@ -6,13 +6,22 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Inputs", "ServingPhase"]
+__all__ = ["CsvRaw", "Inputs", "ServingPhase"]
 
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
         help="Profiler files, a folder of them, a quoted pattern such as 'trace_*.json.gz', or one .xsp bundle.",
+        show_default=False,
+    ),
+]
+
+CsvRaw = Annotated[
+    bool,
+    typer.Option(
+        "--csv-raw",
+        help="In CSV leave names that begin like a formula (= + - @) as they are, not behind an apostrophe.",
         show_default=False,
     ),
 ]

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.cli.compare_runs import ALONE
 from xsp.cli.output import write_file
+from xsp.comparing.runs import ALONE
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.several import Several

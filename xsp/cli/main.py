@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
-from xsp.cli import root_help
-from xsp.cli.output import ReaderGoneError, note, print_text
-from xsp.memory import be_frugal, before_polars
+from xsp.cli import limited, root_help
+from xsp.cli.output import note, print_styled
+from xsp.cli.streams import OutputLostError, ReaderGoneError, check_written, give_up, hold
+from xsp.cli.table import COMMANDS
+from xsp.memory import be_frugal, be_small, before_polars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
+_OUTPUT_LOST = 1  # as cat has it
 _USER_ERROR = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted."""
+    """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted.
+
+    Where stdout does not take the answer it is 1, and 141 where whoever read it has gone.
+    """
+    hold()
+    command_line = sys.argv[1:] if arguments is None else list(arguments)
+    if _is_limited(command_line) and (ended_with := limited.watched()) is not None:
+        return ended_with
     try:
-        status = _run(sys.argv[1:] if arguments is None else list(arguments))
+        status = _run(command_line)
+        check_written()
     except ReaderGoneError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up()
         return _BROKEN_PIPE
+    except OutputLostError as error:
+        give_up()
+        note(f"error: standard output cannot be written ({error})")
+        return _OUTPUT_LOST
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except Exception as error:
-        sentence = _for_users(error)
+    except BaseException as error:
+        sentence = _for_users(error) or _of_a_bundle(error)
         if sentence is None:
             raise
         note(f"error: {' '.join(sentence.split())}")
@@ -38,19 +52,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _is_limited(command_line: list[str]) -> bool:
+    """Whether memory may run out where the machine has more; a command that starts the user's program is left to it."""
+    is_others = any(each.passes_on for each in COMMANDS if each.name in command_line[:1])
+    return sys.platform == "linux" and limited.limit_of_memory() is not None and not is_others
+
+
 def _run(arguments: list[str]) -> object:
     help_text = root_help.text(arguments)
     if help_text is not None:
-        print_text(help_text)
+        print_styled(help_text)
         return 0
     before_polars()
+    limit = limited.limit_of_memory()
+    if limit is not None:
+        be_small(limit[1])
     be_frugal()
     from xsp.cli.app import run  # noqa: PLC0415 (imports typer, which takes longer than the help does)
 
     return run(arguments)
 
 
-def _for_users(error: Exception) -> str | None:
+def _for_users(error: BaseException) -> str | None:
     """What to tell the user; null for errors that are ours.
 
     XspError is looked up, not imported, as whoever raised it has imported it; errors in arguments are known by
@@ -59,6 +82,8 @@ def _for_users(error: Exception) -> str | None:
     errors = sys.modules.get("xsp_model.errors")
     if errors is not None and isinstance(error, errors.XspError):
         return str(error)
+    if limited.ran_out(error):
+        return limited.out_of_memory()
     about_arguments = getattr(error, "format_message", None)
     if about_arguments is None:
         return None
@@ -66,3 +91,12 @@ def _for_users(error: Exception) -> str | None:
     hint = f" See `{context.command_path} --help`." if context is not None else ""
     sentence = about_arguments().rstrip(".")
     return f"{sentence}{'' if sentence.endswith('?') else '.'}{hint}"
+
+
+def _of_a_bundle(error: BaseException) -> str | None:
+    """What is wrong with the bundle that was read, which strangers may have written; null where none was."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # which polars ends with
+        return None
+    rows = sys.modules.get("xsp_model.bundle_rows")
+    fault = rows.fault_behind(error) if rows is not None else None
+    return str(fault) if fault is not None else None

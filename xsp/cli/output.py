@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
 __all__ = [
-    "ReaderGoneError",
-    "check_writable",
+    "check_output",
     "in_color",
     "note",
     "print_bytes",
+    "print_styled",
     "print_text",
+    "thousands",
     "unwritable",
     "write_file",
 ]
 
 
-class ReaderGoneError(Exception):
-    """Whoever read our answer has closed the pipe. No OSError: typer would turn that into a status of its own."""
+def print_bytes(content: bytes, *, styled: bool = False) -> None:
+    """Writes to stdout; what would act on a terminal is shown there as its code, and elsewhere written as it is.
+
+    `styled`: it holds our own codes of colour, and names that are clean already.
+    """
+    if sys.stdout.isatty() and not styled:
+        content = _harmless(content.decode(errors="replace")).encode(errors="backslashreplace")
+    _write(content)
 
 
-def print_bytes(content: bytes) -> None:
-    """Writes to stdout and flushes, so that a broken pipe shows here and not at exit."""
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise ReaderGoneError from None
+def print_styled(text: str) -> None:
+    """Writes a line or lines that hold our own codes of colour, and names that are clean already."""
+    print_bytes(f"{_for_terminals(text)}\n".encode(errors="backslashreplace"), styled=True)
+
+
+def _harmless(text: str) -> str:
+    from xsp_model.plain_text import on_terminal  # noqa: PLC0415 (imports the whole model)
+
+    return on_terminal(text)
+
+
+def _write(content: bytes) -> None:
+    """Flushes as well, so that a broken pipe shows here and not at exit."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def print_text(text: str) -> None:
     """Writes a line or lines to stdout, as UTF-8 whatever the locale."""
-    print_bytes(f"{text}\n".encode(errors="backslashreplace"))
+    print_bytes(f"{_for_terminals(text)}\n".encode(errors="backslashreplace"))
 
 
 def in_color() -> bool:
@@ -46,35 +63,47 @@ def in_color() -> bool:
 
 
 def note(line: str) -> None:
-    """One line on stderr, for what is not part of the answer."""
-    sys.stderr.write(f"{line}\n")
+    """One line on stderr, for what is not part of the answer; of names that it holds nothing acts."""
+    line = _for_terminals(line)
+    sys.stderr.write(f"{line if line.isascii() and line.isprintable() else _harmless(line)}\n")
 
 
-def check_writable(path: Path) -> None:
-    """Raises XspError where a file or folder at the path could not be made, before the work is done in vain."""
-    parent = next(p for p in path.absolute().parents if p.exists())
-    if not parent.is_dir():
-        raise unwritable(path, NotADirectoryError(0, f"{parent.name} is not a folder"))
-    if not os.access(parent, os.W_OK):
-        raise unwritable(path, PermissionError(0, "no permission"))
+def thousands(number: object) -> str:
+    """A number of things on a terminal, as `render.units.count` and plain spaces have it, without what those import."""
+    return f"{number:,}".replace(",", " ")
+
+
+def _for_terminals(text: str) -> str:
+    if "\N{NARROW NO-BREAK SPACE}" not in text:
+        return text
+    from xsp_analyze.render.units import plain_spaces  # noqa: PLC0415 (such a text was made there: it is loaded)
+
+    return plain_spaces(text)
+
+
+def check_output(path: Path, inputs: Iterable[str | Path]) -> None:
+    """XspError, before the work is done in vain, where the path cannot be written or one of the inputs is there."""
+    from xsp_model.output_files import check_output as check  # noqa: PLC0415 (imports the whole model)
+
+    check(path, [source for name in inputs for source in _matches(name)])
+
+
+def _matches(name: str | Path) -> list[Path]:
+    """The input; of a pattern all that matches it."""
+    if isinstance(name, Path) or Path(name).exists() or not glob.has_magic(name):
+        return [Path(name)]
+    return [Path(match) for match in glob.glob(name, recursive=True)]  # noqa: PTH207 (Path.glob takes no absolute ones)
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes the file beside its place and renames it into it; XspError where that cannot be done."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("xb") as file:
-            file.write(content)
-        unfinished.replace(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+    """Writes the whole file; XspError where that cannot be done."""
+    from xsp_model.output_files import write_file as write  # noqa: PLC0415 (imports the whole model)
+
+    write(path, content)
 
 
 def unwritable(path: Path, error: OSError) -> Exception:
     """The error for a user whose output could not be written."""
-    from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
+    from xsp_model import output_files  # noqa: PLC0415 (imports the whole model)
 
-    return XspError(f"cannot be written ({error.strerror or error})", path=path, advice="Choose another place with -o")
+    return output_files.unwritable(path, error)

@@ -50,7 +50,7 @@ class Progress:
         with self._lock:
             self._what = what
             if self._display is not None and self._task is not None:
-                self._display.update(self._task, description=what)
+                self._display.update(self._task, description=_plain(what))
 
     def _show(self) -> None:
         if self._ended:
@@ -63,5 +63,12 @@ class Progress:
                 return
             columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
             self._display = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._display.add_task(self._what, total=None)
+            self._task = self._display.add_task(_plain(self._what), total=None)
             self._display.start()
+
+
+def _plain(what: str) -> str:
+    """Names of files are in it, and rich passes on what acts on a terminal."""
+    from xsp_model.plain_text import clean  # noqa: PLC0415 (imports the whole model)
+
+    return clean(what)

@@ -1,4 +1,4 @@
-"""The options of reading inputs, which a command has by its decorator."""
+"""The options of reading inputs, which a command has by its decorator; `--help-reading` tells of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.complete import format_names
+from xsp.cli.reading_help import PANEL, HelpReading
 from xsp.reading import Option, defaults, option_types, options, reading_of
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["reads_input"]
 
 _T = TypeVar("_T")
-_PANEL = "Reading the input"
 _COMPLETED = {"format": format_names}  # what a shell offers after Tab
 _CACHE = "cache"
+_HELP = inspect.Parameter("help_reading", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpReading)
 
 
 def reads_input(
@@ -47,11 +48,12 @@ def reads_input(
 
         @wraps(command)
         def run(**arguments: Any) -> _T:  # noqa: ANN401 (options of any type)
+            del arguments[_HELP.name]  # which has acted
             cache = {_CACHE: _cache(**{p.name: arguments.pop(p.name) for p in _CACHE_PARAMETERS})} if keeps else {}
             values = {name: arguments.pop(name) for name in names}
             return command(**arguments, **cache, reading=reading_of(values))
 
-        parameters = [*own, *reading, *(_CACHE_PARAMETERS if keeps else ())]
+        parameters = [*own, _HELP, *reading, *(_CACHE_PARAMETERS if keeps else ())]
         described: Any = run
         described.__signature__ = signature.replace(parameters=parameters)
         described.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -69,7 +71,7 @@ def _parameter(name: str, option: Option, kind: Any) -> inspect.Parameter:  # no
         autocompletion=_COMPLETED.get(name),
         help=f"{option.help} May be given several times." if several else option.help,
         show_default=option.metavar is None,
-        rich_help_panel=None if option.on_request else _PANEL,
+        rich_help_panel=None if option.on_request else PANEL,
     )
     return inspect.Parameter(
         name,
@@ -86,7 +88,7 @@ def _cache(
         typer.Option(
             "--no-cache",
             help="Convert the input anew, and keep nothing of it for the next command.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = False,
     cache_dir: Annotated[
@@ -97,7 +99,7 @@ def _cache(
             help="Where converted traces are kept for the next command; without it $XDG_CACHE_HOME/xsp or"
             " ~/.cache/xsp.",
             show_default=False,
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = None,
 ) -> Cache | None:

@@ -20,7 +20,8 @@ __all__ = ["rendered", "text"]
 
 _FORMS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 _OPTIONS = (
-    ("--version", "", "Print the version and exit."),
+    ("--version", "", "Print version and commit and exit."),
+    ("--help-reading", "", "Show how files are read (options that commands share), and exit."),
     ("--install-completion", "", "Install completion for the current shell."),
     ("--show-completion", "", "Show completion for the current shell, to copy it or customize the installation."),
     ("--help", "-h", "Show this message and exit."),

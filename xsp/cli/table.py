@@ -34,15 +34,17 @@ COMMANDS = (
     Command(
         "report", "Write a report that opens in any browser: one HTML file, with nothing to install and no network."
     ),
-    Command("top", "Show the layers and kernels that take most time, with their shares."),
+    Command("top", "Show the layers and kernels that take most time, and what could be gained."),
     Command("findings", "Say what is worth doing next: each finding with its evidence and the most it can gain."),
     Command("analyze", "Answer questions about a trace as tables: times per layer, per kernel, per device, ..."),
+    Command("view", "Look at a whole trace over time in the browser, served from this machine to this machine alone."),
+    Command("mcp", "Answer an agent's questions about these files, and no others, over the Model Context Protocol."),
     Command("batch", "Convert and report many traces at once, with an index page over all of them."),
     Command("convert", "Read profiler files once and keep the joined trace as a bundle, which opens in a moment."),
     Command("export", "Write a trace for other programs to open."),
     Command(
         "figure",
-        "Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (pip install 'xsp[figures]').",
+        "Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (`pip install matplotlib`).",
     ),
     Command("query", "Ask a trace anything in SQL: its tables, and any analysis by its id (`xsp schema` lists both)."),
     Command("schema", "Print tables, columns, types and units, for `xsp query` and Python."),

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
+from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase
 from xsp.cli.complete import analysis_ids
-from xsp.cli.output import check_writable, in_color, note, print_bytes, write_file
+from xsp.cli.output import in_color, note, print_bytes
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
+from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -38,6 +39,8 @@ class Formats(StrEnum):
     CSV = "csv"
     JSON = "json"
     MD = "md"
+    LATEX = "latex"
+    XLSX = "xlsx"
     PARQUET = "parquet"
 
 
@@ -63,7 +66,11 @@ def analyze(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR", help="Write one file an analysis into this folder.", show_default=False
+            "-o",
+            "--output",
+            metavar="DIR|FILE.xlsx",
+            help="Write one file an analysis into this folder; with -f xlsx one workbook of all of them.",
+            show_default=False,
         ),
     ] = None,
     steps: Annotated[
@@ -87,6 +94,7 @@ def analyze(
         ),
     ] = None,
     all_rows: Annotated[bool, typer.Option("--all", help="Every row, on a terminal too.")] = False,
+    csv_raw: CsvRaw = False,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
@@ -97,16 +105,17 @@ def analyze(
     from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415 (--help must not wait for polars)
 
     selected = _find(analyses or ())
-    if output is not None:
-        check_writable(output / "any")
+    sources: list[str | Path] = [*inputs, *reading.files]
+    check_tables_writable(output_format, output, sources)
     with Progress() as progress:
         only = _reads(selected, steps or serving_phase) if output_format is Formats.CSV else None
         frames = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps, serving_phase)
         results = _run(selected, frames, progress) if selected else _run_all(frames, progress)
         if output is not None:
-            _write_files(results, output_format, output)
+            write_tables(results, output_format, output, sources, csv_raw=csv_raw)
             return
-    print_bytes(_stream(results, output_format, _screen(0 if all_rows else rows)))
+    content = _stream(results, output_format, _screen(0 if all_rows else rows), csv_raw=csv_raw)
+    print_bytes(content, styled=output_format is Formats.TABLE)
 
 
 def _find(ids: Sequence[str]) -> list[Analysis]:
@@ -168,19 +177,7 @@ def _screen(rows: int | None) -> Screen:
     )
 
 
-def _stream(results: Sequence[Result], output_format: str, screen: Screen) -> bytes:
+def _stream(results: Sequence[Result], output_format: str, screen: Screen, *, csv_raw: bool) -> bytes:
     from xsp_analyze.render import render  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
 
-    if output_format == Formats.PARQUET and sys.stdout.isatty():
-        raise XspError("parquet is not for reading on a terminal", advice="Give a folder with -o")
-    return render(results, str(output_format), screen)
-
-
-def _write_files(results: Sequence[Result], output_format: str, folder: Path) -> None:
-    from xsp_analyze.render import FORMATS, render_one  # noqa: PLC0415
-
-    for result in results:
-        name = f"{result.analysis.id}.{FORMATS[output_format].suffix}"
-        write_file(folder / name, render_one(result, str(output_format)))
-    note(f"{folder}: {len(results)} {'table' if len(results) == 1 else 'tables'}")
+    return render(results, str(output_format), screen, csv_raw=csv_raw)

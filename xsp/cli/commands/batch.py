@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xsp.cli.endings import ended_politely
-from xsp.cli.output import check_writable, note, print_text
+from xsp.cli.output import check_output, note, print_text
 from xsp.cli.reading_options import reads_input
 from xsp.reading import Reading
 
@@ -107,7 +108,7 @@ def batch(
     from xsp.batch.unit import Settings  # noqa: PLC0415
     from xsp.batch.version import own_version  # noqa: PLC0415
 
-    reading = replace(reading, device=_sound(reading.device))
+    reading = replace(reading, device=_sound(reading.device), work_models=_sound_models(reading.work_models))
     _check_gpu(reading.gpu)
     _check_exclusive(scheduler, jobs, memory)
     began = time.perf_counter()
@@ -143,6 +144,16 @@ def _sound(device: Path | None) -> Path | None:
 
     read_device_file(device)
     return device.absolute()
+
+
+def _sound_models(files: Sequence[Path]) -> tuple[Path, ...]:
+    """The files of work models from the root; XspError where one of them is not sound, likewise."""
+    if files:
+        from xsp_analyze.work_models.user_models import read_user_models  # noqa: PLC0415
+
+        for file in files:
+            read_user_models(file)
+    return tuple(file.absolute() for file in files)
 
 
 def _check_exclusive(scheduler: str | None, jobs: int | None, memory: str | None) -> None:
@@ -185,9 +196,10 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
         yield output.rstrip("/"), None
         return
     folder = Path(output).absolute()
-    check_writable(folder / "any")
+    check_output(folder / "any", ())
     if folder.exists() and (not folder.is_dir() or bundle.is_bundle(folder)):
         raise XspError("this exists and is no folder for results", path=folder, advice="Choose another one with -o")
+    _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _held(folder):
         for stale in folder.glob(".unfinished-*"):
@@ -197,6 +209,18 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
             yield str(folder), scratch
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check_own(folder: Path) -> None:
+    """XspError where the folder has files by the names of ours and no batch wrote them."""
+    from xsp.batch.summary import COSTS, INDEX, SUMMARY  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    there = [name for name in (COSTS, INDEX) if os.path.lexists(folder / name)]
+    if there and not (folder / SUMMARY).is_file():  # which a batch writes before these
+        raise XspError(
+            f"has a file {there[0]} that no xsp batch wrote", path=folder, advice="Choose another folder with -o"
+        )
 
 
 @contextmanager

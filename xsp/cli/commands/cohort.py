@@ -6,17 +6,19 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xsp.cache.cache import Cache
+from xsp.cli.arguments import CsvRaw
 from xsp.cli.commands.analyze import Formats
-from xsp.cli.output import check_writable, note, print_bytes, write_file
+from xsp.cli.output import check_output, in_color, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
+from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["cohort"]
 
 _SUMMARY = "summary.json"
+_ROWS_ON_SCREEN = 50
 
 
 @reads_input(only=("layer_source", "model_ranges", "layer_ranges", "graph_captures", "device"))
@@ -47,7 +50,8 @@ def cohort(
             "-o",
             "--output",
             metavar="FILE.html|DIR",
-            help="Write the page over all models into this file; with -f, one file a table into this folder.",
+            help="Write the page over all models into this file; with -f, one file a table into this folder, or"
+            " with -f xlsx one workbook.",
             show_default=False,
         ),
     ] = None,
@@ -62,6 +66,16 @@ def cohort(
             show_default=False,
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC=VALUE",
+            help="What training is to reach, as top1=0.93: time and, with prices, cost to it, where runs recorded a"
+            " training curve.",
+            show_default=False,
+        ),
+    ] = None,
+    csv_raw: CsvRaw = False,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
@@ -71,26 +85,36 @@ def cohort(
     """
     from xsp_analyze.cohort.cohort import gathered  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.cohort.price import NO_PRICES, read_prices  # noqa: PLC0415
+    from xsp_analyze.cohort.quality import read_target  # noqa: PLC0415
     from xsp_analyze.cohort.tables import tables  # noqa: PLC0415
 
-    if output is not None:
-        check_writable(output if output_format is None else output / "any")
+    sources: list[str | Path] = [*inputs, *reading.files, *([prices] if prices else [])]
+    if output_format is not None:
+        check_tables_writable(output_format, output, sources)
+    elif output is not None:
+        check_output(output, sources)
     price_list = read_prices(prices) if prices else NO_PRICES
+    aimed = read_target(target) if target else None
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
         systems = gathered(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
             from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
 
-            write_file(output, render(systems, title=_title(inputs), prices=price_list).encode())
+            write_file(output, render(systems, title=_title(inputs), prices=price_list, target=aimed).encode())
             note(f"{output}: {len(systems)} rows")
             return
-        results = tables(systems, price_list)
-    _print(results, str(output_format or Formats.TABLE), output)
+        results = tables(systems, price_list, aimed)
+    if output is not None:
+        write_tables(results, str(output_format or Formats.TABLE), output, sources, csv_raw=csv_raw)
+        return
+    _print(results, str(output_format or Formats.TABLE), csv_raw=csv_raw)
 
 
 def _title(inputs: Sequence[str]) -> str:
-    return f"Cohort of {', '.join(Path(text).absolute().name for text in inputs)}"
+    from xsp_model.plain_text import readable  # noqa: PLC0415 (imports the whole model)
+
+    return f"Cohort of {', '.join(readable(Path(text).absolute().name) for text in inputs)}"
 
 
 def _members(
@@ -110,11 +134,16 @@ def _members(
 
 
 def _named_apart(members: Sequence[Member]) -> list[Member]:
-    """The members; of those of one name each with the name of its folder, else its path."""
+    """The members; of those of one name each with the name of its folder, else its path below the folder of all."""
     from collections import Counter  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
 
-    for name in (lambda m: f"{Path(m.path).parent.name}-{m.name}", lambda m: m.path):
+    above = _common_steps([Path(member.path).parts[:-1] for member in members])
+    namings: tuple[Callable[[Member], str], ...] = (
+        lambda member: f"{Path(member.path).parent.name}-{member.name}",
+        lambda member: "/".join(Path(member.path).parts[above:]),
+    )
+    for name in namings:
         counts = Counter(member.name for member in members)
         renamed = []
         for member in members:
@@ -123,6 +152,12 @@ def _named_apart(members: Sequence[Member]) -> list[Member]:
             renamed.append(replace(member, name=new, facts=replace(member.facts, model=model)))
         members = renamed
     return list(members)
+
+
+def _common_steps(paths: Sequence[Sequence[str]]) -> int:
+    """How many folders from the outermost are the same in all paths."""
+    counts = (number for number, steps in enumerate(zip(*paths, strict=False)) if len(set(steps)) > 1)
+    return next(counts, min(map(len, paths)))
 
 
 def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
@@ -170,18 +205,13 @@ def _reading_of(unit: Unit, reading: Reading) -> Reading:
     """A bundle is converted already: what concerns source files does not concern it."""
     from xsp_model import bundle  # noqa: PLC0415
 
-    return Reading(device=reading.device, gpu=reading.gpu) if bundle.is_bundle(Path(unit.inputs[0])) else reading
+    beside = Reading(device=reading.device, gpu=reading.gpu, work_models=reading.work_models)
+    return beside if bundle.is_bundle(Path(unit.inputs[0])) else reading
 
 
-def _print(results: Sequence[Result], output_format: str, folder: Path | None) -> None:
-    from xsp_analyze.render import FORMATS, Screen, render, render_one  # noqa: PLC0415
+def _print(results: Sequence[Result], output_format: str, *, csv_raw: bool) -> None:
+    from xsp_analyze.render import Screen, render  # noqa: PLC0415
 
-    if folder is not None:
-        for result in results:
-            write_file(
-                folder / f"{result.analysis.id}.{FORMATS[output_format].suffix}", render_one(result, output_format)
-            )
-        note(f"{folder}: {len(results)} {'table' if len(results) == 1 else 'tables'}")
-        return
-    screen = Screen(shutil.get_terminal_size().columns, color=True, rows=50) if sys.stdout.isatty() else Screen()
-    print_bytes(render(results, output_format, screen))
+    columns = shutil.get_terminal_size().columns
+    screen = Screen(columns, color=in_color(), rows=_ROWS_ON_SCREEN) if sys.stdout.isatty() else Screen()
+    print_bytes(render(results, output_format, screen, csv_raw=csv_raw), styled=output_format == "table")

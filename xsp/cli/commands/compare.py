@@ -12,11 +12,11 @@ import typer
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import ServingPhase
 from xsp.cli.compare_output import Formats, printed, write
-from xsp.cli.compare_runs import Request
-from xsp.cli.compare_runs import comparisons as compared
-from xsp.cli.output import check_writable, note, print_bytes, write_file
+from xsp.cli.output import check_output, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
+from xsp.comparing.runs import Request
+from xsp.comparing.runs import comparisons as compared
 from xsp.opening import expand
 from xsp.reading import Reading
 
@@ -158,15 +158,19 @@ def compare(
     Example: `xsp compare --baseline main new.xsp --fail-on 'model.latency > +3%' --markdown summary.md`
     """  # fmt: skip
     rules = _rules(fail_on or ())
-    for path in filter(None, (junit, markdown, html, baselines if save_baseline else None)):
-        check_writable(path)
     before, after = _named(inputs, baseline, save_baseline, baselines, also_before or (), also_after or ())
+    outputs = [path for path in (junit, markdown, html) if path]
+    for number, path in enumerate(outputs):
+        check_output(path, [*before, *after, *reading.files, baselines])
+        _check_apart(path, outputs[:number])
+    if save_baseline:
+        check_output(baselines, [*before, *after, *reading.files])
     if not before:
         _save(baselines, save_baseline, after)
         return 0
     request = Request(reading, cache, steps, per_input, run_noise, rules, strict, serving_phase)
     with Progress() as progress:
-        comparisons = compared(before, after, baseline, request, progress)
+        comparisons = compared(before, after, baseline, request, progress.note)
         write(comparisons, junit, markdown, html)
         content = printed(comparisons, output_format, rows or None)
     print_bytes(content)
@@ -176,6 +180,14 @@ def compare(
     if save_baseline and not status:
         _save(baselines, save_baseline, after)
     return status
+
+
+def _check_apart(path: Path, others: Sequence[Path]) -> None:
+    from xsp_model import XspError  # noqa: PLC0415
+
+    is_new = path.is_file() or not path.exists()  # a device takes one after the other
+    if is_new and os.path.realpath(path) in map(os.path.realpath, others):
+        raise XspError("two outputs have this name", path=path, advice="Choose a name for each")
 
 
 def _rules(texts: Sequence[str]) -> list[Rule]:

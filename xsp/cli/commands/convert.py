@@ -11,7 +11,7 @@ import typer
 
 from xsp.cli.arguments import Inputs
 from xsp.cli.endings import ended_politely
-from xsp.cli.output import check_writable, note, unwritable
+from xsp.cli.output import check_output, note, thousands, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
@@ -40,7 +40,7 @@ def convert(
     """
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
-    check_writable(output)
+    check_output(output, [*inputs, *reading.files])
     with Progress() as progress, ended_politely(), _room_beside(output):
         trace = load(inputs, reading, progress.note)
         progress.note(f"writing {output.name}")
@@ -50,7 +50,7 @@ def convert(
             raise unwritable(output, error) from error
     for detail in _errors(trace):
         note(f"warning: {detail}")
-    note(f"{output}: {trace.row_count:,} spans")
+    note(f"{output}: {thousands(trace.row_count)} spans")
 
 
 def _room_beside(output: Path) -> AbstractContextManager[None]:

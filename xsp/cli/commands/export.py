@@ -10,25 +10,29 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.output import check_writable, note, unwritable
+from xsp.cli.output import check_output, note, thousands
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    pass
 
 __all__ = ["Targets", "export"]
 
 
 class Targets(StrEnum):
-    """What `--to` takes; a test holds it equal to `xsp_analyze.export.EXPORTERS`."""
+    """What `--to` takes; a test holds it equal to `xsp_analyze.export.EXPORTERS` and `benchmark`."""
 
     JAEGER = "jaeger"
+    OTLP = "otlp"
     CHROME = "chrome"
+    PERFETTO = "perfetto"
     SPEEDSCOPE = "speedscope"
     GRAPHML = "graphml"
+    ARROW = "arrow"
+    BENCHMARK = "benchmark"
 
 
 @reads_input(without=("device",))
@@ -39,8 +43,10 @@ def export(
         Targets,
         typer.Option(
             "--to",
-            help="jaeger: Jaeger's UI, and xsp again; chrome: Perfetto and chrome://tracing; speedscope: flame graphs;"
-            " graphml: graph tools.",
+            help="jaeger: Jaeger's UI, and xsp again; otlp: OpenTelemetry's collectors, and xsp again; chrome:"
+            " chrome://tracing and tools for PyTorch's traces; perfetto: ui.perfetto.dev and trace_processor;"
+            " speedscope: flame graphs; graphml: graph tools; arrow: every table as an Arrow IPC stream, into a folder;"
+            " benchmark: a script that runs one operator of torch alone.",
             show_default=False,
         ),
     ],
@@ -50,7 +56,7 @@ def export(
             "-o",
             "--output",
             metavar="FILE",
-            help="The file to write; compressed where it ends in .gz.",
+            help="The file to write, compressed where it ends in .gz; of arrow the folder.",
             show_default=False,
         ),
     ],
@@ -68,6 +74,19 @@ def export(
             show_default=False,
         ),
     ] = None,
+    operator: Annotated[
+        str | None,
+        typer.Option("--operator", metavar="NAME", help="Of benchmark: the operator, `aten::mm`.", show_default=False),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape",
+            metavar="JSON",
+            help="Of benchmark: the shapes of its inputs, `[[8, 16], [16, 4]]`; else those that took most time.",
+            show_default=False,
+        ),
+    ] = None,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
@@ -75,22 +94,30 @@ def export(
 
     Examples: `xsp export trace.xsp --to chrome -o trace.json.gz`, `xsp export old.json --to speedscope -o s.json`.
     """
+    from xsp_analyze.export import benchmark_of, find, part_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.export import export as write  # noqa: PLC0415
-    from xsp_analyze.export import find, part_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_model.schema import TABLES  # noqa: PLC0415
 
-    check_writable(output)
+    for file in (output / f"{table}.arrows" for table in TABLES) if to is Targets.ARROW else (output,):
+        check_output(file, [*inputs, *reading.files])
+    _check_operator(to, operator, shape)
     step = _step(steps)
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
-        _check_not_an_input(output, trace, inputs)
         kept = [level.strip() for level in levels.split(",")] if levels else []
         part = part_of(trace, step=step, levels=kept, serving_phase=serving_phase)
         progress.note(f"writing {output.name}")
-        try:
-            write(part, find(str(to)), output)
-        except OSError as error:
-            raise unwritable(output, error) from error
-    note(f"{output}: {part.row_count:,} spans")
+        write(part, find(str(to)) if operator is None else benchmark_of(operator, shape), output)
+    note(f"{output}: {thousands(part.row_count)} spans" if operator is None else f"{output}: {operator}")
+
+
+def _check_operator(to: Targets, operator: str | None, shape: str | None) -> None:
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if to is Targets.BENCHMARK and operator is None:
+        raise XspError("a benchmark is of one operator", advice="Name it with --operator, as in --operator aten::mm")
+    if to is not Targets.BENCHMARK and (operator is not None or shape is not None):
+        raise XspError("--operator and --shape are of --to benchmark alone", advice="Leave them out")
 
 
 def _step(text: str) -> int | None:
@@ -104,11 +131,3 @@ def _step(text: str) -> int | None:
         raise XspError(
             f"{text!r} is no choice of steps to export", advice="Choose all or the number of a step"
         ) from None
-
-
-def _check_not_an_input(output: Path, trace: Trace, inputs: list[str]) -> None:
-    from xsp_model import XspError  # noqa: PLC0415
-
-    there = output.resolve()
-    if trace.origin == output or any(Path(text).resolve() == there for text in inputs):
-        raise XspError("the output is one of the inputs", path=output, advice="Choose another name with -o")

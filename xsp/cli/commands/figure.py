@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +13,22 @@ import typer
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs, ServingPhase
 from xsp.cli.complete import analysis_ids
-from xsp.cli.output import check_writable, note, write_file
+from xsp.cli.output import check_output, note, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 
 __all__ = ["figure"]
+
+_ENDINGS = re.compile(r"(\.(json|pt|trace|gz|zst|xsp|sqlite|nsys-rep|csv|pb|xplane))+$")
+
+
+class Scales(StrEnum):
+    """What `--over` takes; a test holds it equal to `xsp_analyze.figure.Over`."""
+
+    BATCH_SIZE = "batch-size"
+    DEVICES = "devices"
 
 
 @reads_input()
@@ -43,6 +55,24 @@ def figure(
             show_default=False,
         ),
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--beside",
+            metavar="TRACE",
+            help="Another trace to draw into the same figure: rooflines in one, bars side by side, of A01 boxes of step"
+            " times; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    over: Annotated[
+        Scales | None,
+        typer.Option(
+            "--over",
+            help="Of A01 with --beside: latency and throughput over batch sizes or numbers of devices.",
+            show_default=False,
+        ),
+    ] = None,
     serving_phase: ServingPhase = None,
     style: Annotated[
         Path | None,
@@ -56,28 +86,43 @@ def figure(
     reading: Reading,
     cache: Cache | None,
 ) -> None:
-    """Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (pip install 'xsp[figures]').
+    """Draw an analysis's figure for a paper, as PDF, SVG or PNG; needs matplotlib (`pip install matplotlib`).
 
     Examples: `xsp figure trace.json.gz -a A10 -o kernels.pdf`, `xsp figure profile.xsp -a A09 -o roofline.svg --width
-    double`.
+    double`, `xsp figure h100.json.gz --beside mi300x.json.gz -a B23 -o both.pdf`,
+    `xsp figure b1.xsp --beside b8.xsp -a A01 --over batch-size -o scaling.pdf`.
     """
     from xsp_analyze.catalog import find  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_analyze.figure import Look, draw, width_inches  # noqa: PLC0415
+    from xsp_analyze.figure import Look, Over, draw, draw_several, width_inches  # noqa: PLC0415
     from xsp_analyze.figure.look import require_matplotlib, settings  # noqa: PLC0415
     from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
 
+    if over and not beside:
+        raise XspError("--over needs several traces", advice="Give the others with --beside")
     selected, suffix = find(analysis), _suffix(output)
     look = Look(width_inches(width) if width else None, style)
     require_matplotlib()
     settings(style)
-    check_writable(output)
+    check_output(output, [*inputs, *(beside or ()), *([style] if style else ()), *reading.files])
     with Progress() as progress:
-        trace = load(inputs, reading, progress.note, cache=cache)
+        sources = [inputs, *([text] for text in beside or ())]
+        answers = [Answers(load(each, reading, progress.note, cache=cache), serving_phase) for each in sources]
         progress.note(f"drawing {selected.id}")
-        drawn = draw(Answers(trace, serving_phase), selected, suffix, look)
+        if beside:
+            named = dict(zip(_names(sources), answers, strict=True))
+            drawn = draw_several(named, selected, suffix, look, Over(over) if over else None)
+        else:
+            drawn = draw(answers[0], selected, suffix, look)
         write_file(output, drawn.content)
     for sentence in drawn.notes:
         note(sentence)
+
+
+def _names(sources: Sequence[Sequence[str]]) -> list[str]:
+    """What each trace is called in the figure: its file's name without endings, with a number where two share one."""
+    names = [_ENDINGS.sub("", Path(texts[0]).name) or texts[0] for texts in sources]
+    return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
 def _suffix(output: Path) -> str:

@@ -13,7 +13,7 @@ import typer
 from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.output import check_writable, print_text, write_file
+from xsp.cli.output import check_output, print_text, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import expand, load
@@ -52,7 +52,7 @@ def findings(
     What promises most comes first, doubts about the numbers last. Example: xsp findings trace.json.gz --top 5
     """
     if output is not None:
-        check_writable(output)
+        check_output(output, [*inputs, *reading.files])
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         captures = [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)]

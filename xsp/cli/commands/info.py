@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +15,7 @@ import typer
 from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs
-from xsp.cli.output import in_color, print_text
+from xsp.cli.output import in_color, print_styled, print_text, thousands
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import expand, load
@@ -25,16 +23,15 @@ from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.findings.recording import Recording
-    from xsp_analyze.needs import Need
     from xsp_analyze.pages.report.trace_contents import Summary
     from xsp_model import Trace
 
 __all__ = ["info"]
 
 _STEPS_IN_FULL = 8
+_MAX_BLOCKS = 4
 _LABEL_WIDTH = 13
 _MIN_TEXT = 30
-_OURS = re.compile(r"[AB]\d\d")  # the reports of nsys need what nsys records
 _NEXT = "xsp top, xsp findings, xsp report -o report.html, xsp analyze -a ID (`xsp analyses` lists them)"
 
 
@@ -59,32 +56,20 @@ def info(
 
     Examples: `xsp info trace.json.gz`, `xsp info runs/`.
     """
-    from xsp_analyze.findings.recording import recordings  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp.api.overview import document, not_answered  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.findings.recording import recordings  # noqa: PLC0415
     from xsp_analyze.pages.report.trace_contents import summarise  # noqa: PLC0415
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
-        summary, without = summarise(trace), _without(trace)
+        summary, without = summarise(trace), not_answered(trace)
+        blocks = _blocks(trace)
         more = recordings(trace, [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)])
     if output_format is InfoFormats.JSON:
-        print_text(_as_json(summary, without, more))
+        print_text(json.dumps(document(summary, without, more), indent=2))
         return
-    for label, text in (*_lines(summary), *_absent(without), *_more(more), ("", ""), ("next", _NEXT)):
-        print_text(_printed(label, text))
-
-
-def _as_json(summary: Summary, without: Mapping[str, Sequence[str]], more: Sequence[Recording]) -> str:
-    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "roles"}
-    return json.dumps(
-        {
-            **held,
-            "attributed": [asdict(one) for one in summary.attributed],
-            "coverage": summary.coverage,
-            "not_answered": without,
-            "recording": [asdict(one) for one in more],
-        },
-        indent=2,
-    )
+    for label, text in (*_lines(summary), *blocks, *_absent(without), *_more(more), ("", ""), ("next", _NEXT)):
+        print_styled(_printed(label, text))
 
 
 def _more(more: Sequence[Recording]) -> list[tuple[str, str]]:
@@ -106,19 +91,15 @@ def _printed(label: str, text: str) -> str:
     return "\n".join([f"{bold} {first}".rstrip(), *(" " * (_LABEL_WIDTH + 1) + line for line in more)])
 
 
-def _without(trace: Trace) -> Mapping[str, Sequence[str]]:
-    """For each thing that analyses need and the trace does not hold: which they are."""
-    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
-    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
-    from xsp_analyze.needs import words_of_need  # noqa: PLC0415
+def _blocks(trace: Trace) -> list[tuple[str, str]]:
+    """What a model has several times, the largest first."""
+    from xsp_analyze.frames.repeated_blocks import in_short, repeated_blocks  # noqa: PLC0415
+    from xsp_analyze.frames.trace_frames import TraceFrames  # noqa: PLC0415
+    from xsp_analyze.render.shown import clean  # noqa: PLC0415
 
-    frames = StepFrames.of(trace)
-    without: dict[Need, list[str]] = {}
-    for one in ANALYSES:
-        for need in one.needs if _OURS.fullmatch(one.id) else ():
-            if not frames.has(need):
-                without.setdefault(need, []).append(one.id)
-    return {words_of_need(need): ids for need, ids in without.items()}
+    named = in_short(repeated_blocks(TraceFrames(trace)))
+    more = [f"and {thousands(len(named) - _MAX_BLOCKS)} more (xsp analyze -a B28)"] if len(named) > _MAX_BLOCKS else []
+    return [("blocks" if not at else "", clean(text)) for at, text in enumerate([*named[:_MAX_BLOCKS], *more])]
 
 
 def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
@@ -135,10 +116,12 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "captures", f"{clean(captures)}: what replayed graphs belong to; nothing of it is counted"
     yield "layers from", ", ".join(summary.layer_sources) or "-"
     caveat = f"; {summary.layer_caveat}" if summary.layer_caveat and summary.layer_count else ""
-    layers = f"{summary.layer_count:,} with work of their own, called {summary.layer_call_count:,} times"
+    layers = (
+        f"{thousands(summary.layer_count)} with work of their own, called {thousands(summary.layer_call_count)} times"
+    )
     yield "layers", layers + caveat
     for number, (level, count) in enumerate(summary.counts.items()):
-        yield "spans" if not number else "", f"{level:<12}{count:>12,}"
+        yield "spans" if not number else "", f"{level:<12}{thousands(count):>12}"
     yield "steps", _steps(summary)
     for device in summary.devices:
         yield f"device {_or_dash(device['device_id'])}", _device(device)
@@ -181,7 +164,7 @@ def _device(device: Mapping[str, object]) -> str:
     time = device["duration_ns"]
     name = clean(str(device["name"])) if device["name"] else "no name in the file"
     work = f"{duration(time)} in sum" if isinstance(time, int) else "of unknown duration"
-    return f"{name}: {device['activities']:,} activities, {work} (run {device['run_id']})"
+    return f"{name}: {thousands(device['activities'])} activities, {work} (run {device['run_id']})"
 
 
 def _attribution(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.cli.output import check_writable, note, unwritable
+from xsp.cli.output import check_output, note, thousands, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
-from xsp.opening import options_of, with_given_devices
+from xsp.opening import options_of, read_runs, with_what_is_given
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xsp_ingest.ingester import Options
-    from xsp_model import Finding, Trace
+    from xsp_ingest.staged_runs import LeveledRuns
+    from xsp_model import Trace
 
 __all__ = ["merge"]
 
@@ -28,9 +28,14 @@ _SINGLE = "Runs given one by one"
 
 @reads_input(only=("layer_source", "model_ranges", "layer_ranges", "graph_captures", "device"))
 def merge(
-    run_set: Annotated[
+    runs: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUNDIR]", help="A run set: a folder with a run.json per run.", show_default=False),
+        typer.Argument(
+            metavar="[RUNS]",
+            help="A run set: a folder with a run.json per run, or with one such folder for each rank (rank-0, rank-1);"
+            " or a file that holds runs at several levels.",
+            show_default=False,
+        ),
     ] = None,
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The profile to write: a folder NAME.xsp.")],
@@ -70,6 +75,17 @@ def merge(
     min_match: Annotated[
         float, typer.Option("--min-match", min=0.0, max=1.0, help="Refuse runs that match less than this share.")
     ] = _MIN_MATCH,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size",
+            metavar="N",
+            min=1,
+            help="Of several batch sizes the one that all analyses are of; A01, A15 and B38 are of each."
+            " Default: of those run at most levels the optimal one, else that of most inputs a second.",
+            show_default=False,
+        ),
+    ] = None,
     reading: Reading,
 ) -> None:
     """Join runs of the same work, taken at different levels, into one profile.
@@ -79,11 +95,9 @@ def merge(
 
     Example: `xsp merge runs/ -o profile.xsp`, where runs/ is what `xsp collect` left.
     """
-    from xsp_analyze.merge.merge import merge as merged  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp.run_sets import merged_sets  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_model import XspError, bundle  # noqa: PLC0415
 
-    check_writable(output)
-    options = options_of(reading)
     single: list[tuple[str, Sequence[Path | None]]] = [
         ("model", [model]),
         ("layers", [layers]),
@@ -91,32 +105,42 @@ def merge(
         ("counters", counters or []),
     ]
     files = [(role, path) for role, paths in single for path in paths if path is not None]
-    if (run_set is None) == (not files):
+    if (runs is None) == (not files):
         raise XspError(
-            "xsp merge takes either a run set or single runs",
-            advice="Give a folder with a run.json per run, or --model, --layers, --kernels and --counters",
+            "xsp merge takes either runs that lie together or single runs",
+            advice="Give a folder with a run.json per run, a file of several levels, or --model, --layers, --kernels"
+            " and --counters",
         )
-    failed = _failed(run_set)
-    for finding in failed:
-        note(finding.detail)
+    check_output(output, [*filter(None, [runs]), *(path for _, path in files), *reading.files])
     with Progress() as progress:
-        runs = _runs(run_set, files, options, progress.note)
+        sets = _runs(runs, files, reading, progress.note)
+        for finding in (finding for each in sets for finding in each.findings if finding.count):
+            note(finding.detail)
         progress.note("merging")
-        profile = with_given_devices(merged(runs, min_match=min_match, noted=failed), reading)
+        profile = merged_sets(sets, min_match=min_match, batch_size=batch_size)
+        profile = with_what_is_given(profile, reading)
         progress.note(f"writing {output.name}")
         try:
             bundle.write(profile, output)
         except OSError as error:
             raise unwritable(output, error) from error
-    for detail in _on_replays(profile):
+    for detail in (*_on_batch_sizes(profile), *_on_replays(profile), *_not_used(profile)):
         note(detail)
-    note(f"{output}: {len(runs)} runs, {profile.row_count:,} spans")
+    of_ranks = f" of {len(sets)} ranks" if len(sets) > 1 else ""
+    note(f"{output}: {sum(len(each.traces) for each in sets)} runs{of_ranks}, {thousands(profile.row_count)} spans")
 
 
-def _failed(run_set: Path | None) -> list[Finding]:
-    from xsp_ingest.run_set.run_set import failed_runs  # noqa: PLC0415
+def _on_batch_sizes(profile: Trace) -> list[str]:
+    """Which batch size analyses are of, where the runs are of several."""
+    from xsp_analyze.frames.roles import roles_of  # noqa: PLC0415 (--help must not wait for polars)
 
-    return failed_runs(run_set) if run_set is not None else []
+    roles = roles_of(profile)
+    if not roles.batch_sizes:
+        return []
+    runs = profile.table("runs").to_pylist()
+    own = next(run["batch_size"] for run in runs if run["run_id"] not in roles.other_batches)
+    others = ", ".join(map(str, roles.batch_sizes))
+    return [f"analyses are of batch size {own}; A01, A15 and B38 are of {others} too (--batch-size chooses)"]
 
 
 def _on_replays(profile: Trace) -> list[str]:
@@ -125,14 +149,47 @@ def _on_replays(profile: Trace) -> list[str]:
 
     kinds = {str(LedgerKind.GRAPH_ALIGNED), str(LedgerKind.GRAPH_NOT_ALIGNED)}
     rows = profile.table("ledger").select(["kind", "count", "detail"]).to_pylist()
-    return [f"{row['count']:,} activities: {row['detail']}" for row in rows if row["kind"] in kinds]
+    return [f"{thousands(row['count'])} activities: {row['detail']}" for row in rows if row["kind"] in kinds]
+
+
+def _not_used(profile: Trace) -> list[str]:
+    """Which runs another one of their level and batch size went before."""
+    rows = profile.table("ledger").select(["kind", "detail"]).to_pylist()
+    return [row["detail"] for row in rows if row["kind"] == "run_not_used"]
 
 
 def _runs(
-    run_set: Path | None, files: Sequence[tuple[str, Path]], options: Options, progress: Callable[[str], None]
-) -> list[Trace]:
-    from xsp_ingest.run_set.run_set import read_run_set, read_single  # noqa: PLC0415
+    together: Path | None, files: Sequence[tuple[str, Path]], reading: Reading, progress: Callable[[str], None]
+) -> Sequence[LeveledRuns]:
+    """The runs to merge: those given one by one, of a set, of the set of each rank, or of files that hold several."""
+    from xsp_ingest.run_set.run_set import (  # noqa: PLC0415
+        failed_runs,
+        rank_sets,
+        read_run_set,
+        read_single,
+    )
+    from xsp_ingest.staged_runs import LeveledRuns  # noqa: PLC0415 (--help must not wait for polars)
 
-    if run_set is not None:
-        return read_run_set(run_set, options, progress=progress)
-    return [read_single(path, role, options, progress=progress) for role, path in files]
+    options = options_of(reading)
+    if together is None:
+        return [LeveledRuns([read_single(path, role, options, progress=progress) for role, path in files], ())]
+    if together.is_file() or (together.is_dir() and not any(together.glob("**/run.json"))):
+        return _runs_of_files(together, reading, progress)
+    sets = rank_sets(together) or [together]
+    return [LeveledRuns(read_run_set(each, options, progress=progress), failed_runs(each)) for each in sets]
+
+
+def _runs_of_files(path: Path, reading: Reading, progress: Callable[[str], None]) -> Sequence[LeveledRuns]:
+    from xsp_model import Trace, XspError  # noqa: PLC0415 (--help must not wait for polars)
+
+    runs = read_runs([path], reading, progress)
+    if not isinstance(runs, Trace):
+        return runs
+    kinds = runs.table("ledger").column("kind").to_pylist()
+    details = runs.table("ledger").column("detail").to_pylist()
+    mixed = next((detail for kind, detail in zip(kinds, details, strict=True) if kind == "levels_mixed"), None)
+    raise XspError(
+        "this does not hold the same work at several levels",
+        path=path,
+        advice=mixed or "Give a run set, or each run with --model, --layers, --kernels or --counters",
+    )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import ServingPhase
-from xsp.cli.output import check_writable, note, print_bytes, write_file
+from xsp.cli.arguments import CsvRaw, ServingPhase
+from xsp.cli.output import check_output, note, print_bytes, thousands, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
@@ -74,28 +74,36 @@ def query(
             show_default=False,
         ),
     ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long it may take to answer; 0: any time.")
+    ] = 60,
+    csv_raw: CsvRaw = False,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
     """Ask a trace anything in SQL: its tables, and any analysis by its id (`xsp schema` lists both).
 
+    A query reads its trace and nothing else, no file and no URL, and ends with a sentence where it takes longer than
+    --timeout or most of the memory that is free.
+
     Example: xsp query trace.json.gz "select kernel_name, duration_ns from A10 where kernel_name like '%gemm%'"
     """
-    from xsp_analyze.sql import query as answer  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.sql import Limits  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.sql import query as answer  # noqa: PLC0415
 
     *paths, text = inputs
     _check_order(paths, text)
     if output is not None:
-        check_writable(output)
+        check_output(output, [*paths, *reading.files])
     with Progress() as progress:
         trace = load(paths, reading, progress.note, cache=cache)
         progress.note("asking")
-        answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase)
+        answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase, limits=Limits(timeout or None))
     if output is not None:
-        write_file(output, b"".join(_parts(answer_rows, output_format, None)))
-        note(f"{output}: {answer_rows.height:,} rows")
+        write_file(output, b"".join(_parts(answer_rows, output_format, None, csv_raw=csv_raw)))
+        note(f"{output}: {thousands(answer_rows.height)} rows")
         return
-    for part in _parts(answer_rows, output_format, rows):
+    for part in _parts(answer_rows, output_format, rows, csv_raw=csv_raw):
         print_bytes(part)
 
 
@@ -109,7 +117,7 @@ def _check_order(paths: list[str], text: str) -> None:
         )
 
 
-def _parts(frame: pl.DataFrame, output_format: str, rows: int | None) -> Iterator[bytes]:
+def _parts(frame: pl.DataFrame, output_format: str, rows: int | None, *, csv_raw: bool) -> Iterator[bytes]:
     from xsp_analyze.render.frame import as_csv, as_json, as_parquet, as_table  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
@@ -121,4 +129,6 @@ def _parts(frame: pl.DataFrame, output_format: str, rows: int | None) -> Iterato
     if output_format == QueryFormats.PARQUET and sys.stdout.isatty():
         raise XspError("parquet is not for reading on a terminal", advice="Give a file with -o")
     part = frame if not rows else frame.head(rows)
-    return {QueryFormats.CSV: as_csv, QueryFormats.JSON: as_json}.get(QueryFormats(output_format), as_parquet)(part)
+    if output_format == QueryFormats.CSV:
+        return as_csv(part, raw=csv_raw)
+    return as_json(part) if output_format == QueryFormats.JSON else as_parquet(part)

@@ -9,7 +9,7 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.output import check_writable, note, write_file
+from xsp.cli.output import check_output, note, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
@@ -35,7 +35,7 @@ def report(
     """
     from xsp_analyze.pages.report import render  # noqa: PLC0415 (--help must not wait for polars)
 
-    check_writable(output)
+    check_output(output, [*inputs, *reading.files])
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         progress.note("writing the report")

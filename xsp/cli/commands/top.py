@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.output import in_color, print_text
+from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase
+from xsp.cli.output import in_color, print_bytes, print_styled
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
@@ -27,6 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = ["top"]
 
+_LAYER = ("layer_index", "layer_type")
+_KERNEL = ("kind", "kernel_label", "count")
+_OPERATOR = ("operator", "shapes", "dtypes", "roof_share")
+_TIME_OF_LAYERS = {"A02": "latency_ns", "A11": "kernel_duration_ns"}
+_MAX_CALL = 200  # characters; what the screen has no room for is cut
+
+
+class TopFormats(StrEnum):
+    """How it is written."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MD = "md"
+
 
 @reads_input()
 def top(
@@ -34,25 +50,69 @@ def top(
     *,
     count: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
     serving_phase: ServingPhase = None,
+    output_format: Annotated[
+        TopFormats, typer.Option("-f", "--output-format", help="How it is written.")
+    ] = TopFormats.TEXT,
+    csv_raw: CsvRaw = False,
     reading: Reading,
     cache: Cache | None,
 ) -> None:
-    """Show the layers and kernels that take most time, with their shares.
+    """Show the layers and kernels that take most time, and what could be gained.
 
     Examples: `xsp top trace.json.gz`, `xsp top job.xsp -n 25`.
     """
     from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.pages.report.work_list import in_short  # noqa: PLC0415
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
         answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase)
         progress.note("ranking")
         rankings = list(_rankings(answers))
+        how_far = in_short(answers)
+        about = _about(answers, how_far)
+    if output_format is not TopFormats.TEXT:
+        sentences = [_head(answers, rankings), *([how_far] if how_far else [])]
+        text = _in_format(output_format, rankings, count, about, sentences, csv_raw=csv_raw)
+        print_bytes(text.encode(errors="backslashreplace"))
+        return
     width = shutil.get_terminal_size((100, 24)).columns
-    print_text(textwrap.fill(_head(answers, rankings), width))
+    print_styled(textwrap.fill(_head(answers, rankings), width))
+    if how_far:
+        print_styled(textwrap.fill(how_far, width))
     full = max((r.largest_share for r in rankings), default=1.0)
     for ranking in rankings:
-        print_text("\n" + _printed(ranking_lines(ranking, count, width, full), width))
+        print_styled("\n" + _printed(ranking_lines(ranking, count, width, full), width))
+
+
+def _about(answers: Answers, how_far: str | None) -> dict[str, object]:
+    """What is said once of all rankings, for programs."""
+    answers_about = [one for one in map(answers.of, ("A11", "A10", "A02")) if not isinstance(one, str)]
+    return {
+        "basis": answers.basis,
+        "step_count": answers.step_count,
+        "in_short": how_far,
+        "provenance": dict(answers_about[0].provenance) if answers_about else {},
+        "ledger": answers_about[0].ledger.to_dicts() if answers_about else [],
+    }
+
+
+def _in_format(
+    chosen: TopFormats,
+    rankings: list[Ranking],
+    count: int,
+    about: dict[str, object],
+    sentences: list[str],
+    *,
+    csv_raw: bool,
+) -> str:
+    from xsp_analyze.render.top_files import as_csv, as_json, as_markdown  # noqa: PLC0415
+
+    if chosen is TopFormats.CSV:
+        return as_csv(rankings, count, raw=csv_raw)
+    if chosen is TopFormats.MD:
+        return as_markdown(rankings, count, sentences)
+    return as_json(rankings, count, about)
 
 
 def _head(answers: Answers, rankings: list[Ranking]) -> str:
@@ -78,29 +138,44 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
     if kernels is None:
         layers = _table(answers, "A02")
         if layers is not None and layers["latency_ns"].sum():
-            entries = _entries(layers, "latency_ns", _layer_name)
-            yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries))
+            entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
+            yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries), None, "layers_by_latency")
         return
     total_ns = float(kernels["duration_ns"].sum() or 0)
     layers = _table(answers, "A11")
     if layers is not None:
-        entries = _entries(layers, "kernel_duration_ns", _layer_name)
-        yield Ranking("Layers by device time", entries, total_ns, "outside every layer")
-    yield Ranking("Kernels by device time", _entries(kernels, "duration_ns", _kernel_name), total_ns)
+        entries = _entries(layers, "kernel_duration_ns", _layer_name, _LAYER)
+        yield Ranking("Layers by device time", entries, total_ns, "outside every layer", "layers_by_device_time")
+    entries = _entries(kernels, "duration_ns", _kernel_name, _KERNEL)
+    yield Ranking("Kernels by device time", entries, total_ns, None, "kernels_by_device_time")
+    operators = _table(answers, "B23")
+    if operators is not None and (gains := _entries(operators, "gain_ns", _operator_name, _OPERATOR)):
+        title = "Operators by device time to gain, and how much of the roof they reach"
+        yield Ranking(title, gains, total_ns, None, "operators_by_gain")
 
 
 def _table(answers: Answers, identity: str) -> pl.DataFrame | None:
+    from xsp_analyze.frames.folded_layers import with_equal_folded  # noqa: PLC0415
+
     answer = answers.of(identity)
-    return None if isinstance(answer, str) or answer.table.is_empty() else answer.table
+    if isinstance(answer, str) or answer.table.is_empty():
+        return None
+    by = _TIME_OF_LAYERS.get(identity)
+    return answer.table if by is None else with_equal_folded(answers.per_step, answer.table, by)
 
 
-def _entries(table: pl.DataFrame, by: str, name: Callable[[dict[str, object]], tuple[str, str]]) -> list[Entry]:
+def _entries(
+    table: pl.DataFrame, by: str, name: Callable[[dict[str, object]], tuple[str, str]], facts: Sequence[str]
+) -> list[Entry]:
     """The rows with a time, longest first."""
     from xsp_analyze.render.top import Entry  # noqa: PLC0415
 
     ranked = table.drop_nulls(by).sort(by, descending=True, maintain_order=True)
-    named = ((*name(row), float(row[by])) for row in ranked.iter_rows(named=True) if row[by] > 0)
-    return [Entry(text, time, before) for before, text, time in named]
+    rows = [row for row in ranked.iter_rows(named=True) if row[by] > 0]
+    return [
+        Entry(text, float(row[by]), before, {fact: row[fact] for fact in facts})
+        for row, (before, text) in ((row, name(row)) for row in rows)
+    ]
 
 
 def _layer_name(row: dict[str, object]) -> tuple[str, str]:
@@ -114,6 +189,16 @@ def _kernel_name(row: dict[str, object]) -> tuple[str, str]:
     """How often it ran, and its name."""
     count = row["count"]
     return f"{count:>7,.6g}x  " if isinstance(count, int | float) else " " * 10, str(row["kernel_name"])
+
+
+def _operator_name(row: dict[str, object]) -> tuple[str, str]:
+    """How much of the roof it reaches, and what it is called with."""
+    from xsp_analyze.render.calls import short_call  # noqa: PLC0415
+    from xsp_analyze.render.units import share  # noqa: PLC0415
+
+    reached = row["roof_share"]
+    name = f"{short_call(row, _MAX_CALL)} {row['dtypes'] or ''}".rstrip()
+    return f"{share(reached) if isinstance(reached, float) else '-':>8}  ", name
 
 
 def _printed(lines: Iterator[Text], width: int) -> str:

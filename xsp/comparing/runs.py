@@ -1,25 +1,25 @@
-"""From what `xsp compare` was given to comparisons: of two sides, or of the models of two batches."""
+"""From captures of two sides to a comparison and what became of rules; or to those of the models of two batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp.cache.cache import Cache
-from xsp.cli.compare_batches import is_batch, pairing
+from xsp.comparing.batches import is_batch, pairing
 from xsp.opening import load
 from xsp.reading import LayerSource, Reading
 
 if TYPE_CHECKING:
-    from xsp.cli.progress import Progress
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_model import Trace
 
-__all__ = ["ALONE", "Request", "comparisons"]
+__all__ = ["ALONE", "Request", "comparisons", "of_traces"]
 
 ALONE = "xsp compare"
 """The name of a comparison that is not one of a batch."""
@@ -31,18 +31,18 @@ _TWO = 2
 class Request:
     """How the user wants comparisons made."""
 
-    reading: Reading
-    cache: Cache | None
-    steps: str | None
-    per_input: bool
-    run_noise: float | None
-    rules: Sequence[Rule]
-    strict: bool
+    reading: Reading = field(default_factory=Reading)
+    cache: Cache | None = None
+    steps: str | None = None
+    per_input: bool = False
+    run_noise: float | None = None
+    rules: Sequence[Rule] = ()
+    strict: bool = False
     serving_phase: str | None = None
 
 
 def comparisons(
-    before: Sequence[str], after: Sequence[str], baseline: str | None, request: Request, progress: Progress
+    before: Sequence[str], after: Sequence[str], baseline: str | None, request: Request, progress: Callable[[str], None]
 ) -> Several:
     """The comparison, as the only one, or those of each model of two batches; XspError where there can be none."""
     from xsp_analyze.compare.several import Several  # noqa: PLC0415 (--help must not wait for polars)
@@ -51,7 +51,9 @@ def comparisons(
     return batches or Several([_one(before, after, baseline, request, progress)])
 
 
-def _of_batches(before: Sequence[str], after: Sequence[str], request: Request, progress: Progress) -> Several | None:
+def _of_batches(
+    before: Sequence[str], after: Sequence[str], request: Request, progress: Callable[[str], None]
+) -> Several | None:
     """The comparisons of two batches, model by model; null where the inputs are none."""
     from xsp_analyze.compare.several import Several  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
@@ -76,26 +78,43 @@ def _one(
     after: Sequence[str],
     baseline: str | None,
     request: Request,
-    progress: Progress,
+    progress: Callable[[str], None],
     *,
     name: str = ALONE,
 ) -> Compared:
+    _check_steps(request.steps)
+    before_traces, after_traces = (
+        [load([text], request.reading, progress, cache=request.cache) for text in side] for side in (before, after)
+    )
+    progress("comparing")
+    names = _names((before[0], after[0]), baseline)
+    return of_traces(before_traces, after_traces, names, request, name=name)
+
+
+def of_traces(
+    before: Sequence[Trace], after: Sequence[Trace], names: tuple[str, str], request: Request, *, name: str = ALONE
+) -> Compared:
+    """The comparison of traces that are open, with what became of the rules."""
+    from xsp_analyze.compare.comparison import compare  # noqa: PLC0415
     from xsp_analyze.compare.several import Compared  # noqa: PLC0415
 
-    views = _of_one_source([[_view(one, request, progress) for one in side] for side in (before, after)], request)
-    progress.note("comparing")
-    comparison = _compared(views, (before[0], after[0]), baseline, request)
+    views = _of_one_source([[_view(trace, request) for trace in side] for side in (before, after)], request)
+    noise = None if request.run_noise is None else request.run_noise / 100
+    comparison = compare(*views, names=names, per_input=request.per_input, run_noise=noise)
     return Compared(name, comparison, _outcomes(comparison, request, name))
 
 
-def _view(text: str, request: Request, progress: Progress) -> StepFrames:
+def _view(trace: Trace, request: Request) -> StepFrames:
     from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+
+    return StepFrames.of(trace, request.steps, request.serving_phase)
+
+
+def _check_steps(steps: str | None) -> None:
     from xsp_model import XspError  # noqa: PLC0415
 
-    if request.steps not in {None, "mean", "all"}:
-        raise XspError(f"{request.steps!r} is no way to compare steps", advice="Give mean or all with --steps")
-    trace = load([text], request.reading, progress.note, cache=request.cache)
-    return StepFrames.of(trace, request.steps, request.serving_phase)
+    if steps not in {None, "mean", "all"}:
+        raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
 
 
 def _of_one_source(views: Sequence[Sequence[StepFrames]], request: Request) -> Sequence[Sequence[StepFrames]]:
@@ -126,18 +145,11 @@ def _layer_sources(frames: StepFrames) -> Sequence[str]:
     return [s for s in frames.trace.frame("runs")["layer_source"].drop_nulls().unique() if s != "none"]
 
 
-def _compared(
-    views: Sequence[Sequence[StepFrames]], inputs: tuple[str, str], baseline: str | None, request: Request
-) -> Comparison:
-    from xsp_analyze.compare.comparison import compare as compared  # noqa: PLC0415
-
-    names = [Path(text).name or text for text in inputs]
-    if names[0] == names[1]:
-        names = [str(Path(text)) for text in inputs]
-    if baseline is not None:
-        names[0] = f"baseline {baseline}"
-    noise = None if request.run_noise is None else request.run_noise / 100
-    return compared(*views, names=(names[0], names[1]), per_input=request.per_input, run_noise=noise)
+def _names(inputs: tuple[str, str], baseline: str | None) -> tuple[str, str]:
+    before, after = (Path(text).name or text for text in inputs)
+    if before == after:
+        before, after = (str(Path(text)) for text in inputs)
+    return (before if baseline is None else f"baseline {baseline}"), after
 
 
 def _outcomes(comparison: Comparison, request: Request, name: str) -> list[Outcome]:

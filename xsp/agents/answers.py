@@ -1,0 +1,183 @@
+"""What each tool answers: what the command of that name does, a page of it, with what the numbers cover."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from xsp.agents.paging import Page, Rows, one_page, plain_sentences
+from xsp.agents.service import Named, Service
+from xsp.agents.shortened import comparison_head, comparison_rows, covered, in_short, selected, units
+from xsp.api.overview import document, not_answered
+from xsp.beside import captures_beside
+from xsp.comparing.runs import Request, of_traces
+from xsp.opening import expand, load
+from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.core import run
+from xsp_analyze.findings import advise
+from xsp_analyze.findings.recording import recordings
+from xsp_analyze.findings.text import documents
+from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.schema import described
+from xsp_analyze.sql import Limits
+from xsp_analyze.sql import query as answered
+from xsp_model import Trace, XspError
+
+__all__ = ["Answers"]
+
+_OPEN_AT_ONCE = 3
+_KEPT_ANSWERS = 8
+_Answer = dict[str, object]
+_State = Sequence[tuple[int, int, int]]
+_Kept = tuple[_Answer, Rows]
+
+
+class Answers:
+    """Answers of a service; the last traces stay open and the last answers are kept for their further pages."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._traces: OrderedDict[str, tuple[_State, Trace]] = OrderedDict()
+        self._kept: OrderedDict[object, _Kept] = OrderedDict()
+
+    def answer(self, tool: str, arguments: Mapping[str, Any]) -> _Answer:
+        """The answer in JSON's own types, or XspError in one sentence; arguments are as the tool's schema has them."""
+        tools: Mapping[str, Callable[..., _Answer]] = {
+            "info": self._info,
+            "findings": self._findings,
+            "analyze": self._analyze,
+            "query": self._query,
+            "compare": self._compare,
+            "schema": self._schema,
+        }
+        others = {name: value for name, value in arguments.items() if name not in Page.__dataclass_fields__}
+        if tool == "info":
+            return self._info(**others)
+        page = Page(
+            **{name: int(value) for name, value in arguments.items() if name not in others}
+        )  # 20.0 is an integer
+        return tools[tool](page, **others)
+
+    def _info(self, file: str | None = None) -> _Answer:
+        one, trace = self._open(file)
+        captures = [str(path) for path in captures_beside(expand([one.path]), self._service.reading.graph_captures)]
+        held = document(summarise(trace), not_answered(trace), recordings(trace, captures))
+        names = {"files": self._service.aliases} if len(self._service.inputs) > 1 else {}
+        return {**names, "file": one.alias, **in_short(held), **covered(StepFrames.of(trace), notes=True)}
+
+    def _findings(self, page: Page, file: str | None = None, serving_phase: str | None = None) -> _Answer:
+        one, trace = self._open(file)
+
+        def computed() -> _Kept:
+            captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
+            frames = StepFrames.of(trace, serving_phase=serving_phase)
+            rows = documents(advise(frames, captures=[str(path) for path in captures]))
+            sentences = plain_sentences([str(row["sentence"]) for row in rows])
+            in_plain = [{**row, "sentence": text} for row, text in zip(rows, sentences, strict=True)]
+            return {"file": one.alias, **covered(frames)}, in_plain
+
+        return self._paged(("findings", one.alias, serving_phase), computed, page)
+
+    def _analyze(
+        self,
+        page: Page,
+        analysis: str,
+        file: str | None = None,
+        steps: str | None = None,
+        serving_phase: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> _Answer:
+        one, trace = self._open(file)
+
+        def computed() -> _Kept:
+            frames = StepFrames.of(trace, steps, serving_phase)
+            result = run(find(analysis), frames)
+            table, unknown = selected(result.table, columns)
+            head = {"file": one.alias, "analysis": result.analysis.id, "title": result.analysis.title}
+            beside = covered(frames, result)
+            return {**head, "units": units(table.columns, result.columns), **unknown, **beside}, table
+
+        key = ("analyze", one.alias, analysis, steps, serving_phase, tuple(columns or ()))
+        return self._paged(key, computed, page)
+
+    def _query(
+        self, page: Page, sql: str, file: str | None = None, steps: str | None = None, serving_phase: str | None = None
+    ) -> _Answer:
+        one, trace = self._open(file)
+
+        def computed() -> _Kept:
+            limits = Limits(self._service.timeout_s)
+            table = answered(trace, sql, steps=steps, serving_phase=serving_phase, limits=limits)
+            beside = covered(StepFrames.of(trace, steps, serving_phase))
+            return {"file": one.alias, "steps_are_of": "analyses; the trace's own tables hold all", **beside}, table
+
+        return self._paged(("query", one.alias, sql, steps, serving_phase), computed, page)
+
+    def _compare(
+        self,
+        page: Page,
+        before: str,
+        after: str,
+        level: str | None = None,
+        steps: str | None = None,
+        serving_phase: str | None = None,
+        *,
+        per_input: bool = False,
+    ) -> _Answer:
+        sides = [self._open(before), self._open(after)]
+
+        def computed() -> _Kept:
+            request = Request(steps=steps, per_input=per_input, serving_phase=serving_phase)
+            comparison = of_traces([sides[0][1]], [sides[1][1]], (before, after), request).comparison
+            return comparison_head(comparison), comparison_rows(comparison, level)
+
+        return self._paged(("compare", before, after, level, steps, serving_phase, per_input), computed, page)
+
+    def _schema(self, page: Page, table: str | None = None) -> _Answer:
+        if table is not None:
+            spec = described(table)[0]
+            columns = spec.pop("columns")
+            assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.schema makes it)
+            return {**spec, **one_page(columns, page, key="columns")}
+        tables = [{"name": spec["name"], "doc": spec["doc"]} for spec in described()]
+        analyses = [{"id": one.id, "title": one.title} for one in ANALYSES]
+        return {"tables": tables, **one_page(analyses, page, key="analyses")}
+
+    def _open(self, alias: str | None) -> tuple[Named, Trace]:
+        """The input of that name and its trace; null: the only one."""
+        one = self._find(alias)
+        state = _state(one)
+        if one.alias not in self._traces or self._traces[one.alias][0] != state:
+            service = self._service
+            self._kept.clear()
+            self._traces[one.alias] = state, load([one.path], service.reading, lambda _: None, cache=service.cache)
+            if len(self._traces) > _OPEN_AT_ONCE:
+                self._traces.popitem(last=False)
+        self._traces.move_to_end(one.alias)
+        return one, self._traces[one.alias][1]
+
+    def _find(self, alias: str | None) -> Named:
+        inputs = {one.alias: one for one in self._service.inputs}
+        if alias is None and len(inputs) == 1:
+            return self._service.inputs[0]
+        if alias not in inputs:
+            raise XspError(f"there is no input {alias!r}", advice=f"Name one of {', '.join(inputs)}")
+        return inputs[alias]
+
+    def _paged(self, key: object, find_all: Callable[[], _Kept], page: Page) -> _Answer:
+        if key not in self._kept:
+            self._kept[key] = find_all()
+            if len(self._kept) > _KEPT_ANSWERS:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        head, rows = self._kept[key]
+        return {**head, **one_page(rows, page)}
+
+
+def _state(one: Named) -> _State:
+    """Tells a file that was written anew from the one that was read."""
+    return [
+        (status.st_ino, status.st_size, status.st_mtime_ns) for path in expand([one.path]) for status in [path.stat()]
+    ]

@@ -1,0 +1,131 @@
+"""Under a limit of memory (`ulimit -v`, `ulimit -d`): the command runs in a process that another one watches.
+
+Libraries of machine code end the process where an allocation fails; whoever watches it then says so in a sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import select
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from xsp.cli.output import note
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["limit_of_memory", "out_of_memory", "ran_out", "watched"]
+
+_KINDS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
+_ENDED_BY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
+_USER_ERROR = 2
+_OF_SIGNALS = 128
+_PIECE_BYTES = 1 << 16
+# What libraries write before they end the process, or go on without: the sentence says it.
+_NOISE = re.compile(
+    rb"memory allocation of |skipping backtrace|thread '|note: run with|<jemalloc>|mimalloc|terminate called|"
+    rb" *what\(\):|OpenBLAS |LLVM ERROR|Fatal Python error|called `Result::unwrap|stack backtrace|"
+    rb" *\d+: |Rayon|\s*$|could not allocate|libgomp|Exception ignored"
+)
+_SAYS_SO = re.compile(
+    r"cannot allocate memory|failed to map segment|can't (start|spawn) new thread|memory allocation|out of memory",
+    re.IGNORECASE,
+)
+
+
+def limit_of_memory() -> tuple[str, int] | None:
+    """The narrowest limit of this process's memory: who sets it, and bytes; null where there is none."""
+    limits = [(resource.getrlimit(kind)[0], name) for name, kind in _KINDS.items()]
+    limited = [(size, name) for size, name in limits if size != resource.RLIM_INFINITY]
+    return (min(limited)[1], min(limited)[0]) if limited else None
+
+
+def out_of_memory() -> str:
+    """The sentence for users."""
+    limit = limit_of_memory()
+    if limit is None:
+        return "xsp ran out of memory. Read less of the trace with --range, or where there is more memory"
+    name, size = limit
+    return (
+        f"xsp ran out of memory: {size / 1e9:.2f} GB is what `{name}` leaves it. Raise that limit, or read less of the"
+        " trace with --range"
+    )
+
+
+def ran_out(error: BaseException | None) -> bool:
+    """Whether it is for want of memory, as its type or a library's words have it, or what it came of is.
+
+    Under a limit a library that cannot be loaded, or a call that failed without a word, is such.
+    """
+    silent = (SystemError, ImportError) if limit_of_memory() else ()
+    while error is not None:
+        if isinstance(error, silent):
+            return True
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        if not isinstance(error, OSError) and _SAYS_SO.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def watched() -> int | None:
+    """Forks: null in the new process, which goes on; in the old one the status of the new, once it has ended."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ours, its = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(its, 2)
+        os.close(ours)
+        os.close(its)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        return None
+    os.close(its)
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        os.kill(child, number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both
+    gave_up = _pass_on_lines(ours, child)
+    return _exit_status(os.waitpid(child, 0)[1], gave_up=gave_up)
+
+
+def _pass_on_lines(source: int, child: int) -> bool:
+    """Writes what it says to our stderr, less the noise, until it has ended; whether there was nothing but noise.
+
+    What it started may live on, and hold the pipe open.
+    """
+    ended = os.pidfd_open(child)
+    left = b""
+    is_noisy = has_output = False
+    while True:
+        ready = select.select([source, ended], [], [])[0]
+        piece = os.read(source, _PIECE_BYTES) if source in ready else b""
+        *lines, left = (left + piece).split(b"\n")
+        if not piece:
+            lines.append(left)
+        output = b"".join(line + b"\n" for line in lines if not _NOISE.match(line))
+        is_noisy |= any(line and _NOISE.match(line) for line in lines)
+        if output:
+            has_output = True
+            os.write(2, output)
+        if not piece:
+            return is_noisy and not has_output
+
+
+def _exit_status(status: int, *, gave_up: bool) -> int:
+    """Its exit status; where it ended as for want of memory, the sentence is said."""
+    if not os.WIFSIGNALED(status):
+        if not (gave_up and os.WEXITSTATUS(status) == 1):  # some libraries exit by themselves
+            return os.WEXITSTATUS(status)
+    elif os.WTERMSIG(status) not in _ENDED_BY:
+        return _OF_SIGNALS + os.WTERMSIG(status)
+    note(f"error: {out_of_memory()}")
+    return _USER_ERROR

@@ -1,0 +1,154 @@
+"""An HTTP server for one reader: on the loopback address, behind a random path, answering only its own pages."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from xsp.view.questions import BadQuestionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["HOST", "Answer", "PrivateServer"]
+
+HOST = "127.0.0.1"
+"""The only address it listens on."""
+
+_MAX_TARGET = 2_000  # characters of a request's path and query
+_IDLE_S = 30  # after which a connection without a request is closed
+_TOKEN_BYTES = 24
+_NOTHING_ALLOWED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Answer(NamedTuple):
+    """What is sent for a path: `policy` is the Content-Security-Policy of a page, else nothing is allowed."""
+
+    content: bytes
+    content_type: str = "application/json"
+    policy: str = _NOTHING_ALLOWED
+
+
+class PrivateServer(ThreadingHTTPServer):
+    """Serves `answers`, each by its path below the token: a function of the query.
+
+    A request is answered only where it is a GET that names this host, this token and a known path, and was not made by
+    another origin's page; else it gets a status without content. `once` is a path that leads there a single time, for
+    the command line of a browser, which other users of the machine may read.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128  # a page asks for several things at once, and idle connections must not keep it out
+
+    def __init__(self, answers: Mapping[str, Callable[[str], Answer]], port: int = 0) -> None:
+        self.answers = answers
+        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self.once = secrets.token_urlsafe(_TOKEN_BYTES)
+        super().__init__((HOST, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Binds without the look-up of the host's name that HTTPServer makes."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = HOST, self.server_address[1]
+
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port."""
+        return f"http://{HOST}:{self.server_port}"
+
+    @property
+    def url(self) -> str:
+        """The address of its page."""
+        return f"{self.origin}/{self.token}/"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reader that went away is nobody's error; others are printed as usual."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "xsp"
+    sys_version = ""
+    timeout = _IDLE_S
+    server: PrivateServer
+
+    def do_GET(self) -> None:
+        """Answers, or refuses without content."""
+        if len(self.path) > _MAX_TARGET:
+            self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG)
+        elif not self._is_ours():
+            self._refuse(HTTPStatus.FORBIDDEN)
+        elif "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            self._refuse(HTTPStatus.BAD_REQUEST)
+        else:
+            self._answer()
+
+    def _is_ours(self) -> bool:
+        """Whether it was asked by this name, and not by the page of another origin."""
+        hosts = self.headers.get_all("Host") or []
+        origins = self.headers.get_all("Origin") or []
+        sites = self.headers.get_all("Sec-Fetch-Site") or []
+        port = self.server.server_port
+        return (
+            len(hosts) == 1
+            and hosts[0] in {f"{HOST}:{port}", f"localhost:{port}"}
+            and all(origin == f"http://{hosts[0]}" for origin in origins)
+            and all(site in {"same-origin", "none"} for site in sites)
+        )
+
+    def _answer(self) -> None:
+        target = urlsplit(self.path if self.path.startswith("/") else "")
+        token, _, name = target.path.removeprefix("/").partition("/")
+        if self.server.once and secrets.compare_digest(token.encode(), self.server.once.encode()) and not name:
+            self.server.once = ""
+            self._send(HTTPStatus.SEE_OTHER, Answer(b""), {"Location": f"/{self.server.token}/"})
+            return
+        is_theirs = secrets.compare_digest(token.encode(), self.server.token.encode())
+        question = self.server.answers.get(name) if is_theirs and "/" in target.path[1:] else None
+        if question is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            answer = question(target.query)
+        except BadQuestionError as error:
+            self._send(HTTPStatus.BAD_REQUEST, Answer(f"{error}\n".encode(), "text/plain; charset=utf-8"))
+            return
+        self._send(HTTPStatus.OK, answer)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        self.close_connection = True
+        self._send(status, Answer(b"", "text/plain"))
+
+    def _send(self, status: HTTPStatus, answer: Answer, more: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        headers = {**_HEADERS, "Content-Security-Policy": answer.policy, "Content-Type": answer.content_type}
+        for name, value in {**headers, "Content-Length": str(len(answer.content)), **(more or {})}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server itself refuses (other methods, requests it cannot read) gets no content either."""
+        del message, explain
+        status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
+        if not hasattr(self, "requestline"):
+            self.requestline = ""
+        self._refuse(status)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name in the base class)
+        """Nothing is logged: paths hold the token."""
