@@ -12,11 +12,14 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from xsp_runners.compiled_marks import mark_calls
 from xsp_runners.inductor_graph import ModuleCall, Twins, kernels_of
 from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from xsp_runners.torch_ranges import StepRanges
 
 __all__ = ["COMPILED_CODE", "FORMAT", "CompiledCode"]
 
@@ -36,8 +39,10 @@ _CONFIG = {"trace.provenance_tracking_level": 1, "fx_graph_cache": False, "cpp.e
 class CompiledCode:
     """The record of one model's compilation: `called_once`, then `compiled`, and `document` when it has run."""
 
-    def __init__(self, torch: Any) -> None:  # noqa: ANN401
+    def __init__(self, torch: Any, marks: StepRanges | None = None) -> None:  # noqa: ANN401
+        """`marks`: where a tool records from outside, the ranges in which it is to see calls of graphs."""
         self._torch = torch
+        self._marks = marks
         self._names: dict[str, str] = {}  # an instance's name, by its id
         self._qualified: dict[str, str] = {}  # `blocks.0.norm`, by id
         self._classes: dict[str, str] = {}
@@ -105,6 +110,8 @@ class CompiledCode:
         ordinal = len(self._graphs)
         region = hashlib.sha256(f"{ordinal} {output.source_code}".encode()).hexdigest()[:_REGION_DIGITS]
         output._fx_graph_cache_key = region  # noqa: SLF001 (the name of the region in a trace; unset without a cache)
+        if self._marks:
+            mark_calls(output, region, self._marks)
         top = self._top(graph)
         kernels = kernels_of(
             graph,

@@ -105,6 +105,11 @@ class DumpWriter:
         self._file.flush()
         self._waiting.clear()
 
+    def give_up(self) -> None:
+        """Leaves the dump as it is."""
+        with suppress(OSError):
+            self._file.close()
+
     def close(self, *, dropped: int) -> Path:
         """Ends the dump; the file that holds it in the end, which is Parquet where pyarrow is installed."""
         try:

@@ -1,79 +1,69 @@
 """Records of CUPTI about this process, through NVIDIA's package cupti-python: a context manager that leaves a dump.
 
-Times are Unix time, as those of torch.profiler, since CUPTI asks this program for them.
+Whatever CUPTI refuses, the program inside runs to its end; `problem` then says why there is no recording, or no whole
+one.
+CUPTI takes its time stamps itself, from a clock that this program can read as well: no Python runs while it does.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import sys
 import threading
-import time
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xsp_runners.cupti_calls import Clock, CuptiCalls
 from xsp_runners.cupti_dump import FIELDS, DumpWriter, callback_names, record_of
+from xsp_runners.cupti_version import installed
 from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["CLOCKS", "GRAPHS", "NAME", "Recorder", "record"]
+__all__ = ["GRAPHS", "NAME", "Recorder", "record"]
 
 NAME = "cupti.jsonl"
 """The file of a recording under way; `.parquet` in the end where pyarrow is installed."""
 
-CLOCKS = ("realtime", "cupti")
-"""Who tells the time: this program (Unix time), or CUPTI itself, with an offset that is measured once."""
-
 GRAPHS = ("node", "graph")
 """What of a CUDA graph is recorded: each of its kernels, or the launch as a whole at the least overhead."""
 
-_BUFFER_BYTES = 8 << 20
-_TAKEN = ("ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "ERROR_MAX_LIMIT_REACHED")
+
+_WORK = ("CONCURRENT_KERNEL", "GRAPH_TRACE")
 
 
-def _import_cupti() -> Any:  # noqa: ANN401 (the package is not installed everywhere, so its types are not known here)
-    """The module cupti.cupti; RunnerError where it is not installed or finds no driver."""
-    try:
-        from cupti import cupti  # noqa: PLC0415 (installed on machines with a GPU only)
-    except ImportError as error:
-        raise RunnerError("cupti-python is not installed: pip install cupti-python") from error
-    try:
-        cupti.get_timestamp()
-    except RuntimeError as error:
-        raise RunnerError(f"CUPTI cannot be used here: {_first_line(error)}") from error
-    except cupti.cuptiError as error:
-        raise RunnerError(f"CUPTI cannot be used here: {_name(cupti, error)}") from error
-    return cupti
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _name(cupti: Any, error: Any) -> str:  # noqa: ANN401
-    """What CUPTI calls the error."""
-    try:
-        return str(cupti.Result(error.status).name)
-    except (AttributeError, ValueError):
-        return _first_line(error)
+@dataclass
+class _Range:
+    name: str
+    level: str
+    start: int
+    thread: int
+    ids: Mapping[str, int]
 
 
 @dataclass
 class Recorder:
-    """A recording under way; `range` marks steps and layers in it."""
+    """A recording under way; ranges mark steps and layers in it."""
 
-    _cupti: Any
-    _writer: DumpWriter
-    _now: Callable[[], int]
+    kernels: int = 0
+    """Kernels and graphs recorded so far."""
+    _calls: CuptiCalls = field(default_factory=CuptiCalls)
+    _clock: Clock | None = None
+    _writer: DumpWriter | None = None
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _open: threading.local = field(default_factory=threading.local)
+    _waiting: deque[Mapping[str, Any]] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no recording, or no whole one."""
+        return self._calls.problem
 
     @contextmanager
     def range(self, name: str, level: str = "layer") -> Iterator[None]:
@@ -85,138 +75,140 @@ class Recorder:
             self.pop()
 
     def push(self, name: str, level: str = "layer") -> None:
-        """Opens a range on this thread."""
+        """Opens a range of what this thread launches."""
+        if self._clock is None:
+            return
         number = next(self._ids)
-        kind = int(self._cupti.ExternalCorrelationKind.CUSTOM0)
-        self._cupti.activity_push_external_correlation_id(kind, number)
-        self._stack().append((name, level, number, self._now()))
+        kind = self._calls.push(number)
+        ids = {} if kind is None else {"externalKind": kind, "externalId": number}
+        self._stack().append(self._begun(name, level, ids))
 
     def pop(self) -> None:
         """Closes the range that this thread opened last."""
-        end = self._now()
-        name, level, number, start = self._stack().pop()
-        kind = int(self._cupti.ExternalCorrelationKind.CUSTOM0)
-        self._cupti.activity_pop_external_correlation_id(kind)
-        operator = {"kind": "FRAMEWORK_OPERATOR", "name": name, "level": level, "start": start, "end": end}
-        thread = {"processId": os.getpid(), "threadId": threading.get_native_id()}
-        self._add({**operator, **thread, "externalKind": kind, "externalId": number})
+        if self._clock is not None:
+            each = self._stack().pop()
+            self.end(each)
+            if each.ids:
+                self._calls.pop()
 
-    def _stack(self) -> list[tuple[str, str, int, int]]:
+    def start(self, name: str, level: str = "model") -> _Range | None:
+        """Opens a range of the process, such as a step, whose work any thread may launch."""
+        return None if self._clock is None else self._begun(name, level, {})
+
+    def end(self, each: _Range | None) -> None:
+        """Closes it."""
+        if each is not None and self._clock is not None:
+            times = {"start": each.start, "end": self._clock.now()}
+            thread = {"processId": os.getpid(), "threadId": each.thread}
+            self._add(
+                {"kind": "FRAMEWORK_OPERATOR", "name": each.name, "level": each.level, **times, **thread, **each.ids}
+            )
+            self._written()
+
+    def _begun(self, name: str, level: str, ids: Mapping[str, int]) -> _Range:
+        now = self._clock.now() if self._clock else 0
+        return _Range(name, level, now, threading.get_native_id(), ids)
+
+    def _stack(self) -> list[_Range]:
         if not hasattr(self._open, "stack"):
             self._open.stack = []
-        stack: list[tuple[str, str, int, int]] = self._open.stack
+        stack: list[_Range] = self._open.stack
         return stack
 
-    def _add(self, record: dict[str, Any]) -> None:
-        with self._lock:  # CUPTI hands over full buffers on a thread of its own
-            self._writer.add(record)
+    def _add(self, record: Mapping[str, Any]) -> None:
+        self._waiting.append(record)
 
-    def _written(self) -> None:
-        with self._lock:
-            self._writer.flush()
+    def _written(self, *, to_disk: bool = False, at_the_end: bool = False) -> None:
+        """Writes what waits; where a thread is at it, it is that one's: CUPTI may call us while we write."""
+        if not self._writer or not self._lock.acquire(blocking=at_the_end):
+            return
+        try:
+            while self._waiting:
+                self._writer.add(self._waiting.popleft())
+            if to_disk:
+                self._writer.flush()
+        except Exception as error:  # noqa: BLE001 (as in `begin`)
+            self._not_recorded(error)
+        finally:
+            self._lock.release()
+
+    def _not_recorded(self, error: Exception) -> None:
+        why = str(error) if isinstance(error, RunnerError) else f"the recording stopped: {error}"
+        self._calls.problem = self._calls.problem or why
+        if self._writer:
+            self._writer.give_up()
+        self._writer = None
+
+    def begin(self, out: Path, *, graph: str) -> None:
+        """Starts the recording, where it can be."""
+        path = out / NAME
+        try:
+            for earlier in (path, path.with_suffix(".parquet")):  # so that it is not taken for this one
+                earlier.unlink(missing_ok=True)
+            self._clock = self._calls.open()
+            if self._clock:
+                self._calls.start(self._completed(self._calls.module), graph=graph)
+                self._writer = DumpWriter(path, self._header(self._clock))
+        except Exception as error:  # noqa: BLE001 (a disk that is full, a package of another age: the program runs)
+            self._not_recorded(error)
+
+    def _header(self, clock: Clock) -> dict[str, object]:
+        tool = {"tool": "cupti-python", "cupti_version": installed()}
+        times = {"clock": clock.name, "epoch_ns": clock.epoch_ns, "host_times": clock.read_by}
+        return {"pid": os.getpid(), **tool, **times, "refused": list(self._calls.refused)}
+
+    def finish(self) -> None:
+        """Ends the recording and its file."""
+        if self._clock is None:
+            return
+        dropped = self._calls.close()
+        self._written(to_disk=True, at_the_end=True)
+        self._clock = None
+        try:
+            if self._writer:
+                self._writer.close(dropped=dropped)
+        except Exception as error:  # noqa: BLE001 (as in `begin`)
+            self._not_recorded(error)
+
+    def _completed(self, cupti: Any) -> Callable[[Sequence[Any]], None]:  # noqa: ANN401
+        """What CUPTI calls with the records of a full buffer; they are its own again afterwards, so they are copied."""
+        kinds = {int(cupti.ActivityKind[name]): name for name in FIELDS if name in cupti.ActivityKind.__members__}
+        domains = {"RUNTIME": cupti.CallbackDomain.RUNTIME_API, "DRIVER": cupti.CallbackDomain.DRIVER_API}
+        names = {kind: callback_names(cupti.get_callback_name, int(domain)) for kind, domain in domains.items()}
+
+        def completed(activities: Sequence[Any]) -> None:
+            for activity in activities:
+                kind = kinds.get(int(activity.kind))
+                if kind is None:
+                    continue
+                record = record_of(kind, activity)
+                if kind in names and (name := names[kind](record["cbid"])):
+                    record["name"] = name
+                self._add(record)
+                self.kernels += kind in _WORK
+            self._written(to_disk=True)
+
+        def guarded(activities: Sequence[Any]) -> None:
+            try:
+                completed(activities)
+            except Exception as error:  # noqa: BLE001 (on CUPTI's thread it would end the program)
+                self._not_recorded(error)
+
+        return guarded
 
 
 @contextmanager
-def record(out: str | Path, *, graph: str = "node", clock: str = "realtime") -> Iterator[Recorder]:
+def record(out: str | Path, *, graph: str = "node") -> Iterator[Recorder]:
     """Records all that this process does on the GPU while open, into the folder `out`.
 
-    RunnerError where cupti-python, a driver or the right to subscribe is missing; nothing is written then.
+    What stands inside runs whatever CUPTI says. Where there is no recording, or no whole one, a sentence on stderr says
+    so in the end, and so does `problem`.
     """
-    cupti = _import_cupti()
-    subscriber = _subscribed(cupti)
-    now = time.time_ns if clock == "realtime" else cupti.get_timestamp
-    header: dict[str, object] = {"pid": os.getpid(), "tool": "cupti-python", "clock": _CLOCK_NAMES[clock]}
-    header["epoch_ns"] = 0 if clock == "realtime" else time.time_ns() - cupti.get_timestamp()
+    recorder = Recorder()
+    recorder.begin(Path(out), graph=graph)
     try:
-        path = Path(out) / NAME
-        path.with_suffix(".parquet").unlink(missing_ok=True)  # so that an earlier run's is not taken for this one's
-        writer = DumpWriter(path, header)
-        recorder = Recorder(cupti, writer, now)
-        enabled = _started(cupti, recorder, graph=graph, clock=clock)
-        try:
-            yield recorder
-        finally:
-            _stopped(cupti, enabled)
-            recorder._writer.close(dropped=_dropped(cupti))  # noqa: SLF001 (its own recorder)
+        yield recorder
     finally:
-        cupti.unsubscribe(subscriber)
-
-
-_CLOCK_NAMES = {"realtime": "CLOCK_REALTIME", "cupti": "CUPTI"}
-
-
-def _subscribed(cupti: Any) -> Any:  # noqa: ANN401
-    """Keeps the process's one place for a subscriber, so that nobody else turns our records off."""
-    try:
-        return cupti.subscribe(_nothing, None)
-    except cupti.cuptiError as error:
-        name = _name(cupti, error)
-        if name in _TAKEN:
-            raise RunnerError(
-                "another user of CUPTI is in this process, which can have one only: run without nsys and ncu around it "
-                "and without torch.profiler on the GPU in it"
-            ) from error
-        raise RunnerError(f"CUPTI cannot be used here: {name}") from error
-
-
-def _nothing(*_: object) -> None:
-    pass
-
-
-def _started(cupti: Any, recorder: Recorder, *, graph: str, clock: str) -> list[int]:  # noqa: ANN401
-    """Turns on records of all kinds wanted; those that this device or driver does not have are left out, and said."""
-    cupti.set_thread_id_type(int(cupti.ActivityThreadIdType.SYSTEM))  # as the operating system and Python have them
-    if clock == "realtime":
-        cupti.activity_register_timestamp_callback(time.time_ns)
-    cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), _completed(cupti, recorder))
-    enabled, missing = [], []
-    for name in FIELDS:
-        if name == "GRAPH_TRACE" and graph == "node":
-            continue  # with it, the kernels of a graph are not recorded
-        try:
-            kind = int(cupti.ActivityKind[name])
-            cupti.activity_enable(kind)
-            enabled.append(kind)
-        except (KeyError, cupti.cuptiError):
-            missing.append(name)
-    if missing:
-        print(f"cupti: no records of {', '.join(missing)} here", file=sys.stderr)
-    return enabled
-
-
-def _completed(cupti: Any, recorder: Recorder) -> Callable[[Sequence[Any]], None]:  # noqa: ANN401
-    """What CUPTI calls with the records of a full buffer; they are its own again afterwards, so they are copied."""
-    kinds = {int(cupti.ActivityKind[name]): name for name in FIELDS if name in cupti.ActivityKind.__members__}
-    domains = {"RUNTIME": cupti.CallbackDomain.RUNTIME_API, "DRIVER": cupti.CallbackDomain.DRIVER_API}
-    names = {kind: callback_names(cupti.get_callback_name, int(domain)) for kind, domain in domains.items()}
-
-    def completed(activities: Sequence[Any]) -> None:
-        for activity in activities:
-            kind = kinds.get(int(activity.kind))
-            if kind is None:
-                continue
-            record = record_of(kind, activity)
-            if kind in names and (name := names[kind](record["cbid"])):
-                record["name"] = name
-            recorder._add(record)  # noqa: SLF001 (its own recorder)
-        recorder._written()  # noqa: SLF001
-
-    return completed
-
-
-def _stopped(cupti: Any, enabled: Sequence[int]) -> None:  # noqa: ANN401
-    try:
-        for kind in enabled:
-            cupti.activity_disable(kind)
-        cupti.activity_flush_all(1)  # what is not full, too
-    except cupti.cuptiError as error:
-        raise RunnerError(f"CUPTI could not hand over its last records: {_name(cupti, error)}") from error
-
-
-def _dropped(cupti: Any) -> int:  # noqa: ANN401
-    count = ctypes.c_size_t(0)
-    try:
-        cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(count))
-    except cupti.cuptiError:
-        return 0
-    return count.value
+        recorder.finish()
+        if recorder.problem:
+            print(f"cupti: {recorder.problem}", file=sys.stderr)

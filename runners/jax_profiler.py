@@ -29,10 +29,20 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 
 from xsp_runners import level_process
 from xsp_runners.jax_scopes import layers_of
+from xsp_runners.observed import Observed
 from xsp_runners.own_workload import own_step, zoo_name
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
-from xsp_runners.xplane_session import write_profile
+from xsp_runners.xplane_levels import (
+    LEVELS,
+    Level,
+    Work,
+    captured,
+    facts_of,
+    prepared,
+    run_steps,
+    session_of,
+    write_recorded,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -86,33 +96,43 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     prepared(args, "JAX")
     if args.precision not in _PRECISIONS:
         raise RunnerError(f"{args.precision} is no precision of JAX models: choose {', '.join(_PRECISIONS)}")
-    jax = _import_jax(args.device, threads=args.threads)
+    jax = _import_jax(args.device, threads=args.threads, autotune=args.settings == "own")
     on_gpu = _device(jax, args.device) == "cuda"
     if args.level == "MLG-serialised" and not on_gpu:
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
     work = None if args.script else _work(args, "cuda" if on_gpu else "cpu")
     session = session_of(args, _Profiler(jax, level, on_gpu=on_gpu))
-    run_steps(args, session, work)
-    cleaned = write_profile(session, args.out)
+    observed = Observed(args, on_gpu, session.tool.synchronize, lambda: _in_force(jax, args))
+    outputs = level_process.outputs_of(args)
+    run_steps(args, session, work, outputs, observed)
+    cleaned = write_recorded(session, args, on_gpu=on_gpu)
     return {
         **facts_of(session, args, work, on_gpu=on_gpu),
+        **outputs.facts,
         **_own_facts(jax),
         "execution": "xla" if work and zoo_name(args.workload) else None,
-        "settings": {
-            "seed": args.seed,
-            "threads": args.threads or None,
-            "cpu_async_dispatch": False,
-            "xla_flags": os.environ.get(_FLAGS, ""),
-            "launches_block": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
-        },
+        **observed.facts,
         **({"layers": layers_of(cleaned.operations)} if cleaned else {}),
     }
 
 
-def _import_jax(device: str, *, threads: int = 0) -> Any:  # noqa: ANN401 (JAX is not installed everywhere)
+def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+    return {
+        "set_by": "program" if args.settings == "own" else "xsp",
+        "seed": args.seed,
+        "threads": args.threads or None,
+        "default_matmul_precision": jax.config.jax_default_matmul_precision,
+        "enable_x64": bool(jax.config.jax_enable_x64),
+        "cpu_async_dispatch": False,
+        "xla_flags": os.environ.get(_FLAGS, ""),
+        "launches_block": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
+    }
+
+
+def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any:  # noqa: ANN401 (JAX is not installed everywhere)
     """The module jax, which sees only the CPU where that is the device; RunnerError where it is not installed."""
     flags = os.environ.get(_FLAGS, "")
-    if _NO_AUTOTUNE.partition("=")[0] not in flags and device != "cpu":
+    if _NO_AUTOTUNE.partition("=")[0] not in flags and device != "cpu" and not autotune:
         os.environ[_FLAGS] = f"{flags} {_NO_AUTOTUNE}".strip()
     if threads:
         os.environ["NPROC"] = str(threads)  # what XLA takes its number of threads from
@@ -121,7 +141,7 @@ def _import_jax(device: str, *, threads: int = 0) -> Any:  # noqa: ANN401 (JAX i
     try:
         import jax  # noqa: PLC0415 (heavy, and wanted only when a run starts)
     except ImportError as error:
-        raise RunnerError("JAX is not installed: pip install 'xsp[runners-jax]'") from error
+        raise RunnerError("JAX is not installed: pip install jax") from error
     jax.config.update(
         "jax_cpu_enable_async_dispatch", val=False
     )  # else a step that returns nothing cannot be waited for
@@ -154,8 +174,8 @@ def _work(args: argparse.Namespace, device: str) -> Work:
     if name not in MODELS:
         raise RunnerError(f"JAX's zoo has no {name}: choose of {', '.join(MODELS)} or give module:function")
     model = MODELS[name]
-    step = step_of(model, mode=args.mode, batch=args.batch_size, precision=args.precision, seed=args.seed)
-    return Work(model.name, model.task, step)
+    step, step_inputs = step_of(model, mode=args.mode, batch=args.batch_size, precision=args.precision, seed=args.seed)
+    return Work(model.name, model.task, step, step_inputs)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from xsp_runners.outputs import StepInputs
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,8 +38,10 @@ class Model:
     logits: Callable[[Weights, Array], Array]
 
 
-def step_of(model: Model, *, mode: str, batch: int, precision: str, seed: int) -> Callable[[], object]:
-    """A step of the model, compiled as one program, with weights and inputs that the seed decides."""
+def step_of(
+    model: Model, *, mode: str, batch: int, precision: str, seed: int
+) -> tuple[Callable[[], object], StepInputs]:
+    """A step of the model, compiled as one program, and what it computes on: weights and inputs of the seed's."""
     first, second, third = jax.random.split(jax.random.key(seed), 3)
     kind = {"fp32": jnp.float32, "fp16": jnp.float16, "bf16": jnp.bfloat16}[precision]
     weights = jax.tree.map(lambda w: w.astype(kind), model.weights(first))
@@ -45,9 +49,10 @@ def step_of(model: Model, *, mode: str, batch: int, precision: str, seed: int) -
     inputs = inputs.astype(kind) if jnp.issubdtype(inputs.dtype, jnp.floating) else inputs
     if mode == "inference":
         run = jax.jit(model.logits)
-        return lambda: run(weights, inputs)
+        return lambda: run(weights, inputs), StepInputs(inputs, weights)
     labels = jax.random.randint(third, (batch, *model.labels), 0, _CLASSES)
-    return _training(model, weights, inputs, labels)
+    step_inputs = StepInputs([inputs, labels], weights, result=lambda state_and_loss: state_and_loss[1])
+    return _training(model, weights, inputs, labels), step_inputs
 
 
 def _training(model: Model, weights: Weights, inputs: Array, labels: Array) -> Callable[[], object]:

@@ -17,10 +17,15 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp_runners.answers import Parser
+from xsp_runners.full_memory import LIKELY, device_memory, memory_is_full
+from xsp_runners.outputs import CHOICES, Outputs
 from xsp_runners.own_workload import zoo_name
+from xsp_runners.ranks import folder_of, rank_here
 from xsp_runners.run_folder import (
     LEVEL,
     RUN,
@@ -42,12 +47,14 @@ __all__ = [
     "MODES",
     "PRECISIONS",
     "RECORDING",
+    "SETTINGS",
     "add_options",
     "add_recording_options",
     "checked",
     "flags_of",
     "main",
     "options_of",
+    "outputs_of",
     "sentence_of",
     "shape_of",
 ]
@@ -58,6 +65,9 @@ LEVELS = ("M", "ML", "MLG", "MLG-serialised")
 MODES = ("inference", "training")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 EXECUTIONS = ("eager", "compile", "cudagraph")
+
+SETTINGS = ("own", "reproducible")
+"""Whether settings that decide on numerics stay the program's own, or are made the same in every run."""
 
 RECORDING = {"recorder": "own", "annotate": "none"}
 """How a level process records unless it is told otherwise."""
@@ -71,18 +81,21 @@ _OPTIONS = (
     "input-shape",
     "steps",
     "warmup",
+    "warmup-seconds",
     "device",
     "precision",
     "threads",
+    "settings",
     "seed",
+    "outputs",
     "recorder",
     "annotate",
 )
 _OF_THE_ZOO = ("precision", "mode", "execution")  # work of the user's own decides on these itself
+_USUAL = {"precision": "fp32", "mode": "inference", "execution": "eager", "input_shape": None}
+_MAX_WARMUP_S = 3600
 _FAILED = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "resource_exhausted", "std::bad_alloc")
-_NO_MEMORY_TYPES = ("OutOfMemoryError", "MemoryError", "ResourceExhaustedError")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +108,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     work.add_argument("--batch-size", "--batch", type=int, help="inputs per step; 8, of a script unknown", metavar="N")
     work.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     work.add_argument("--threads", type=int, default=0, help="of one operator on the CPU; 0: as usual", metavar="N")
-    work.add_argument("--seed", type=int, default=0, help="of weights and inputs", metavar="N")
+    work.add_argument(
+        "--settings",
+        choices=SETTINGS,
+        help="own: TF32, determinism, cuDNN's benchmark and seeds stay as the program has them, the default of your own"
+        " work; reproducible: the same kernels in every run, the default of the zoo",
+    )
+    work.add_argument("--seed", type=int, help="of weights and inputs; of the zoo 0, else not set", metavar="N")
+    work.add_argument(
+        "--outputs", choices=CHOICES, help="what to keep of what comes out of a step at level M; default checksums"
+    )
     zoo = parser.add_argument_group("models of the zoo")
     zoo.add_argument("--mode", choices=MODES, default="inference")
     zoo.add_argument("--precision", "--dtype", choices=PRECISIONS, default="fp32", help="tf32 on a GPU only")
@@ -104,6 +126,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     steps = parser.add_argument_group("steps")
     steps.add_argument("--steps", type=int, default=10, help="steps recorded; default 10", metavar="N")
     steps.add_argument("--warmup", type=int, default=3, help="steps before them; default 3", metavar="N")
+    steps.add_argument("--warmup-seconds", type=float, help="and before those, as many as fill this time", metavar="S")
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +142,12 @@ def options_of(args: argparse.Namespace) -> dict[str, object]:
     return {**options, "script-args": list(args.script_args)} if args.script_args else options
 
 
+def outputs_of(args: argparse.Namespace) -> Outputs:
+    """What keeps checksums of this run's outputs: at level M, where nothing else is recorded that it could disturb."""
+    kept = (args.outputs or "checksums") if args.level == "M" and args.recorder == "own" else "none"
+    return Outputs(args.out, kept)
+
+
 def flags_of(options: Mapping[str, object]) -> list[str]:
     """The arguments that give a level process these options; a script's own come last, so nothing may follow."""
     flags = [part for name, value in options.items() if name != "script-args" for part in (f"--{name}", str(value))]
@@ -127,23 +156,22 @@ def flags_of(options: Mapping[str, object]) -> list[str]:
 
 
 def checked(args: argparse.Namespace) -> argparse.Namespace:
-    """The arguments with the batch size settled; RunnerError where something cannot be meant."""
+    """The arguments with batch size, settings and seed settled; RunnerError where something cannot be meant."""
     if not args.workload and not args.script:
         raise RunnerError("what should run? Give --workload zoo:NAME, --workload module:function or --script FILE")
     if args.script_args and not args.script:
         raise RunnerError(f"{args.script_args[0]!r} is left over: arguments after -- belong to a --script")
     if args.workload and args.batch_size is None:
         args.batch_size = 8
-    if not _is_of_zoo(args):
-        for name, usual in (
-            ("precision", "fp32"),
-            ("mode", "inference"),
-            ("execution", "eager"),
-            ("input_shape", None),
-        ):
-            if getattr(args, name) not in (usual, "tf32"):
-                flag = name.replace("_", "-")
-                raise RunnerError(f"--{flag} is for models of the zoo: work of your own decides on it itself")
+    of_zoo = _is_of_zoo(args)
+    args.settings = args.settings or ("reproducible" if of_zoo else "own")
+    if args.seed is None and (of_zoo or args.settings == "reproducible"):
+        args.seed = 0
+    if not of_zoo:
+        _check_own(args)
+    args.warmup_seconds = args.warmup_seconds or 0.0
+    if not 0 <= args.warmup_seconds <= _MAX_WARMUP_S:
+        raise RunnerError(f"--warmup-seconds must be between 0 and {_MAX_WARMUP_S}")
     for name in ("batch-size", "steps", "warmup"):
         value = getattr(args, name.replace("-", "_"))
         if value is not None and value < 1:
@@ -152,6 +180,21 @@ def checked(args: argparse.Namespace) -> argparse.Namespace:
     if args.threads < 0:
         raise RunnerError("--threads must be at least 0")
     return args
+
+
+def _check_own(args: argparse.Namespace) -> None:
+    """RunnerError where the user's own work is told what it decides on itself."""
+    for name, usual in _USUAL.items():
+        if getattr(args, name) not in (usual, "tf32"):
+            flag = name.replace("_", "-")
+            raise RunnerError(f"--{flag} is for models of the zoo: work of your own decides on it itself")
+    if args.precision == "tf32" and args.settings == "own":
+        raise RunnerError("--precision tf32 needs --settings reproducible: else TF32 stays as your program has it")
+
+
+def _check_ranks(args: argparse.Namespace) -> None:
+    if args.warmup_seconds:
+        raise RunnerError("--warmup-seconds would let ranks run different numbers of steps, and wait for each other")
 
 
 def _is_of_zoo(args: argparse.Namespace) -> bool:
@@ -180,6 +223,10 @@ def main(
     args = _parser(name).parse_args(arguments)
     try:
         checked(args)
+        args.rank = rank_here()
+        if args.rank is not None:
+            args.out = folder_of(args.out, args.rank.rank)
+            _check_ranks(args)
         clear(args.out)
         facts = measure(args)
         put_json(args.out / (RUN if args.recorder == "own" else LEVEL), {**_common(args), **facts})
@@ -193,7 +240,7 @@ def main(
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(name, description="Runs one level of a leveled set, in this process.")
+    parser = Parser(name, description="Runs one level of a leveled set, in this process.")
     parser.add_argument("--level", choices=LEVELS, required=True)
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for run.json and raw files")
     add_options(parser)
@@ -214,15 +261,23 @@ def _common(args: argparse.Namespace) -> dict[str, object]:
         "runner_level": args.level,
         **({name: getattr(args, name) for name in _OF_THE_ZOO} if _is_of_zoo(args) else {}),
         "options": recorded(options_of(args)),
+        **(asdict(args.rank) if args.rank is not None else {}),
     }
 
 
 def _recorded(name: str, args: argparse.Namespace, error: Exception) -> int:
-    sentence = sentence_of(error)
+    full, free = memory_is_full(error), device_memory()
+    sentence = sentence_of(error) + (" (likely, but not surely, memory was full)" if full == LIKELY else "")
     print(f"{name}: {sentence}", file=sys.stderr)
     try:
         put_error(
-            args.out, args.level, sentence, status=_status(error), batch_size=args.batch_size, options=options_of(args)
+            args.out,
+            args.level,
+            sentence,
+            memory_full=full,
+            batch_size=args.batch_size,
+            options=options_of(args),
+            more={"device_memory": free} if full and free else None,
         )
     except RunnerError as unwritable:
         print(f"{name}: {unwritable}", file=sys.stderr)
@@ -236,10 +291,3 @@ def sentence_of(error: BaseException) -> str:
     first = next(iter(str(error).strip().splitlines()), "")
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
     return without_private_folders(text)
-
-
-def _status(error: Exception) -> str:
-    """`out_of_memory`, which ends a batch sweep, or `failed`."""
-    text = str(error).lower()
-    full = type(error).__name__ in _NO_MEMORY_TYPES or any(phrase in text for phrase in _NO_MEMORY)
-    return "out_of_memory" if full else "failed"

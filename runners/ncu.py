@@ -2,10 +2,10 @@
 
     python -m xsp_runners.ncu --out runs/counters --range step -- python train.py
 
-leaves runs/counters/roofline/counters.csv and so on; `xsp merge --counters` ties them to a run with kernels. The
+leaves runs/counters/flops/counters.csv and so on; `xsp merge --counters` ties them to a run with kernels. The
 counters are those that `runners/data/ncu_metrics.toml` lists for the chip, and ncu is asked first whether it has them.
-The program must do the same work every time. Kernels are replayed one by one, so that times in these files are no
-latencies, and XSP takes none from them.
+The program must do the same work every time. Kernels run one by one, some of them several times, so that times in these
+files are no latencies, and XSP takes none from them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
+from xsp_runners.answers import Parser, answer
+from xsp_runners.counter_access import refusal
 from xsp_runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
 from xsp_runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
 from xsp_runners.run_folder import RunnerError
@@ -29,7 +31,7 @@ from xsp_runners.tool import find_gpu, program_of, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["LOG", "Plan", "checked_plan", "counted", "main", "plan", "profile_command"]
+__all__ = ["LOG", "Plan", "checked_plan", "counted", "main", "plan", "problem_of", "profile_command", "ready"]
 
 LOG = "counters.csv"
 """The file that a group leaves in its folder."""
@@ -46,14 +48,19 @@ class Plan:
 
     @property
     def passes(self) -> int | None:
-        """Times that a kernel is replayed in all; None where that is not known of every group."""
+        """Times that a kernel runs in all; None where that is not known of every group."""
         counts = [self.architecture.passes.get(name) for name in self.groups]
         return None if None in counts else sum(filter(None, counts))
 
 
-def plan(*, chip: str | None = None, groups: Sequence[str] = ()) -> Plan:
-    """The plan for a chip (`GH100`) or device name (`H100`), else for the GPU of this machine; RunnerError without."""
-    name, capability = (chip, None) if chip else find_gpu()
+def plan(
+    *, chip: str | None = None, groups: Sequence[str] = (), gpu: tuple[str | None, str | None] | None = None
+) -> Plan:
+    """The plan for a chip (`GH100`) or device name (`H100`), else for the GPU of this machine; RunnerError without.
+
+    `gpu`: name and compute capability of the one that the work will run on, where that is known.
+    """
+    name, capability = (chip, None) if chip else gpu or find_gpu()
     architecture = architecture_of(device=name, capability=capability)
     return Plan(architecture, groups_of(architecture, groups))
 
@@ -66,12 +73,18 @@ def checked_plan(ncu: Ncu, requested: Plan) -> Plan:
     return requested
 
 
+def ready(chosen: str | None, requested: Plan) -> Ncu:
+    """The ncu to use; RunnerError where it lacks one of the plan's counters, or where counters may not be read."""
+    ncu = Ncu.locate(chosen)
+    checked_plan(ncu, requested)
+    if sentence := refusal():
+        raise RunnerError(sentence)
+    return ncu
+
+
 def counted(log: Path, status: int, target: Sequence[str]) -> Path:
     """The file with counters that ncu left; RunnerError with its reason where it left none."""
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
+    text = _text(log)
     rows = any(line.startswith('"0",') for line in text.splitlines())
     problem = problem_in(text)
     if problem and not rows:
@@ -81,6 +94,18 @@ def counted(log: Path, status: int, target: Sequence[str]) -> Path:
     if not rows:
         raise RunnerError(f"ncu left no counters in {log}")
     return log
+
+
+def problem_of(log: Path) -> str | None:
+    """What ncu says in its log went wrong."""
+    return problem_in(_text(log))
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def record(
@@ -108,14 +133,19 @@ def record(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "ncu",
         description="Counts what the kernels of a program do, in one run of it for each group of counters.",
         epilog="Exit status: 0 all groups were counted, 2 not.",
     )
     parser.add_argument("--groups", default="", help=f"comma-separated; default {','.join(default_groups())}")
     parser.add_argument("--chip", help="chip or GPU, as GH100 or H100; default: the GPU of this machine")
-    parser.add_argument("--range", action="append", default=[], help="count kernels in NVTX ranges of this name only")
+    parser.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        help="count kernels in such NVTX ranges only: step for start/end, step/ for push/pop, which is of one thread",
+    )
     parser.add_argument(
         "--capture", choices=("none", "cudaProfilerApi"), default="none", help="count between its calls"
     )
@@ -136,7 +166,7 @@ def _dry_run(args: argparse.Namespace, target: Sequence[str], requested: Plan) -
         print(f"ncu: {error}; the counters were not checked", file=sys.stderr)
     for name, metrics in requested.groups.items():
         log = args.out / name / LOG
-        print(shlex.join(profile_command(target, log, metrics, ncu=ncu, ranges=args.range, capture=args.capture)))
+        answer(shlex.join(profile_command(target, log, metrics, ncu=ncu, ranges=args.range, capture=args.capture)))
     return 0
 
 
@@ -146,10 +176,9 @@ def _main(args: argparse.Namespace) -> int:
     requested = plan(chip=args.chip, groups=groups)
     if args.dry_run:
         return _dry_run(args, target, requested)
-    ncu = Ncu.locate(args.ncu)
-    checked_plan(ncu, requested)
-    passes = f"each kernel is replayed {requested.passes} times" if requested.passes else "each kernel is replayed"
-    print(f"{requested.architecture.name}: {len(requested.groups)} runs, {passes}", flush=True)
+    ncu = ready(args.ncu, requested)
+    passes = f", in which each kernel runs {requested.passes} times in all" if requested.passes else ""
+    print(f"{requested.architecture.name}: {len(requested.groups)} runs of the program{passes}", flush=True)
     for log in record(target, args.out, requested, ncu=ncu.path, ranges=args.range, capture=args.capture):
         print(log)
     return 0

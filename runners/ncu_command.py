@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_runners.ncu_metrics import Architecture
 
-__all__ = ["NO_PERMISSION", "VARIABLE", "Ncu", "problem_in", "profile_command"]
+__all__ = ["NO_PERMISSION", "VARIABLE", "Ncu", "is_refusal", "problem_in", "profile_command"]
 
 VARIABLE = "XSP_NCU"
 """The environment variable that names the ncu to use."""
@@ -27,21 +27,24 @@ NO_PERMISSION = (
 )
 """What to do where counters may not be read."""
 
+_NO_DRIVER = "ncu finds no CUDA driver and no GPU"
+_BUSY = "another program holds the GPU's counters: end other profilers, and pause dcgm (`dcgmi profiling --pause`)"
+_REFUSALS = (NO_PERMISSION, _NO_DRIVER, _BUSY)
 _METRIC = re.compile(r"(?m)^([a-z][A-Za-z0-9]*__\w+)\s")
 _LISTED_CHIPS = re.compile(r"\b[a-z]{2}\d{2,3}[a-z0-9]\b")
 _PROBLEMS = (
     (re.compile(r"ERR_NVGPUCTRPERM|does not have permission to access NVIDIA GPU Performance Counters"), NO_PERMISSION),
-    (re.compile(r"failed to connect to the CUDA driver|no CUDA-capable device"), "ncu finds no CUDA driver and no GPU"),
-    (
-        re.compile(r"[Dd]river resource was unavailable|ERR_NVGPUCTRBUSY"),
-        "another program holds the GPU's counters: end other profilers, and pause dcgm (`dcgmi profiling --pause`)",
-    ),
+    (re.compile(r"failed to connect to the CUDA driver|no CUDA-capable device"), _NO_DRIVER),
+    (re.compile(r"[Dd]river resource was unavailable|ERR_NVGPUCTRBUSY"), _BUSY),
     (re.compile(r"==ERROR== (Failed to find metric [^\n]*|.*[Ii]nvalid metric[^\n]*)"), None),
     (
         re.compile(r"==ERROR== (unrecognised option[^\n]*|the argument for option[^\n]*|Invalid configuration[^\n]*)"),
         None,
     ),
-    (re.compile(r"No kernels were profiled"), "ncu saw no kernel in the ranges asked for"),
+    (
+        re.compile(r"No kernels were profiled"),
+        "ncu saw no kernel in the ranges asked for (`step` is a start/end range, `step/` a push/pop range)",
+    ),
     (re.compile(r"==ERROR== ([^\n]*)"), None),
 )
 
@@ -89,13 +92,14 @@ def profile_command(
 ) -> list[str]:
     """The command that counts `metrics` of every kernel `target` runs, and leaves the raw page as CSV in `log`.
 
-    `ranges`: names of NVTX push/pop ranges around the kernels to count (`regex:` before a regular expression); none:
-    every kernel. `capture` is `cudaProfilerApi` where only what runs between its start and stop counts. Clocks and
-    caches are left as the program has them: only so do counts hold for the run without ncu.
+    `ranges`: NVTX ranges around the kernels to count, as ncu writes them: `step` is a start/end range, of all threads,
+    `step/` a push/pop range, of its thread only (`regex:` before a regular expression); none: every kernel. `capture`
+    is `cudaProfilerApi` where only what runs between its start and stop counts. Clocks and caches are left as the
+    program has them: only so do counts hold for the run without ncu.
     """
     switches = ["--target-processes", "all", "--clock-control", "none", "--cache-control", "none"]
     switches += ["--nvtx"]  # kernels of CUDA graphs one by one is what ncu does by itself
-    switches += [part for name in ranges for part in ("--nvtx-include", f"{name}/")]
+    switches += [part for name in ranges for part in ("--nvtx-include", name)]
     switches += ["--profile-from-start", "off"] if capture != "none" else []
     page = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), "--log-file", str(log)]
     return [ncu, *switches, *page, *target]
@@ -107,3 +111,8 @@ def problem_in(text: str) -> str | None:
         if match := pattern.search(text):
             return sentence or f"ncu says: {match[1].strip()}"
     return None
+
+
+def is_refusal(sentence: str) -> bool:
+    """Whether a run failed for a reason that stands in the way of all counters."""
+    return any(reason in sentence for reason in _REFUSALS)

@@ -28,7 +28,7 @@ class Architecture:
     chips: tuple[str, ...]  # as CUPTI and ncu know them, in capitals
     gpus: tuple[str, ...]  # regular expressions of words in device names
     groups: Mapping[str, tuple[str, ...]]
-    passes: Mapping[str, int]  # times that a kernel is replayed for the group, where known
+    passes: Mapping[str, int]  # times that a kernel runs for the group, where known
 
     def has_name(self, text: str) -> bool:
         """Whether a GPU of this name (`NVIDIA H100 PCIe`), or a chip of it (`gh100`), is of this architecture."""
@@ -87,11 +87,13 @@ def architecture_of(*, device: str | None = None, capability: str | None = None)
 
 
 def groups_of(architecture: Architecture, requested: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The counters of the groups `requested` (else of the default ones), by group; those the chip lacks are left out.
+    """The counters of the groups and sets `requested` (else the default groups), by group, without those it lacks.
 
     RunnerError for a group that there is not.
     """
-    every = {name for each in architectures() for name in each.groups}
+    sets: Mapping[str, Sequence[str]] = _table()["sets"]
+    every = {*sets, *(name for each in architectures() for name in each.groups)}
     if unknown := [name for name in requested if name not in every]:
         raise RunnerError(f"{', '.join(unknown)} is no group of counters: choose of {', '.join(sorted(every))}")
-    return {name: architecture.groups[name] for name in requested or default_groups() if name in architecture.groups}
+    names = dict.fromkeys(name for one in requested or default_groups() for name in sets.get(one, (one,)))
+    return {name: architecture.groups[name] for name in names if name in architecture.groups}

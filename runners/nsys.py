@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import runpy
 import shlex
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
+from xsp_runners.answers import Parser, answer
 from xsp_runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.tool import output_of, program_of, run
@@ -27,7 +30,18 @@ from xsp_runners.tool import output_of, program_of, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["ASSUMED", "NAME", "Nsys", "Recorded", "export_command", "exported", "main", "profile_command", "record"]
+__all__ = [
+    "ASSUMED",
+    "NAME",
+    "Nsys",
+    "Recorded",
+    "export_command",
+    "exported",
+    "kernel_count",
+    "main",
+    "profile_command",
+    "record",
+]
 
 _FAILED = 1
 _USER_ERROR = 2
@@ -64,6 +78,19 @@ def exported(out: Path, *, nsys: Nsys) -> Recorded:
         note = f"{report.name} could not be exported to SQLite ({last}); XSP reads it where an nsys can export it"
         return Recorded(report, "nsys_report", note)
     return Recorded(database, "nsys_sqlite", f"{database.name} is exported from {report.name}")
+
+
+def kernel_count(database: Path) -> int | None:
+    """Kernels and graphs in an exported recording; None where it cannot be read."""
+    count = 0
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as file:
+            tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+            for table in tables & {"CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"}:
+                count += file.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]  # noqa: S608 (one of these two)
+    except sqlite3.Error:
+        return None
+    return count
 
 
 def record(
@@ -104,7 +131,7 @@ def record(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "nsys", description="Runs a program under Nsight Systems and exports what it recorded.", epilog=_EPILOG
     )
     parser.add_argument(
@@ -137,11 +164,11 @@ def _main(args: argparse.Namespace) -> int:
     }
     if args.dry_run:
         nsys = _nsys_or_assumed(args.nsys)
-        print(shlex.join(profile_command(target, args.out, nsys=nsys, **what)))
-        print(shlex.join(export_command(args.out / f"{NAME}.nsys-rep", nsys=nsys)))
+        answer(shlex.join(profile_command(target, args.out, nsys=nsys, **what)))
+        answer(shlex.join(export_command(args.out / f"{NAME}.nsys-rep", nsys=nsys)))
         return 0
     recorded = record(target, args.out, nsys=Nsys.locate(args.nsys), **what)
-    print(recorded.note if recorded.path is None else recorded.path)
+    answer(recorded.note if recorded.path is None else recorded.path)
     return 0 if recorded.path is not None and recorded.format == "nsys_sqlite" else _FAILED
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
+from xsp_runners.answers import Parser
 from xsp_runners.nvml_readers import NvmlReader
 from xsp_runners.nvml_smi import SmiReader
 from xsp_runners.run_folder import RunnerError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from xsp_runners.nvml_readers import Reader
 
-__all__ = ["FORMAT", "NAME", "beside", "main", "open_reader", "sample"]
+__all__ = ["FORMAT", "NAME", "Until", "add_sampling_options", "beside", "main", "open_reader", "sample"]
 
 NAME = "nvml.jsonl"
 """The file beside run.json."""
@@ -95,9 +96,12 @@ def _put(file: Any, line: dict[str, Any]) -> None:  # noqa: ANN401
 
 
 @contextmanager
-def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ) -> Iterator[None]:
-    """Samples into the file while open, in a process of its own; RunnerError where nothing can be sampled."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--out", str(path), "--hertz", str(hertz), "--piped"]
+def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ, script: Path = Path(__file__)) -> Iterator[None]:
+    """Samples into the file while open, in a process of its own; RunnerError where nothing can be sampled.
+
+    `script` is the sampler: this one, or another that takes the same options.
+    """
+    command = [sys.executable, str(script.resolve()), "--out", str(path), "--hertz", str(hertz), "--piped"]
     process = subprocess.Popen(  # noqa: S603 (our own program)
         command,
         stdin=subprocess.PIPE,
@@ -108,7 +112,7 @@ def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ) -> Iterator[None]:
     )
     if process.stdout is None or process.stdout.readline().strip() != _READY:
         messages = process.communicate()[1].strip()
-        raise RunnerError(messages.removeprefix("nvml: ") or "the sampler ended by itself")
+        raise RunnerError(messages.removeprefix(f"{script.stem}: ") or "the sampler ended by itself")
     try:
         yield
     finally:
@@ -118,14 +122,15 @@ def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ) -> Iterator[None]:
             process.kill()
             messages = process.communicate()[1]
         if process.returncode:
-            print(messages.strip() or "nvml: the sampler was ended", file=sys.stderr)
+            print(messages.strip() or f"{script.stem}: the sampler was ended", file=sys.stderr)
 
 
-class _Until:
+class Until:
     """Says when to stop: after some time, after a program or the caller's pipe has ended, or on a signal."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._over = threading.Event()
+        self._piped = bool(args.piped)
         self._end = time.monotonic() + (args.seconds or math.inf)
         self.program: subprocess.Popen[bytes] | None = None
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -138,6 +143,13 @@ class _Until:
             self.program = subprocess.Popen(program)  # noqa: S603 (the user's own command, no shell)
         except OSError as error:
             raise RunnerError(f"the program {program[0]!r} cannot be started: {error.strerror}") from error
+
+    def begin(self, target: list[str] | None) -> None:
+        """Tells who waits at the pipe that samples are being taken, or starts the program."""
+        if self._piped:
+            print(_READY, flush=True)
+        if target:
+            self.start(target)
 
     def _end_all(self, number: int, _frame: FrameType | None) -> None:
         self._over.set()
@@ -154,17 +166,22 @@ class _Until:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         "nvml",
         description="Samples power, clocks, temperature, memory and utilisation of the GPUs.",
         epilog="Exit status: that of the program where there is one, else 0; 2 where nothing could be sampled.",
     )
-    parser.add_argument("--hertz", type=float, default=_DEFAULT_HZ, help="samples a second; default %(default)g")
+    add_sampling_options(parser, hertz=_DEFAULT_HZ, name=NAME)
+    return parser
+
+
+def add_sampling_options(parser: argparse.ArgumentParser, *, hertz: float, name: str) -> None:
+    """The options of every sampler: how often, how long, into which file, beside which program."""
+    parser.add_argument("--hertz", type=float, default=hertz, help="samples a second; default %(default)g")
     parser.add_argument("--seconds", type=float, help="for how long, where no program says so")
-    parser.add_argument("-o", "--out", type=Path, required=True, help=f"the file, as {NAME}")
+    parser.add_argument("-o", "--out", type=Path, required=True, help=f"the file, as {name}")
     parser.add_argument("--piped", action="store_true", help=argparse.SUPPRESS)  # until standard input ends
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run meanwhile")
-    return parser
 
 
 def _main(args: argparse.Namespace) -> int:
@@ -172,16 +189,10 @@ def _main(args: argparse.Namespace) -> int:
         raise RunnerError(f"--hertz must be between 0 and {_MAX_HZ:g}")
     target = program_of(args.program) if args.program else None
     reader = open_reader()
-    until = _Until(args)
-
-    def ready() -> None:
-        if args.piped:
-            print(_READY, flush=True)
-        if target:
-            until.start(target)
+    until = Until(args)
 
     try:
-        count = sample(reader, args.out, hertz=args.hertz, stop=until, ready=ready)
+        count = sample(reader, args.out, hertz=args.hertz, stop=until, ready=lambda: until.begin(target))
     except RunnerError as error:
         if until.program is None:
             raise

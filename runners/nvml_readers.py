@@ -59,6 +59,9 @@ class Reader(Protocol):
     def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """Unix time in ns, and a sample of each device, again and again, as near to the interval as can be."""
 
+    def once(self) -> tuple[int, list[dict[str, Any]]]:
+        """Unix time in ns, and a sample of each device."""
+
     def close(self) -> None:
         """Ends it."""
 
@@ -118,9 +121,13 @@ class NvmlReader:
         """A moment of all devices each interval; one that is late is not made up for."""
         following = time.monotonic()
         while True:
-            yield time.time_ns(), [self._sample(ordinal, handle) for ordinal, handle in self._handles.items()]
+            yield self.once()
             following = max(following + interval_s, time.monotonic())
             time.sleep(max(0.0, following - time.monotonic()))
+
+    def once(self) -> tuple[int, list[dict[str, Any]]]:
+        """All devices at this moment."""
+        return time.time_ns(), [self._sample(ordinal, handle) for ordinal, handle in self._handles.items()]
 
     def _sample(self, ordinal: int, handle: object) -> dict[str, Any]:
         nvml, query = self._nvml, self._query

@@ -29,6 +29,7 @@ _SMI: Mapping[str, tuple[str, float]] = {
 }
 _SMI_REASONS = "clocks_throttle_reasons.active"
 _MS_PER_S = 1000
+_ONCE_S = 10
 
 
 class SmiReader:
@@ -60,9 +61,7 @@ class SmiReader:
 
     def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """One device at a time, as nvidia-smi prints them; times are those of arrival."""
-        query = f"--query-gpu=index,{_SMI_REASONS},{','.join(_SMI)}"
-        loop = f"--loop-ms={max(1, round(interval_s * _MS_PER_S))}"
-        command = [self._path, query, "--format=csv,noheader,nounits", loop]
+        command = [*self._query, f"--loop-ms={max(1, round(interval_s * _MS_PER_S))}"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 (NVIDIA's own program)
         assert self._process.stdout is not None  # noqa: S101 (piped above)
         for line in self._process.stdout:
@@ -70,6 +69,20 @@ class SmiReader:
             if sample:
                 yield time.time_ns(), [sample]
         raise RunnerError("nvidia-smi ended by itself")
+
+    def once(self) -> tuple[int, list[dict[str, Any]]]:
+        """All devices, in one answer; RunnerError where nvidia-smi gives none."""
+        moment = time.time_ns()
+        status, text = output_of(self._query, seconds=_ONCE_S)
+        samples = [self._sample([cell.strip() for cell in line.split(",")]) for line in text.splitlines()]
+        if status:
+            raise RunnerError("nvidia-smi does not answer")
+        return moment, [sample for sample in samples if sample]
+
+    @property
+    def _query(self) -> list[str]:
+        fields = f"--query-gpu=index,{_SMI_REASONS},{','.join(_SMI)}"
+        return [self._path, fields, "--format=csv,noheader,nounits"]
 
     def _sample(self, cells: Sequence[str]) -> dict[str, Any] | None:
         """None for a line that is no sample, or of a GPU that this process does not see."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from xsp_runners import tool_runs
 from xsp_runners.level_process import LEVELS, flags_of, options_of
 from xsp_runners.planned_run import PlannedRun
+from xsp_runners.ranks import under_torchrun
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.torch_settings import CUBLAS_WORKSPACE
 
 if TYPE_CHECKING:
     import argparse
@@ -19,13 +21,12 @@ __all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "as_shell", "levels_of",
 
 COUNTERS = "MLG+counters"
 ALL_LEVELS = (*LEVELS, COUNTERS)
-"""Levels that `xsp collect` knows; the last are several runs under ncu."""
+"""Levels that `xsp collect` knows; the last are several runs under ncu, or rocprofv3."""
 
 LEVEL_PROCESSES = {"torch": "torch_levels.py", "tensorflow": "tf_profiler.py", "jax": "jax_profiler.py"}
 """The script that runs a level, by framework."""
 
 _HERE = Path(__file__).resolve().parent
-_ALWAYS = {"torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}}  # else cuBLAS may choose another algorithm in every run
 _BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
 
 
@@ -42,7 +43,10 @@ def levels_of(text: str) -> list[str]:
 def planned(
     args: argparse.Namespace, level: str, *, batch_size: int | None, folder: str | None = None
 ) -> list[PlannedRun]:
-    """The runs of a level at this batch size, in order; RunnerError where a tool or chip they need is not there."""
+    """The runs of a level at this batch size, in order; RunnerError where a tool or chip they need is not there.
+
+    `args.target` is what the work will run on.
+    """
     options = options_of(args)
     if batch_size is not None:
         options["batch-size"] = batch_size
@@ -51,15 +55,21 @@ def planned(
         args.out / (folder or level.lower().replace("+", "-")),
         (),
         options,
-        {**_ALWAYS.get(args.framework, {}), **(_BLOCKING if level.endswith("-serialised") else {})},
+        {**_reproducible(args), **(_BLOCKING if level.endswith("-serialised") else {})},
         batch_size=batch_size,
     )
     if level == COUNTERS:
         return _counted(args, run)
     tool = args.kernels if level.startswith("MLG") and args.kernels != "framework" else "own"
     if tool == "own":
-        return [replace(run, command=_level_process(args, run))]
+        command = _level_process(args, run)
+        ranks: int = args.nproc_per_node or 0
+        return [replace(run, command=under_torchrun(command, ranks) if ranks else command, ranks=ranks)]
     return [_recorded(args, replace(run, tool=tool))]
+
+
+def _reproducible(args: argparse.Namespace) -> dict[str, str]:
+    return dict([CUBLAS_WORKSPACE]) if args.framework == "torch" and args.settings == "reproducible" else {}
 
 
 def _level_process(args: argparse.Namespace, run: PlannedRun) -> list[str]:
@@ -71,19 +81,23 @@ def _level_process(args: argparse.Namespace, run: PlannedRun) -> list[str]:
 def _recorded(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:
     """The run with a tool around it that records what the level process marks."""
     marked = replace(run, options={**run.options, "recorder": "none", "annotate": "nvtx"})
-    command = tool_runs.kernels_command(run.tool, _level_process(args, marked), run.folder, device=args.device)
+    command = tool_runs.kernels_command(
+        run.tool, _level_process(args, marked), run.folder, on_gpu=args.target.on_gpu(args.device)
+    )
     return replace(marked, command=command, options={**marked.options, "kernels": run.tool})
 
 
 def _counted(args: argparse.Namespace, run: PlannedRun) -> list[PlannedRun]:
-    """A run for each group of counters; kernels are replayed many times, so that one step is enough."""
-    if args.device == "cpu":
+    """A run for each group of counters, of one step and with no warm-up by time: nothing in it is timed."""
+    if not args.target.on_gpu(args.device):
         raise RunnerError(f"{COUNTERS} needs a GPU: leave it out of --levels on the CPU")
-    marked = replace(run, tool="ncu", options={**run.options, "recorder": "none", "annotate": "nvtx", "steps": 1})
+    once = {"steps": 1, "warmup-seconds": 0.0}
+    tool = "rocprof" if args.target.platform == "rocm" or args.kernels == "rocprof" else "ncu"
+    marked = replace(run, tool=tool, options={**run.options, "recorder": "none", "annotate": "nvtx", **once})
     runs = []
-    for group, metrics in tool_runs.counter_groups(args.chip, args.counters).items():
+    for group, metrics in tool_runs.counter_groups(tool, args.chip, args.counters, args.target.gpu).items():
         one = replace(marked, folder=run.folder.with_name(f"{run.folder.name}-{group}"), counters=metrics)
-        command = tool_runs.ncu_command(_level_process(args, one), one.folder, metrics)
+        command = tool_runs.counter_command(tool, _level_process(args, one), one.folder, metrics)
         runs.append(replace(one, command=command, options={**one.options, "counters": ",".join(metrics)}))
     return runs
 

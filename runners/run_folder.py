@@ -63,18 +63,24 @@ def put_error(
     level: str,
     sentence: str,
     *,
-    status: str = "failed",
+    memory_full: str | None = None,
     batch_size: int | None = None,
     options: Mapping[str, object] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> None:
-    """Puts on record that the run failed; `status` is `failed` or `out_of_memory`."""
-    optional = {"batch_size": batch_size, "options": recorded(options) if options else None}
+    """Puts on record that the run failed; `memory_full` is `certain` or `likely` where that is thought to be why."""
+    optional = {
+        "memory_full": memory_full,
+        "batch_size": batch_size,
+        "options": recorded(options) if options else None,
+        **(more or {}),
+    }
     put_json(
         folder / ERROR,
         {
             "schema_version": SCHEMA_VERSION,
             "level": level,
-            "status": status,
+            "status": "out_of_memory" if memory_full else "failed",
             "error": sentence,
             **{key: value for key, value in optional.items() if value is not None},
         },

@@ -8,18 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_runners import nvml, system
+from xsp_runners import nvml, system, system_samples
+from xsp_runners.power_summary import power_between
 from xsp_runners.run_folder import RUN, RunnerError, put_json, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
-__all__ = ["POWER_CHOICES", "add_samples", "note_system", "sampling"]
+__all__ = ["CHOICES", "add_samples", "add_system_samples", "note_system", "sampled", "sampling"]
 
-POWER_CHOICES = ("auto", "yes", "no")
-"""Whether to sample the GPUs' power beside runs: where it can be done, always (and fail where it cannot), never."""
+CHOICES = ("auto", "yes", "no")
+"""Whether to sample beside runs: where it can be done, always (and fail where it cannot), never."""
 
 _MIN_LINES = 3  # the header, a sample, the closing line
+_MIN_LINES_OF_SHARES = 4  # of the machine the first sample has none
 
 
 def note_system(out: Path, python: str) -> None:
@@ -35,22 +38,24 @@ def note_system(out: Path, python: str) -> None:
 
 
 @contextmanager
-def sampling(folder: Path, *, power: str) -> Iterator[None]:
-    """Samples the GPUs into the run's folder while open, as `power` says; RunnerError where it must and cannot."""
+def sampling(
+    path: Path, beside: Callable[[Path], AbstractContextManager[None]], *, choice: str, what: str
+) -> Iterator[None]:
+    """Has a sampler write the file while open, as `choice` says; RunnerError where it must and cannot."""
     try:
-        (folder / nvml.NAME).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     except OSError as error:
-        raise RunnerError(f"the run cannot be written to {folder}: {error.strerror}") from error
-    if power == "no":
+        raise RunnerError(f"the run cannot be written to {path.parent}: {error.strerror}") from error
+    if choice == "no":
         yield
         return
-    sampler = nvml.beside(folder / nvml.NAME)
+    sampler = beside(path)
     try:
         sampler.__enter__()
     except RunnerError as error:
-        if power == "yes":
+        if choice == "yes":
             raise
-        print(f"collect: no samples of power: {error}", file=sys.stderr, flush=True)
+        print(f"collect: no samples of {what}: {error}", file=sys.stderr, flush=True)
         yield
         return
     try:
@@ -59,20 +64,48 @@ def sampling(folder: Path, *, power: str) -> Iterator[None]:
         sampler.__exit__(None, None, None)
 
 
+@contextmanager
+def sampled(folder: Path, *, power: str, system: str) -> Iterator[None]:
+    """Samples the GPUs and the machine into the run's folder while open; RunnerError where it must and cannot."""
+    gpus = sampling(folder / nvml.NAME, nvml.beside, choice=power, what="power")
+    machine = sampling(folder / system_samples.NAME, system_samples.beside, choice=system, what="the machine")
+    with gpus, machine:
+        yield
+
+
 def add_samples(folder: Path) -> None:
-    """Lists the samples in the folder's run.json, where there are any and a trace that they can join by its time."""
+    """Lists the samples in the folder's run.json, where there are any and a trace that they can join by its time.
+
+    Of a run without a trace they are summed up over its recorded steps.
+    """
     facts, path = read_json(folder / RUN), folder / nvml.NAME
     files = facts.get("files")
-    if not isinstance(files, list) or not files or not _has_samples(path):
+    if not isinstance(files, list) or not _has_samples(path):
         return
-    entry = {"path": nvml.NAME, "format": nvml.FORMAT}
-    if entry not in files:
+    if not files:
+        recorded = facts.get("recorded_unix_ns")
+        power = power_between(path, *recorded) if isinstance(recorded, list) else []
+        put_json(folder / RUN, {**facts, "power": power, "power_samples": nvml.NAME})
+        return
+    _list(folder, {"path": nvml.NAME, "format": nvml.FORMAT})
+
+
+def add_system_samples(folder: Path) -> None:
+    """Lists the samples of the machine likewise."""
+    if read_json(folder / RUN).get("files") and _has_samples(folder / system_samples.NAME, _MIN_LINES_OF_SHARES):
+        _list(folder, {"path": system_samples.NAME, "format": system_samples.FORMAT})
+
+
+def _list(folder: Path, entry: dict[str, str]) -> None:
+    facts = read_json(folder / RUN)
+    files = facts.get("files")
+    if isinstance(files, list) and entry not in files:
         put_json(folder / RUN, {**facts, "files": [*files, entry]})
 
 
-def _has_samples(path: Path) -> bool:
+def _has_samples(path: Path, at_least: int = _MIN_LINES) -> bool:
     try:
         with path.open(encoding="utf-8") as lines:
-            return sum(1 for _ in zip(range(_MIN_LINES), lines, strict=False)) == _MIN_LINES
+            return sum(1 for _ in zip(range(at_least), lines, strict=False)) == at_least
     except OSError:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xsp_runners.full_memory import CERTAIN
 from xsp_runners.run_folder import ERROR, RUN, RunnerError, read_json
 from xsp_runners.zoo import find
 
@@ -27,12 +28,14 @@ _USUAL = (1, 256)
 class Sweep:
     """Throughput by batch size, why the sweep ended, and the optimal batch size where it showed.
 
-    `ended_by`: `saturation`, `memory`, `failure`, or `range` (every batch size asked for was run).
+    `ended_by`: `saturation`, `memory`, `failure`, or `range` (every batch size asked for was run); `memory_full`: how
+    sure it is that memory ended it, `certain` or `likely`.
     """
 
     throughput_per_s: dict[int, float] = field(default_factory=dict)
     ended_by: str = "range"
     optimal: int | None = None
+    memory_full: str | None = None
 
     @property
     def chosen(self) -> int:
@@ -48,6 +51,7 @@ class Sweep:
             "optimal_batch_size": self.optimal,
             "chosen_batch_size": self.chosen if self.throughput_per_s else None,
             "ended_by": self.ended_by,
+            **({"memory_full": self.memory_full} if self.memory_full else {}),
             "throughput_per_s": {str(batch): value for batch, value in self.throughput_per_s.items()},
         }
 
@@ -78,24 +82,29 @@ def _doublings(first: int, last: int) -> list[int]:
 def swept(sizes: Sequence[int], run: Callable[[int], Path | None]) -> Sweep:
     """Runs each size in turn until the rule ends it; `run` gives the folder of the finished or failed run.
 
-    The optimal size is XSP's: the first whose doubling raises throughput by 5 % or less; where memory fills up before,
-    the largest that fits.
+    The optimal size is XSP's: the first whose doubling raises throughput by 5 % or less; where memory surely fills up
+    before, the largest that fits.
     """
     sweep = Sweep()
     for batch in sizes:
         folder = run(batch)
         if folder is None or not (folder / RUN).is_file():
-            sweep.ended_by = (
-                "memory" if folder and read_json(folder / ERROR).get("status") == "out_of_memory" else "failure"
-            )
-            if sweep.ended_by == "memory" and sweep.throughput_per_s:
-                sweep.optimal = max(sweep.throughput_per_s)
-            return sweep
+            return _ended_early(sweep, read_json(folder / ERROR) if folder else {})
         sweep.throughput_per_s[batch] = _throughput(batch, read_json(folder / RUN))
         half = sweep.throughput_per_s.get(batch // 2) if batch % 2 == 0 else None
         if half is not None and sweep.throughput_per_s[batch] <= _SATURATED_GAIN * half:
             sweep.ended_by, sweep.optimal = "saturation", batch // 2
             return sweep
+    return sweep
+
+
+def _ended_early(sweep: Sweep, error: Mapping[str, object]) -> Sweep:
+    """The sweep whose next size failed: the largest that fits is optimal where memory surely was full."""
+    full = error.get("memory_full")
+    sweep.memory_full = full if isinstance(full, str) else None
+    sweep.ended_by = "memory" if error.get("status") == "out_of_memory" else "failure"
+    if sweep.memory_full == CERTAIN and sweep.throughput_per_s:
+        sweep.optimal = max(sweep.throughput_per_s)
     return sweep
 
 

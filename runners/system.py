@@ -8,7 +8,6 @@ found out is left out.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
+from xsp_runners.answers import Parser, answer
 from xsp_runners.ncu_command import VARIABLE as NCU_VARIABLE
 from xsp_runners.nsys_command import VARIABLE as NSYS_VARIABLE
 from xsp_runners.run_folder import RunnerError, put_json
@@ -119,13 +119,13 @@ def _tools() -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the facts, or writes them into a file; 0, or 2 after a sentence on stderr."""
-    parser = argparse.ArgumentParser("system", description="What runs are made on here, as JSON; nothing private.")
+    parser = Parser("system", description="What runs are made on here, as JSON; nothing private.")
     parser.add_argument("-o", "--out", type=Path, help=f"the file, as {NAME}; default: standard output")
     parser.add_argument("--no-tools", action="store_true", help="do not ask nsys and ncu for their versions")
     args = parser.parse_args(arguments)
     facts = system_facts(tools=not args.no_tools)
     if args.out is None:
-        print(json.dumps(facts, indent=2))
+        answer(json.dumps(facts, indent=2))
         return 0
     try:
         put_json(args.out, facts)

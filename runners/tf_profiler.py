@@ -26,12 +26,22 @@ if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
 from xsp_runners import level_process
+from xsp_runners.observed import Observed
 from xsp_runners.own_workload import own_step, zoo_name
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.tf_layers import noted_layers
 from xsp_runners.tf_workload import KERAS, device_of, import_tensorflow, keras_step
-from xsp_runners.xplane_levels import LEVELS, Level, Work, captured, facts_of, prepared, run_steps, session_of
-from xsp_runners.xplane_session import write_profile
+from xsp_runners.xplane_levels import (
+    LEVELS,
+    Level,
+    Work,
+    captured,
+    facts_of,
+    prepared,
+    run_steps,
+    session_of,
+    write_recorded,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -77,22 +87,26 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its profile, and says what is known of the run."""
     level = LEVELS[args.level]
     prepared(args, "TensorFlow")
-    os.environ.setdefault(_AUTOTUNE, "0")
+    if args.settings == "reproducible":
+        os.environ.setdefault(_AUTOTUNE, "0")
     tf = import_tensorflow(device=args.device)
     on_gpu = device_of(tf, args.device) == "cuda"
     if args.level == "MLG-serialised" and not on_gpu:
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
-    settings = _fixed(tf, args)
+    _settled(tf, args)
     work = None if args.script else _work(tf, args, "cuda" if on_gpu else "cpu")
     session = session_of(args, _Profiler(tf, level))
+    observed = Observed(args, on_gpu, session.tool.synchronize, lambda: _in_force(tf, args))
+    outputs = level_process.outputs_of(args)
     with noted_layers(tf) as layers:
-        run_steps(args, session, work)
-    write_profile(session, args.out)
+        run_steps(args, session, work, outputs, observed)
+    write_recorded(session, args, on_gpu=on_gpu)
     return {
         **facts_of(session, args, work, on_gpu=on_gpu),
+        **outputs.facts,
         **_own_facts(tf, on_gpu=on_gpu),
         "execution": _execution(args, work),
-        "settings": settings,
+        **observed.facts,
         **({"layers": layers()} if session.profiled else {}),
     }
 
@@ -115,17 +129,23 @@ def _execution(args: argparse.Namespace, work: Work | None) -> str | None:
     return "xla" if args.execution == "compile" else "graph"
 
 
-def _fixed(tf: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
-    """Takes away what would let two runs differ, and says how: operators run one after the other, in one order."""
+def _settled(tf: Any, args: argparse.Namespace) -> None:  # noqa: ANN401
+    """Has operators run one after the other, in one order, so that layers can be told; and sets the seed asked for."""
     tf.config.threading.set_inter_op_parallelism_threads(_ONE_AT_A_TIME)
     if args.threads:
         tf.config.threading.set_intra_op_parallelism_threads(args.threads)
-    tf.keras.utils.set_random_seed(args.seed)
+    if args.seed is not None:
+        tf.keras.utils.set_random_seed(args.seed)
+
+
+def _in_force(tf: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
     return {
+        "set_by": "program" if args.settings == "own" else "xsp",
         "seed": args.seed,
+        "tf32": bool(tf.config.experimental.tensor_float_32_execution_enabled()),
         "operators_at_a_time": _ONE_AT_A_TIME,
         "threads": args.threads or None,
-        "cudnn_autotune": os.environ[_AUTOTUNE] != "0",
+        "cudnn_autotune": os.environ.get(_AUTOTUNE) != "0",
         "launches_block": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
     }
 
@@ -137,7 +157,7 @@ def _work(tf: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN4
     if not name.startswith(KERAS):
         raise RunnerError(f"TensorFlow's zoo has no {name}: its names are zoo:{KERAS}MobileNetV2 and the like")
     model = name.removeprefix(KERAS)
-    step = keras_step(
+    step, step_inputs = keras_step(
         tf,
         model,
         mode=args.mode,
@@ -145,7 +165,7 @@ def _work(tf: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN4
         precision=args.precision,
         compiled=args.execution == "compile",
     )
-    return Work(model, "image classification", step)
+    return Work(model, "image classification", step, step_inputs)
 
 
 @contextmanager

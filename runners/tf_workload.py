@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from xsp_runners.outputs import StepInputs
 from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def import_tensorflow(*, device: str) -> Any:  # noqa: ANN401 (TensorFlow is not
     try:
         import tensorflow as tf  # noqa: PLC0415 (heavy, and wanted only when a run starts)
     except ImportError as error:
-        raise RunnerError("TensorFlow is not installed: pip install 'xsp[runners-tf]'") from error
+        raise RunnerError("TensorFlow is not installed: pip install tensorflow") from error
     return tf
 
 
@@ -54,8 +55,11 @@ def keras_step(
     batch: int,
     precision: str,
     compiled: bool,
-) -> Callable[[], object]:
-    """A step of the model of Keras applications, with random weights and inputs; `compiled` by XLA, as one program."""
+) -> tuple[Callable[[], object], StepInputs]:
+    """A step of the model of Keras applications, and what it computes on: random weights and inputs.
+
+    `compiled` by XLA, as one program.
+    """
     build = getattr(tf.keras.applications, name, None)
     if not (callable(build) and name[:1].isupper()):
         models = sorted(n for n in dir(tf.keras.applications) if n[:1].isupper())
@@ -68,7 +72,7 @@ def keras_step(
     images = tf.random.normal([batch, *model.input_shape[1:]])
     run = (_training if mode == "training" else _inference)(tf, model, images)
     function: Callable[[], object] = tf.function(run, jit_compile=compiled)
-    return function
+    return function, StepInputs(images, {w.path: w for w in model.weights})
 
 
 def _inference(_tf: Any, model: Any, images: Any) -> Callable[[], object]:  # noqa: ANN401

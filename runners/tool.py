@@ -66,12 +66,20 @@ def program_of(arguments: list[str]) -> list[str]:
 
 
 def find_gpu() -> tuple[str | None, str | None]:
-    """Name and compute capability of the first GPU, as nvidia-smi tells them; RunnerError where there is none."""
+    """Name and compute capability of the first GPU that CUDA programs see here, as nvidia-smi tells them.
+
+    RunnerError where there is none.
+    """
     smi = shutil.which("nvidia-smi")
     if smi is None:
         raise RunnerError("no GPU is known here, as nvidia-smi is not there: name the chip (--chip)")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    first_visible = None if visible is None else visible.split(",")[0].strip()
+    if first_visible in ("", "-1"):
+        raise RunnerError("CUDA_VISIBLE_DEVICES hides every GPU: name the chip (--chip)")
+    selection = [] if first_visible is None else [f"--id={first_visible}"]
     for fields in ("name,compute_cap", "name"):  # drivers before 2021 do not tell the capability
-        status, text = output_of([smi, f"--query-gpu={fields}", "--format=csv,noheader"])
+        status, text = output_of([smi, *selection, f"--query-gpu={fields}", "--format=csv,noheader"])
         first = next(iter(text.strip().splitlines()), "")
         if status == 0 and first:
             name, _, capability = (part.strip() for part in first.partition(","))

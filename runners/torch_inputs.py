@@ -40,15 +40,19 @@ def random_inputs(
     dtype: Any,  # noqa: ANN401
     training: bool,
 ) -> Inputs:
-    """A batch of this kind (see data/zoo.toml) on the device, drawn from torch's generator; tokens are integers."""
+    """A batch of this kind (see data/zoo.toml) on the device; tokens are integers.
+
+    Drawn on the CPU in FP32 and then converted, so that one seed gives one input on any device and, but for rounding,
+    in any precision: outputs can be compared.
+    """
     if kind == "tensor":
-        return Inputs((torch.randn(batch, *shape, device=device, dtype=dtype),))
+        return Inputs((torch.randn(batch, *shape).to(device, dtype),))
     if kind == "images":
-        images = [torch.rand(*shape, device=device, dtype=dtype) for _ in range(batch)]
+        images = [torch.rand(*shape).to(device, dtype) for _ in range(batch)]
         return Inputs((images, _boxes(torch, images)) if training else (images,))
     if len(shape) != 1:
         raise RunnerError(f"the model takes tokens: --input-shape is their number, not {'x'.join(map(str, shape))}")
-    tokens = torch.randint(_vocabulary(model), (batch, *shape), device=device)
+    tokens = torch.randint(_vocabulary(model), (batch, *shape)).to(device)
     return Inputs((tokens,), {"decoder_input_ids": tokens} if kind == "tokens-to-tokens" else {})
 
 
@@ -86,12 +90,12 @@ class Loss:
             return sum(output.values())
         main = _main(output).float()
         if self._task == "super resolution":
-            self._targets = self._torch.rand_like(main) if self._targets is None else self._targets
+            self._targets = self._torch.rand(main.shape).to(main.device) if self._targets is None else self._targets
             return functional.mse_loss(main, self._targets)
         scores = main if main.ndim == _MAPS else main.flatten(0, -2)  # classes second
         if self._targets is None:
             shape = (scores.shape[0], *scores.shape[2:])
-            self._targets = self._torch.randint(scores.shape[1], shape, device=scores.device)
+            self._targets = self._torch.randint(scores.shape[1], shape).to(scores.device)
         return functional.cross_entropy(scores, self._targets)
 
 

@@ -2,9 +2,9 @@
 
     python runners/torch_levels.py --level ML --workload zoo:convnet --steps 10 --out runs/convnet/ml
 
-M has no profiler. ML records modules, with the device synchronised after each where there is a GPU. MLG adds shapes,
-memory and, on a GPU, kernels. All time their steps in the same way, with the same weights, inputs and settings.
-`xsp_runners.collect` runs several levels, each in a process of its own.
+M has no profiler. ML records modules and memory, with the device synchronised before and after each module where there
+is a GPU. MLG adds shapes and, on a GPU, kernels. All time their steps in the same way, with the same weights, inputs
+and settings. `xsp_runners.collect` runs several levels, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,24 +23,29 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 
 from xsp_runners import level_process
 from xsp_runners.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
-from xsp_runners.level_process import shape_of
+from xsp_runners.level_process import outputs_of, shape_of
+from xsp_runners.nvtx_calls import nvtx_calls
+from xsp_runners.observed import Observed
 from xsp_runners.own_workload import run_script, zoo_name
 from xsp_runners.run_folder import RunnerError, put
 from xsp_runners.steps import AllStepsDone
+from xsp_runners.torch_devices import waits_for_all
 from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, write_trace
-from xsp_runners.torch_ranges import ranges
+from xsp_runners.torch_ranges import StepRanges, module_ranges
+from xsp_runners.torch_recorded import check_kernels
+from xsp_runners.torch_settings import CUBLAS_WORKSPACE, in_force, settled
+from xsp_runners.torch_waiting import waiting_layers
 from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from xsp_runners.outputs import Outputs
     from xsp_runners.torch_workload import Work
 
 __all__ = ["main", "measure", "recorded_capture"]
-
-_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may choose another algorithm in every run
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class _Level:
 
     name: str  # as run.json has it
     profiled: bool = False
-    detailed: bool = False  # shapes, memory, device
+    detailed: bool = False  # shapes, device
     blocking: bool = False  # each launch waits for its kernel
 
 
@@ -66,14 +71,20 @@ class _ScriptSteps:
     """Steps that a script marks, timed by the session; warm-up is the first of them."""
 
     session: Session
+    observed: Observed
     batch_size: int | None = None
+    _warming: bool = False
 
     def begin(self) -> None:
-        self.session.begin()
+        self._warming = self.observed.warming()
+        if not self._warming:
+            self.session.begin()
 
     def end(self, batch_size: int | None) -> None:
         self.batch_size = batch_size or self.batch_size
-        if self.session.close():
+        if self._warming:
+            self.observed.warmed()
+        elif self.session.close():
             raise AllStepsDone
 
 
@@ -101,34 +112,43 @@ class _ProfilerSteps:
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its trace, and says what is known of the run."""
     level = _LEVELS[args.level]
-    os.environ.setdefault(_CUBLAS, ":4096:8")
+    if args.settings == "reproducible":
+        os.environ.setdefault(*CUBLAS_WORKSPACE)
     torch = import_torch()
     on_gpu = _prepared(torch, args, level)
-    settings = _fixed(torch, args, on_gpu=on_gpu)
+    if on_gpu and args.rank is not None and not args.script:
+        torch.cuda.set_device(args.rank.local_rank)  # a program does so itself
+    settled(torch, args)
+    wait = waits_for_all(torch) if on_gpu else _nothing
+    observed = Observed(args, on_gpu, lambda _: wait(), lambda: in_force(torch, args))
     own = level.profiled and args.recorder == "own"
-    compiled_code = CompiledCode(torch) if own and args.execution == "compile" else None
+    marked = StepRanges(nvtx_calls(), args.warmup) if args.annotate == "nvtx" else None
+    compiled = level.profiled and args.execution == "compile"
+    compiled_code = CompiledCode(torch, marked) if compiled else None
     captured = own and level.detailed and args.execution == "cudagraph" and not args.script
     capturing = recorded_capture(torch, args.out) if captured else None
     work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", compiled_code, capturing)
+    observed.built(work.facts if work else {})
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
     profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
     with ExitStack() as around:
-        marks: Ranges | None = _ProfilerSteps(torch, args.warmup) if profiler else None
-        if args.annotate == "nvtx":
-            marks = around.enter_context(ranges(torch, args.warmup))
+        marks: Ranges | None = _ProfilerSteps(torch, args.warmup) if profiler else marked
+        if marked and not compiled:
+            around.enter_context(module_ranges(torch, marked))
         if layers_wait:
-            around.enter_context(_waiting_layers(torch))
+            around.enter_context(waiting_layers(torch))
         if profiler:
             around.enter_context(profiler)
         session = Session(
             args.warmup,
             args.steps,
-            profiler.step if profiler else _nothing,
-            torch.cuda.synchronize if on_gpu else _nothing,
+            _both(profiler.step, observed.stepped) if profiler else observed.stepped,
+            wait,
             marks,
         )
-        batch_size = _run(args, session, work)
-    files = _written(args, profiler, compiled_code) if profiler else []
+        outputs = outputs_of(args)
+        batch_size = _run(args, session, work, outputs, observed)
+    files = _written(torch, args, profiler, compiled_code, with_kernels=level.detailed and on_gpu)
     return {
         "serialized": layers_wait or level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
         "model": {"name": work.name, "task": work.task} if work else {"name": Path(args.script).stem, "task": ""},
@@ -139,16 +159,28 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "files": files,
         **({"graph_captures": [CAPTURE]} if captured else {}),
         "deepest_level": _deepest(level, on_gpu=on_gpu),
-        "settings": settings,
+        **observed.facts,
         **(work.facts if work else {}),
+        **outputs.facts,
         **_memory(torch, on_gpu=on_gpu),
     }
 
 
-def _written(args: argparse.Namespace, profiler: Any, compiled_code: CompiledCode | None) -> list[dict[str, str]]:  # noqa: ANN401
-    """Writes what was recorded; the files as run.json lists them."""
-    write_trace(profiler, args.out)
-    files = [{"path": TRACE, "format": "torch_profiler"}]
+def _written(
+    torch: Any,  # noqa: ANN401
+    args: argparse.Namespace,
+    profiler: Any,  # noqa: ANN401
+    compiled_code: CompiledCode | None,
+    *,
+    with_kernels: bool,
+) -> list[dict[str, str]]:
+    """Writes what was recorded; the files as run.json lists them. RunnerError where kernels should be there."""
+    files = []
+    if profiler:
+        recorded = write_trace(profiler, args.out)
+        files.append({"path": TRACE, "format": "torch_profiler"})
+        if with_kernels:
+            check_kernels(torch, recorded)
     if compiled_code:
         put(args.out / COMPILED_CODE, json.dumps(compiled_code.document()).encode())
         files.append({"path": COMPILED_CODE, "format": FORMAT})
@@ -169,22 +201,39 @@ def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # n
     return on_gpu
 
 
-def _run(args: argparse.Namespace, session: Session, work: Work | None) -> int | None:
+def _run(
+    args: argparse.Namespace, session: Session, work: Work | None, outputs: Outputs, observed: Observed
+) -> int | None:
     """Runs all steps; the batch size as far as anyone told it."""
     if work is None:
-        steps = _ScriptSteps(session)
+        steps = _ScriptSteps(session, observed)
         run_script(args.script, args.script_args, steps)
         return args.batch_size or steps.batch_size
+    outputs.note_inputs(work.step_inputs)
+    while observed.warming():
+        observed.warmed(work.step())
     session.begin()
+    result: object = None
     while not session.finished:
-        work.step()
+        is_kept = outputs.is_enabled and session.is_last
+        result = work.step()
+        result = result if is_kept else None  # what is not kept is freed within its step, as ever
         session.step()
+    outputs.note_output(result, work.step_inputs, step=observed.step_count - 1)
     batch: int = args.batch_size
     return batch
 
 
 def _nothing() -> None:
     pass
+
+
+def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        second()
+
+    return both
 
 
 def _deepest(level: _Level, *, on_gpu: bool) -> str:
@@ -196,25 +245,6 @@ def _deepest(level: _Level, *, on_gpu: bool) -> str:
 
 def _memory(torch: Any, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
     return {"peak_memory_bytes": int(torch.cuda.max_memory_allocated())} if on_gpu else {}
-
-
-def _fixed(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
-    """Takes away what would let two runs choose other kernels, and says how."""
-    torch.backends.cudnn.benchmark = False
-    torch.backends.cudnn.deterministic = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    return {
-        "seed": args.seed,
-        "cudnn_benchmark": False,
-        "cudnn_deterministic": True,
-        "tf32": args.precision == "tf32" if on_gpu else None,
-        "cublas_workspace_config": os.environ[_CUBLAS],
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "threads": torch.get_num_threads(),
-    }
 
 
 def _work(
@@ -262,25 +292,11 @@ def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # 
         activities=[kinds.CPU, kinds.CUDA] if detailed and on_gpu else [kinds.CPU],
         schedule=torch.profiler.schedule(wait=args.warmup - 1, warmup=1, active=args.steps, repeat=1),
         record_shapes=detailed,
-        profile_memory=detailed,
+        profile_memory=True,  # an instant an allocation, which M does not pay: it has no profiler
         with_stack=True,  # module rows exist only with stacks
     )
     profiler.record_steps = False  # its own last from one call of step() to the next
     return profiler
-
-
-@contextmanager
-def _waiting_layers(torch: Any) -> Iterator[None]:  # noqa: ANN401
-    """Every module, whoever made it, waits for the device before its call ends, and so inside its own row."""
-
-    def wait(*_: object) -> None:
-        torch.cuda.synchronize()
-
-    hook = torch.nn.modules.module.register_module_forward_hook(wait)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

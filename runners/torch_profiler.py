@@ -29,8 +29,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
+from xsp_runners.answers import Parser
 from xsp_runners.kineto_text import without_private_data
 from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
+from xsp_runners.torch_recorded import Recorded, check_kernels, recorded_in
 from xsp_runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ TRACE = "trace.json.gz"
 
 CAPTURE = "graph_capture.json.gz"
 """The file that holds how the graph was captured that the trace replays."""
+
+
+_CUT_OFF = "the profiler's trace is not there or cut off: is the disk of temporary files full?"
 
 
 class Ranges(Protocol):
@@ -73,6 +78,11 @@ class Session:
     def finished(self) -> bool:
         """Whether all steps asked for have run."""
         return self._done >= self.warmup + self.steps
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the step under way is the last one."""
+        return self._done + 1 >= self.warmup + self.steps
 
     def begin(self) -> None:
         """Starts the clock of the step, anew where it was started before."""
@@ -150,7 +160,10 @@ def capture(
         "step_durations_ns": session.durations_ns,
         "files": [{"path": TRACE, "format": "torch_profiler"}],
     }
-    write_trace(profiler, Path(out), python_calls=python_calls)
+    trace = _exported(profiler)
+    if on_gpu:
+        check_kernels(torch, recorded_in(trace))
+    _put_trace(trace, Path(out), TRACE, python_calls=python_calls)
     put_json(Path(out) / RUN, facts)
 
 
@@ -171,18 +184,28 @@ def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # n
     )
 
 
-def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> None:  # noqa: ANN401
+def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> Recorded:  # noqa: ANN401
     """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
+    trace = _exported(profiler)
+    _put_trace(trace, out, name, python_calls=python_calls)
+    return recorded_in(trace)
+
+
+def _exported(profiler: Any) -> str:  # noqa: ANN401
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
             profiler.export_chrome_trace(str(path))
-            trace = path.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # the profiler itself says nothing where it cannot write
+        raise RunnerError(_CUT_OFF) from error
+
+
+def _put_trace(trace: str, out: Path, name: str, *, python_calls: bool) -> None:
+    try:
         cleaned = without_private_data(trace, python_calls=python_calls)
-    except (OSError, ValueError, IndexError) as error:  # the profiler itself says nothing where it cannot write
-        raise RunnerError(
-            "the profiler's trace is not there or cut off: is the disk of temporary files full?"
-        ) from error
+    except (ValueError, IndexError) as error:
+        raise RunnerError(_CUT_OFF) from error
     put(out / name, gzip.compress(cleaned.encode(), mtime=0))
 
 
@@ -219,7 +242,7 @@ def _run_workload(args: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("xsp_runners.torch_profiler", description="Profiles a small PyTorch workload.")
+    parser = Parser("xsp_runners.torch_profiler", description="Profiles a small PyTorch workload.")
     parser.add_argument("--workload", choices=ZOO, default="mlp")
     parser.add_argument("--mode", choices=MODES, default="inference")
     parser.add_argument("--batch", type=int, default=8, help="inputs per step")

@@ -32,10 +32,12 @@ def training_step(torch: Any, model: Any, inputs: Inputs, loss: Loss, *, graph: 
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **({"capturable": True} if graph else {}))
 
-    def step() -> None:
+    def step() -> object:
         optimizer.zero_grad()
-        loss.of(inputs.given_to(model)).backward()
+        error = loss.of(inputs.given_to(model))
+        error.backward()
         optimizer.step()
+        return error
 
     return step
 
@@ -57,5 +59,10 @@ def prepared(torch: Any, execution: str, step: Callable[[], object], *, device: 
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step()
-    return graph.replay  # type: ignore[no-any-return]
+        output = step()
+
+    def replay() -> object:
+        graph.replay()
+        return output
+
+    return replay

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xsp_runners.level_process import MODES
+from xsp_runners.outputs import UNKNOWN_INPUTS, StepInputs
 from xsp_runners.own_workload import own_step
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.torch_inputs import Inputs, Loss, random_inputs
@@ -54,6 +55,7 @@ class Work:
     task: str
     step: Callable[[], object]
     facts: Mapping[str, object] = field(default_factory=dict)
+    step_inputs: StepInputs = UNKNOWN_INPUTS
 
 
 def import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, so its types are not known here)
@@ -62,7 +64,7 @@ def import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, s
         import torch  # noqa: PLC0415 (heavy, and wanted only when a run starts)
         import torch.profiler  # noqa: PLC0415
     except ImportError as error:
-        raise RunnerError("torch is not installed: pip install 'xsp[runners-torch]'") from error
+        raise RunnerError("torch is not installed: pip install torch") from error
     return torch
 
 
@@ -121,7 +123,10 @@ def zoo_work(
     facts |= {"optimizer": "AdamW"} if training else {}
     with capturing or nullcontext():
         ready = prepared(torch, execution, step, device=device)
-    return Work(entry.name, entry.task, ready, facts)
+    step_inputs = StepInputs(
+        [*inputs.positional, *([inputs.named] if inputs.named else [])], dict(model.named_parameters())
+    )
+    return Work(entry.name, entry.task, ready, facts, step_inputs)
 
 
 def _compiled(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:  # noqa: ANN401

@@ -28,16 +28,19 @@ _LEN = 2  # wire type of texts, bytes and messages
 _FIXED = {1: 8, 5: 4}  # wire types of fixed length
 _PLANE, _MESSAGES = 1, (2, 3, 4)  # of a space: planes; errors, warnings, host names
 _NAME, _EVENT_NAMES, _STAT_NAMES, _STATS = 2, 4, 5, 6  # of a plane
+_LINES, _EVENTS = 3, 4  # of a plane, of a line
 _BYTES = 6  # a statistic's value that is bytes
+_GPU = b"/device:GPU"
 _PROGRAMS, _TASK = b"/host:metadata", b"Task Environment"
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A profile without private data, and the names of operations in the programs it holds, each once."""
+    """A profile without private data, the names of operations in its programs, and how many events are of GPUs."""
 
     content: bytes
     operations: list[str] = field(default_factory=list)
+    gpu_events: int = 0
 
 
 def profile_in(folder: Path) -> bytes:
@@ -51,12 +54,21 @@ def profile_in(folder: Path) -> bytes:
 def without_private_data(content: bytes) -> Cleaned:
     """The profile without names of hosts and folders; RunnerError where it is no profile, whole."""
     operations: dict[str, None] = {}
-    out = bytearray()
+    out, gpu_events = bytearray(), 0
     for number, raw, value in _fields(content):
         if number in _MESSAGES:
             continue
+        gpu_events += _gpu_events(value) if number == _PLANE and value is not None else 0
         out += _written(number, _plane(value, operations)) if number == _PLANE and value is not None else raw
-    return Cleaned(bytes(out), list(operations))
+    return Cleaned(bytes(out), list(operations), gpu_events)
+
+
+def _gpu_events(plane: bytes) -> int:
+    """How many events the plane has, where it is a GPU's."""
+    fields = [(number, value) for number, _, value in _fields(plane) if value is not None]
+    if not any(number == _NAME and value.startswith(_GPU) for number, value in fields):
+        return 0
+    return sum(n == _EVENTS for number, line in fields if number == _LINES for n, _, _ in _fields(line))
 
 
 def _plane(data: bytes, operations: dict[str, None]) -> bytes:

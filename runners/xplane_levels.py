@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsp_runners.nvtx_calls import nvtx_calls
+from xsp_runners.outputs import UNKNOWN_INPUTS, StepInputs
 from xsp_runners.own_workload import run_script
 from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put_json
 from xsp_runners.steps import AllStepsDone
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping
 
+    from xsp_runners.observed import Observed
+    from xsp_runners.outputs import Outputs
     from xsp_runners.xplane_file import Cleaned
     from xsp_runners.xplane_session import Tool
 
-__all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps", "session_of"]
+__all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps", "session_of", "write_recorded"]
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
@@ -54,6 +57,7 @@ class Work:
     name: str
     task: str
     step: Callable[[], object]
+    step_inputs: StepInputs = UNKNOWN_INPUTS
 
 
 @dataclass
@@ -61,12 +65,21 @@ class _ScriptSteps:
     """Steps that a script marks."""
 
     session: Session
+    observed: Observed
+    _warming: bool = False
 
     def begin(self) -> None:
-        self.session.begin()
+        self._warming = self.observed.warming()
+        if not self._warming:
+            self.session.begin()
 
     def end(self, batch_size: int | None) -> None:
-        if self.session.end(batch_size):
+        if self._warming:
+            self.observed.warmed()
+            return
+        ended = self.session.end(batch_size)
+        self.observed.stepped()
+        if ended:
             raise AllStepsDone
 
 
@@ -87,15 +100,26 @@ def session_of(args: argparse.Namespace, tool: Tool) -> Session:
     return Session(tool, args.warmup, args.steps, profiled=own, ranges=ranges)
 
 
-def run_steps(args: argparse.Namespace, session: Session, work: Work | None) -> None:
-    """Runs all steps, of the work or of the script that the arguments name."""
+def run_steps(
+    args: argparse.Namespace, session: Session, work: Work | None, outputs: Outputs, observed: Observed
+) -> None:
+    """Runs all steps, of the work or of the script that the arguments name; what came out of the last is kept."""
     try:
         if work is None:
-            run_script(args.script, args.script_args, _ScriptSteps(session))
+            run_script(args.script, args.script_args, _ScriptSteps(session, observed))
             return
+        outputs.note_inputs(work.step_inputs)
+        result: object = None
+        while observed.warming():
+            observed.warmed(work.step())
         while not session.finished:
             session.begin()
-            session.end(args.batch_size, work.step())
+            is_kept = outputs.is_enabled and session.is_last
+            result = work.step()
+            session.end(args.batch_size, result)
+            result = result if is_kept else None
+            observed.stepped()
+        outputs.note_output(result, work.step_inputs, step=observed.step_count - 1)
     finally:
         session.close()
 
@@ -112,6 +136,18 @@ def facts_of(session: Session, args: argparse.Namespace, work: Work | None, *, o
         "files": _files(session),
         "deepest_level": _deepest(level, profiled=session.profiled, on_gpu=on_gpu),
     }
+
+
+def write_recorded(session: Session, args: argparse.Namespace, *, on_gpu: bool) -> Cleaned | None:
+    """Writes the profile as `write_profile` does; RunnerError where a GPU's work should be in it and is not."""
+    cleaned = write_profile(session, args.out)
+    if cleaned and on_gpu and LEVELS[args.level].detailed and not cleaned.gpu_events:
+        raise RunnerError(
+            "the profiler recorded nothing of the GPU. Another profiler may have CUPTI (nsys, ncu, DCGM), or it may"
+            " lack the right to it (in a container: --cap-add=SYS_ADMIN) or its library; or the steps ran on the CPU."
+            " What the framework printed says more; --kernels nsys records in another way"
+        )
+    return cleaned
 
 
 def _files(session: Session) -> list[dict[str, str]]:

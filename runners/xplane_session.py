@@ -62,6 +62,11 @@ class Session:
         return self._done >= self.warmup + self.steps
 
     @property
+    def is_last(self) -> bool:
+        """Whether the step under way is the last one."""
+        return self._done + 1 >= self.warmup + self.steps
+
+    @property
     def missing(self) -> RunnerError:
         """What is to be said where the work ended too early."""
         return RunnerError(

@@ -52,12 +52,16 @@ def models() -> Mapping[str, ZooModel]:
 
 
 def find(name: str) -> ZooModel:
-    """The model of that name; `LIBRARY/NAME` is any model of that library. RunnerError where there is none."""
+    """The model of that name; `LIBRARY/NAME` is any model of that library. RunnerError where there is none.
+
+    Case does not count, and `-` is `_`.
+    """
     library, mark, inner = name.partition("/")
     if mark and library in SOURCES and inner:
         return _of_library(library, inner)
-    if name in models():
-        return models()[name]
+    for listed_name, model in models().items():
+        if _folded(listed_name) == _folded(name):
+            return model
     raise RunnerError(f"the zoo has no model {name!r}{_like(name)}; runners/data/zoo.toml lists them")
 
 
@@ -65,11 +69,16 @@ def _of_library(library: str, name: str) -> ZooModel:
     """As the list has it where it does, so that shape and arguments are the same; else by its name alone."""
     for model in models().values():
         for source in model.sources:
-            if source.library == library and name in (source.name, model.name):
+            if source.library == library and _folded(name) in (_folded(source.name), _folded(model.name)):
                 return ZooModel(model.name, model.task, model.input, model.shape, model.batch_sizes, (source,))
     if library == "own":
         raise RunnerError(f"the zoo has no model {name!r} of its own{_like(name)}")
     return ZooModel(name, "", "", None, (1, 256), (Source(library, name),))
+
+
+def _folded(name: str) -> str:
+    """As people and libraries write it: `ResNet-50` is no name here, but `bert-base` is that of `bert_base`."""
+    return name.lower().replace("-", "_")
 
 
 def _like(name: str) -> str:

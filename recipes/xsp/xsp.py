@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 _BUNDLE = "trace.xsp"
 _PAGE = "report.html"
-_NOT_FOUND = "XSP is not here: `pip install xsp` into this Python, put `xsp` on PATH, or name it with $XSP."
+_NOT_FOUND = (
+    "XSP is not here: install it into this Python (`pip install .` in a checkout of it), put `xsp` on PATH, or name it"
+    " with $XSP."
+)
 
 
 class Xsp(recipe.Recipe):
