@@ -18,6 +18,7 @@ _SERIALS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 69, 126, 127)
 
 def varint(value: int, *, width: int = 1) -> bytes:
     """A number as SQLite writes it, in at least so many bytes, up to eight; in nine where it has more than 56 bits."""
+    value &= (1 << 64) - 1  # rowids may be negative
     if value >> 56:
         return varint(value >> 8 | 1 << 55, width=8)[:8] + bytes([value & 255])
     septets = [value & 127]
@@ -41,7 +42,7 @@ def stacked(size: int, cells: int, last_rowid: int, nulls: int) -> bytes:
         text = max(payload - nulls - 4, 0)
         cell = varint(payload, width=3) + rowid + bytes([4 + nulls]) + bytes(nulls) + varint(13 + 2 * text, width=3)
         page[behind : behind + len(cell)] = cell
-        page[8 + 2 * i : 10 + 2 * i] = behind.to_bytes(2, "big")
+        page[8 + 2 * i : 10 + 2 * i] = (behind & 65535).to_bytes(2, "big")
         behind += len(cell)
     return bytes(page[:size])
 

@@ -9,7 +9,7 @@ from fuzz import hostile
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged"]
+__all__ = ["damaged", "wire_fields", "written"]
 
 _Field = tuple[int, int, int | bytes]  # number, wire type, value
 _WIDTHS = {1: 8, 5: 4}
@@ -18,11 +18,11 @@ _MASK = 2**64 - 1
 
 def damaged(content: bytes, random: Random) -> bytes | None:
     """The message with a few fields changed somewhere inside; None where it is no message."""
-    fields = _fields(content)
+    fields = wire_fields(content)
     if not fields:
         return None
     for _ in range(random.choice([1, 2, 6])):
-        fields = _fields(content)
+        fields = wire_fields(content)
         if not fields:
             break
         content = _changed(fields, random)
@@ -32,10 +32,10 @@ def damaged(content: bytes, random: Random) -> bytes | None:
 def _changed(fields: list[_Field], random: Random) -> bytes:
     index = random.randrange(len(fields))
     number, wire, value = fields[index]
-    inside = _fields(value) if isinstance(value, bytes) and value else None
+    inside = wire_fields(value) if isinstance(value, bytes) and value else None
     if inside and random.random() < 0.85:
         fields[index] = (number, wire, _changed(inside, random))
-        return b"".join(map(_written, fields))
+        return b"".join(map(written, fields))
     action = random.randrange(6)
     if action == 0:
         del fields[index]
@@ -49,7 +49,7 @@ def _changed(fields: list[_Field], random: Random) -> bytes:
         fields[index] = (number, wire, _bytes(value, random))
     else:
         fields[index] = (number, wire, random.choice(hostile.NUMBERS) & _MASK)
-    return b"".join(map(_written, fields))
+    return b"".join(map(written, fields))
 
 
 def _bytes(value: bytes, random: Random) -> bytes:
@@ -58,7 +58,7 @@ def _bytes(value: bytes, random: Random) -> bytes:
     return random.choice(choices)
 
 
-def _fields(content: bytes) -> list[_Field] | None:
+def wire_fields(content: bytes) -> list[_Field] | None:
     """The message's fields; None where the bytes are none."""
     fields: list[_Field] = []
     at = 0
@@ -96,7 +96,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     return 0, -1
 
 
-def _written(field: _Field) -> bytes:
+def written(field: _Field) -> bytes:
     number, wire, value = field
     head = _as_varint(number << 3 | wire)
     if isinstance(value, bytes):
