@@ -19,13 +19,13 @@ _SECONDS = 300  # of a cell, on a busy machine
 
 _STATEMENTS = {  # what the text of each builds on, and where a reader finds it in the outputs
     "1-slow-training-step": (
-        "60.5 % in a layer",
+        "60.5\u202f% in a layer",
         "idle: 28.4%",
         "communication: 60%",
         "ncclDevKernel_AllReduce",
-        "26.3 %",
+        "26.3\u202f%",
     ),
-    "2-leveled-characterisation": ("127.328", "72.263", "6.5", "15.9", "compute bound: 65%", "memory bound: 35%"),
+    "2-leveled-characterisation": ("127", "72.3", "6.5", "15.9", "compute bound: 65%", "memory bound: 35%"),
     "3-two-gpus-compared": (
         "comparable: True",
         "so 1.63 times as fast",

@@ -6,6 +6,7 @@ import gzip
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,28 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
 def test_importing_stays_light(module: str, forbidden: str) -> None:
     program = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=_REPO, check=False).returncode == 0
+
+
+def test_the_changelog_s_newest_version_is_the_package_s() -> None:
+    changelog = (_REPO / "CHANGELOG.md").read_text(encoding="utf-8")
+    package = tomllib.loads((_REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    first, *versions = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+    assert first == "Unreleased"
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", each) for each in versions)
+    assert versions[0].startswith(f"{package} - ") if versions else f"will be {package}" in changelog
+
+
+def test_the_lock_pins_what_developing_needs() -> None:
+    """By name and version alone: where packages come from is the reader's choice."""
+    lines = (_REPO / "requirements-dev.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+", each) for each in pins)
+    project = tomllib.loads((_REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (
+        need for name, needs in project["optional-dependencies"].items() if "runners" not in name for need in needs
+    )
+    named = {re.split(r"[\[<>=;! ]", need)[0].lower() for need in (*project["dependencies"], *extras)} - {"xsp"}
+    assert named <= {each.partition("==")[0] for each in pins}
 
 
 def test_no_test_imports_another() -> None:

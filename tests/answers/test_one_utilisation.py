@@ -98,7 +98,7 @@ def _terminal(text: str) -> list[float]:
 
 
 def _page(text: str) -> float | None:
-    match = re.search(r"works? for <?([\d.]+) % of", text)
+    match = re.search(r"works? for <?([\d.]+)\s% of", text)
     return float(match[1]) if match else None
 
 

@@ -30,10 +30,14 @@ _COPIES = {
     "run.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "big.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "big.json.gz": _TRACE,
+    "runs/rocprof/trace_908_results.json": _FIXTURES / "rocprofv3/json_synthetic/7_results.json.gz",
     "runs/nsys/trace.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "host.xplane.pb": _FIXTURES / "xplane/jax_train_cpu/steps.xplane.pb",
     "compiled/trace.json": _FIXTURES / "torch_trace_log/small_synthetic/trace.json",
     "compiled/compiler.log": _FIXTURES / "torch_trace_log/small_synthetic/compiler.log",
+    "server/mlperf_log_detail.txt": _FIXTURES / "loadgen/server_cpu/mlperf_log_detail.txt",
+    "offline/mlperf_log_detail.txt": _FIXTURES / "loadgen/offline_cpu/mlperf_log_detail.txt",
+    "traces.json": _FIXTURES / "jaeger/mlmodelscope_leveled_synthetic/traces.json",
     "traces/one.json.gz": _TRACE,
     "traces/two.sqlite": _FIXTURES / "nsys_sqlite/nvtx_cpu/nvtx.sqlite",
 }
@@ -44,8 +48,14 @@ fp32 = 67e12
 fp16_tensor = 989e12
 dram = 3.35e12
 """
+_WORK_MODELS = """[[model]]
+operators = ["mylib::scale"]
+operands = { x = 0 }
+read = "bytes(x)"
+"""
 _BUNDLES = ("before.xsp", "after.xsp", "before1.xsp", "before2.xsp", "new.xsp")
-_RUN_SETS = ("runs/convnet", "runs/r18")
+_RUN_SETS = ("runs/convnet", "runs/r18", "fp32", "bf16")
+_RANKS = 2
 
 
 def fill(folder: Path) -> None:
@@ -55,6 +65,7 @@ def fill(folder: Path) -> None:
         shutil.copyfile(source, folder / name)
     (folder / "fixtures").symlink_to(_FIXTURES)
     (folder / "h100.toml").write_text(_H100)
+    (folder / "mine.toml").write_text(_WORK_MODELS)
     _stretch_sqlite(folder / "big.sqlite", 10_000)
     _stretch_json(folder / "big.json.gz", 1_000)
     trace = convert([_TRACE], Options())
@@ -62,6 +73,8 @@ def fill(folder: Path) -> None:
         bundle.write(trace, folder / name)
     for name in _RUN_SETS:
         _run_set(folder / name)
+    for rank in range(_RANKS):
+        _run_set(folder / f"runs/ddp/rank-{rank}", rank=rank, world_size=_RANKS)
     shutil.copyfile(folder / _RUN_SETS[0] / "m/run.json", folder / "m.json")
     for name in ("ml.json.gz", "mlg.json.gz"):
         shutil.copyfile(_TRACE, folder / name)
@@ -88,7 +101,7 @@ def _stretch_json(path: Path, factor: int) -> None:
     path.write_bytes(gzip.compress(json.dumps(trace).encode()))
 
 
-def _run_set(folder: Path) -> None:
+def _run_set(folder: Path, **more: int) -> None:
     """The same trace as layer run and kernel run, beside a run that only took times."""
     for level in ("M", "ML", "MLG"):
         run = folder / level.lower()
@@ -109,5 +122,6 @@ def _run_set(folder: Path) -> None:
             "steps": 4,
             "step_durations_ns": [900_000] * 4,
             "files": files,
+            **more,
         }
         (run / "run.json").write_text(json.dumps(described))

@@ -14,6 +14,7 @@ import pytest
 
 from docs.gen.api import PUBLIC
 from tests.docs.commands import ROOT
+from tests.helpers.looks import axe_issues, small_targets, too_wide
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.findings.registry import RULES
 from xsp_ingest.registry import INGESTERS
@@ -21,6 +22,8 @@ from xsp_ingest.registry import INGESTERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from tests.helpers.browser import Browser
 
 pytestmark = pytest.mark.docs
 
@@ -111,3 +114,17 @@ def _leads_somewhere(link: str, page: Path, pages: Mapping[Path, _Page]) -> bool
     if not target.is_file():
         return False
     return not parts.fragment or target not in pages or unquote(parts.fragment) in {*pages[target].anchors, "__top"}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 768, 390])
+def test_the_site_fits_and_axe_finds_nothing_serious(site: Path, browser: Browser, width: int, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    for name in ("index.html", "quick-start.html", "analyses/index.html", "formats/index.html"):
+        page.goto((site / name).as_uri())
+        assert too_wide(page) == []
+        assert small_targets(page) == []
+        assert [issue for issue in axe_issues(page) if issue[0] in {"serious", "critical"}] == []
+    context.close()

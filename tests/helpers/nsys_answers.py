@@ -72,7 +72,16 @@ def _tied(columns: Sequence[Column], theirs: list[list[str]], a: int, b: int) ->
     return all(theirs[a][i] == theirs[b][i] for i in sorted_by[:1])
 
 
-_SORTED_BY = ("total_ns", "total_bytes", "projected_ns", "duration_ns", "start_ns", "total_mean_ns")
+_SORTED_BY = (
+    "call_start_ns",
+    "total_ns",
+    "total_bytes",
+    "byte_per_s",
+    "projected_ns",
+    "duration_ns",
+    "start_ns",
+    "total_mean_ns",
+)
 
 
 def _same_row(columns: Sequence[Column], ours: tuple[object, ...], theirs: list[str]) -> bool:

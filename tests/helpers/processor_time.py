@@ -33,7 +33,7 @@ class ProcessorTimes:
             tier.strip(): float(seconds)
             for tier, _, seconds in (line.partition(":") for line in config.getini("processor_budgets"))
         }
-        self._test_s: dict[str, float] = defaultdict(float)
+        self._test_s: dict[tuple[str, str], float] = defaultdict(float)  # by tier and test
         self._tier_s: dict[str, float] = defaultdict(float)
         self._last_s = _processor_s()
 
@@ -53,15 +53,16 @@ class ProcessorTimes:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Adds a phase to its test and its tier."""
         took_s = sum(float(str(value)) for key, value in report.user_properties if key == _KEY)
-        self._test_s[report.nodeid] += took_s
-        self._tier_s["slow" if "slow" in report.keywords else "quick"] += took_s
+        tier = "slow" if "slow" in report.keywords else "quick"
+        self._test_s[tier, report.nodeid] += took_s
+        self._tier_s[tier] += took_s
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Lists the slowest tests, where asked for, and says which tier outgrew its budget."""
         if self._rows and self._test_s:
             terminalreporter.section(f"the {self._rows} tests with most processor time")
-            for test, took_s in sorted(self._test_s.items(), key=lambda item: -item[1])[: self._rows]:
-                terminalreporter.write_line(f"{took_s:8.1f} s  {test}")
+            for (tier, test), took_s in sorted(self._test_s.items(), key=lambda item: -item[1])[: self._rows]:
+                terminalreporter.write_line(f"{took_s:8.1f} s  {tier:5}  {test}")
             for tier, took_s in sorted(self._tier_s.items()):
                 terminalreporter.write_line(f"{took_s:8.1f} s  in all: tier {tier}")
         for line in over_budget(self._tier_s, self._budgets_s):

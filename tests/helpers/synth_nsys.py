@@ -60,6 +60,8 @@ SCHEMAS: Mapping[str, Schema] = {
 _WORK = ("start", "end", "deviceId", "contextId", "greenContextId", "streamId", "correlationId", "globalPid")
 _CALL = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue", "callchainId")
 _LIBRARY = ("start", "end", "eventClass", "globalTid", "nameId")
+_DIRECTIVE = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId", "eventKind")
+_OPENACC = ("start", "end", "nameId", "globalTid", "eventKind", "lineNo", "srcFile", "funcName")
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "StringIds": ("id", "value"),
     "CUPTI_ACTIVITY_KIND_KERNEL": (
@@ -98,7 +100,25 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "MPI_COLLECTIVES_EVENTS": (
         "start", "end", "globalTid", "textId", "commHandle", "rootRank", "size", "recvSize", "requestHandle",
     ),
+    "MPI_P2P_EVENTS": ("start", "end", "globalTid", "textId", "commHandle", "remoteRank", "tag", "size"),
+    "MPI_START_WAIT_EVENTS": ("start", "end", "globalTid", "textId", "requestHandle"),
+    "MPI_OTHER_EVENTS": ("start", "end", "globalTid", "textId"),
     "MPI_RANKS": ("globalTid", "rank"),
+    "UCP_SUBMIT_EVENTS": ("start", "end", "globalTid", "textId", "bufferAddr", "packedSize", "tag"),
+    "UCP_PROGRESS_EVENTS": ("start", "end", "globalTid", "textId", "bufferAddr", "tag"),
+    "UCP_EVENTS": ("start", "end", "globalTid", "textId"),
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS": (
+        "start", "globalPid", "address", "originalFaultPc", "CpuInstruction", "module", "unresolvedFaultPc",
+    ),
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS": (
+        "start", "end", "globalPid", "deviceId", "address", "numberOfPageFaults", "faultAccessType",
+    ),
+    "NET_NIC_METRIC": ("start", "end", "globalId", "metricsListId", "metricsIdx", "value"),
+    "SCHED_EVENTS": ("start", "cpu", "isSchedIn", "globalTid"),
+    "OPENMP_EVENT_KIND_PARALLEL": (*_DIRECTIVE, "parallelId", "parentTaskId"),
+    "OPENMP_EVENT_KIND_TASK": (*_DIRECTIVE, "parallelId", "taskId", "kind"),
+    "CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH": (*_OPENACC, "numGangs", "kernelName"),
+    "CUPTI_ACTIVITY_KIND_OPENACC_OTHER": _OPENACC,
     "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
     "TARGET_INFO_GPU_METRICS": ("typeId", "sourceId", "typeName", "metricId", "metricName"),
     "GENERIC_EVENTS": ("rawTimestamp", "timestamp", "typeId", "data", "genericEventId"),
@@ -244,8 +264,9 @@ class NsightFile:
         process: int = PROCESS,
         memory: tuple[int, int] = (0, 2),
         device: int = 0,
+        address: int | None = None,
     ) -> None:
-        """A copy; `kind` and `memory` (source, destination) are CUPTI's codes."""
+        """A copy; `kind` and `memory` (source, destination) are CUPTI's codes; `address`: of a migration."""
         activity = _activity(start, end, process, device, 7, correlation)
         source, destination = memory
         self.add(
@@ -255,6 +276,7 @@ class NsightFile:
             copyKind=kind,
             srcKind=source,
             dstKind=destination,
+            virtualAddress=address,
         )
 
     def memset(self, start: int, end: int, *, size: int = 64, correlation: int = 0, process: int = PROCESS) -> None:
@@ -289,6 +311,22 @@ class NsightFile:
         """A call into cuDNN or cuBLAS."""
         tid = global_id(PROCESS, THREAD)
         self.add(table, start=start, end=end, eventClass=28, globalTid=tid, nameId=self.string(name))
+
+    def event(
+        self,
+        table: str,
+        start: int,
+        end: int,
+        name: str,
+        *,
+        thread: int = THREAD,
+        process: int = PROCESS,
+        **more: object,
+    ) -> None:
+        """A row of a table of host calls: of MPI, UCX, OpenMP, OpenACC or the operating system."""
+        text = "textId" if "textId" in _COLUMNS[table] else "nameId"
+        tid = global_id(process, thread)
+        self.add(table, start=start, end=end, globalTid=tid, **{text: self.string(name)}, **more)
 
     def range(
         self,
@@ -339,6 +377,16 @@ class NsightFile:
             "computeMinor": 5,
         }
         self.add("TARGET_INFO_GPU", id=number, name=name, **{**usual, **more})
+
+    def faults(self, start: int, address: int, count: int | None = None, *, instruction: str = "main") -> None:
+        """Faults of unified memory: so many of a device, else one of the host."""
+        where = {"start": start, "globalPid": global_id(PROCESS), "address": address}
+        if count is None:
+            host = {"CpuInstruction": self.string(instruction), "module": self.string("a.out")}
+            self.add("CUDA_UM_CPU_PAGE_FAULT_EVENTS", **where, **host)
+        else:
+            device = {"end": start + 5, "deviceId": 0, "numberOfPageFaults": count, "faultAccessType": 1}
+            self.add("CUDA_UM_GPU_PAGE_FAULT_EVENTS", **where, **device)
 
     def diagnostic(self, severity: int, text: str) -> None:
         """Something that the profiler said; severity 2 is a warning, 3 an error."""

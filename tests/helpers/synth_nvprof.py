@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+import weakref
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ class NvprofFile:
     def __init__(self, **without: tuple[str, ...]) -> None:
         """`without`: columns of tables that this version of nvprof does not have."""
         self.connection = sqlite3.connect(":memory:")
+        weakref.finalize(self, self.connection.close)  # of files that are never written; Python 3.13 warns of them
         self._without = without
         self.sql("CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY AUTOINCREMENT, value TEXT NOT NULL UNIQUE)")
         self.sql("CREATE TABLE Version (version INTEGER)")

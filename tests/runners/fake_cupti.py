@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 import types
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -54,15 +55,21 @@ class FakeCuptiError(Exception):
         self.status = int(status)
 
 
+def _refuse(*_: object) -> None:
+    raise FakeCuptiError(Result.ERROR_NOT_SUPPORTED)
+
+
 @dataclass
 class FakeCupti:
-    """The module cupti.cupti: hands `stream` over at a flush; refuses what `refused` and `taken` say."""
+    """The module cupti.cupti: hands `stream` over at a flush; refuses what `refused`, `taken` and `failing` say."""
 
     stream: list[SimpleNamespace] = field(default_factory=list)
     refused: Sequence[ActivityKind] = ()
     taken: Result | None = None
     driver: bool = True
     dropped: int = 0
+    clock: Callable[[], int] = time.time_ns
+    failing: Sequence[str] = ()
     log: list[tuple[str, object]] = field(default_factory=list)
     _completed: Callable[[list[SimpleNamespace]], None] | None = None
 
@@ -80,10 +87,14 @@ class FakeCupti:
         monkeypatch.setitem(sys.modules, "cupti", package)
         return self
 
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401
+        """A call that is `failing` is there, and is refused."""
+        return _refuse if name in object.__getattribute__(self, "failing") else object.__getattribute__(self, name)
+
     def get_timestamp(self) -> int:
         if not self.driver:
             raise RuntimeError("CUDA driver is not found (libcuda.so.1: cannot open shared object file)\nsecond line")
-        return 1_000
+        return self.clock()
 
     def subscribe(self, callback: object, userdata: object) -> int:
         del callback, userdata
@@ -96,9 +107,6 @@ class FakeCupti:
 
     def set_thread_id_type(self, kind: int) -> None:
         self.log.append(("thread ids", kind))
-
-    def activity_register_timestamp_callback(self, callback: Callable[[], int]) -> None:
-        self.log.append(("clock", callback))
 
     def activity_register_callbacks(self, requested: Callable[[], tuple[int, int]], completed: Any) -> None:  # noqa: ANN401
         size, count = requested()
@@ -116,6 +124,7 @@ class FakeCupti:
 
     def activity_flush_all(self, flag: int) -> None:
         assert flag == 1
+        self.log.append(("flush", flag))
         assert self._completed is not None
         self._completed(self.stream)
         for activity in self.stream:  # the buffer is CUPTI's again

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import collect, level_process, run_folder, sweep, torch_levels
+from xsp_runners import collect, level_process, run_folder, sweep, target, torch_levels
 from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
     from xsp_runners.planned_run import PlannedRun
 
+_CPU = target.Target("torch", "2.11.0")
 _REPO = Path(__file__).resolve().parents[2]
 _NO_MEMORY = 2
 _KILLED = "the run was ended by signal 9, as Linux does where memory is full"
@@ -28,6 +29,7 @@ class _Processes:
     def __init__(self, failing: dict[str, int] | None = None) -> None:
         self.failing = failing or {}
         self.started: list[str] = []
+        self.memory_full = "certain"
 
     def __call__(self, run: PlannedRun) -> int:
         assert list(run.command[:2]) == [sys.executable, str(_REPO / "runners" / "torch_levels.py")]
@@ -48,14 +50,14 @@ class _Processes:
 
     def _failed(self, run: PlannedRun, status: int) -> int:
         if status == _NO_MEMORY:
-            run_folder.put_error(run.folder, run.level, "CUDA out of memory", status="out_of_memory")
+            run_folder.put_error(run.folder, run.level, "CUDA out of memory", memory_full=self.memory_full)
         return status
 
 
 def _collect(out: Path, *options: str, processes: _Processes | None = None) -> int:
     if "--workload" not in options and "--script" not in options:
         options = ("--workload", "zoo:convnet", *options)
-    return collect.main(["--out", str(out), *options], start=processes or _Processes())
+    return collect.main(["--out", str(out), *options], start=processes or _Processes(), ask=lambda *_: _CPU)
 
 
 def test_each_level_is_run_once_and_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +122,7 @@ def test_dry_run_prints_commands_and_runs_nothing(tmp_path: Path, capsys: pytest
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert f"runners/torch_levels.py --level M --out '{out}/m' --workload mine:step" in lines[0]
-    assert lines[2].endswith("--precision fp32 --threads 0 --seed 0 --recorder own --annotate none")
+    assert lines[2].endswith("--precision fp32 --threads 0 --settings own --recorder own --annotate none")
     assert processes.started == []
     assert not out.exists()
 
@@ -177,8 +179,16 @@ def test_a_sweep_that_fills_memory_takes_the_largest_that_fits(
     assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "MLG", processes=processes) == 0
     assert processes.started == ["M of 1", "M of 2", "M of 4", "MLG"]
     record = json.loads((tmp_path / "sweep.json").read_text())
-    assert (record["optimal_batch_size"], record["ended_by"]) == (2, "memory")
+    assert (record["optimal_batch_size"], record["ended_by"], record["memory_full"]) == (2, "memory", "certain")
     assert "collect: M failed: CUDA out of memory\n" in capsys.readouterr().err
+
+
+def test_a_sweep_that_likely_filled_memory_knows_no_optimum(tmp_path: Path) -> None:
+    processes = _Processes(failing={"M of 4": _NO_MEMORY})
+    processes.memory_full = "likely"
+    assert _collect(tmp_path, "--batch-sizes", "1..256", "--levels", "M", processes=processes) == 0
+    record = json.loads((tmp_path / "sweep.json").read_text())
+    assert (record["optimal_batch_size"], record["ended_by"], record["memory_full"]) == (None, "memory", "likely")
 
 
 def test_a_sweep_that_ends_before_it_saturates_knows_no_optimum(tmp_path: Path) -> None:
@@ -227,7 +237,7 @@ def test_tools_are_put_around_the_level_process(tmp_path: Path, capsys: pytest.C
     assert "--recorder=none" not in " ".join(model)
     assert any(argument.endswith("nsys") for argument in kernels)
     assert " ".join(kernels).endswith("--recorder none --annotate nvtx")
-    assert all("--nvtx-include" in command and "step/" in command for command in counters)
+    assert all("--nvtx-include" in command and "step" in command for command in counters)
     folders = [command[command.index("--log-file") + 1] for command in counters]
     assert len(set(folders)) == len(folders) > 1
 
@@ -236,8 +246,10 @@ def test_an_interrupt_ends_the_set(tmp_path: Path) -> None:
     def interrupted(_run: PlannedRun) -> int:
         raise KeyboardInterrupt
 
-    assert collect.main(["--workload", "zoo:mlp", "--out", str(tmp_path)], start=interrupted) == 130
-    assert list(tmp_path.rglob("*.json")) == []
+    assert (
+        collect.main(["--workload", "zoo:mlp", "--out", str(tmp_path)], start=interrupted, ask=lambda *_: _CPU) == 130
+    )
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["system.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -330,48 +342,6 @@ class TestLevel:
         assert facts["settings"]["cudnn_benchmark"] is False
         assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
-    def test_every_module_waits_for_the_device_while_layers_are_measured(
-        self,
-        torch: Any,  # noqa: ANN401
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        waits: list[int] = []
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
-        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-        with torch_levels._waiting_layers(torch):
-            model(torch.ones(1, 2))
-        assert len(waits) == 3
-        model(torch.ones(1, 2))
-        assert len(waits) == 3
-
 
 def _level(out: Path, level: str, *options: str) -> int:
     return torch_levels.main(["--level", level, "--device", "cpu", *options, "--out", str(out)])
-
-
-class OutOfMemoryError(RuntimeError):
-    """As torch names it."""
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out_of_memory"),
-        (
-            RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
-            "out_of_memory",
-        ),
-        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"), "out_of_memory"),
-        (MemoryError(), "out_of_memory"),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "failed"),
-        (RunnerError("torch sees no CUDA device here"), "failed"),
-    ],
-)
-def test_a_full_memory_is_told_from_other_failures(tmp_path: Path, error: Exception, status: str) -> None:
-    def measure(_args: object) -> dict[str, object]:
-        raise error
-
-    arguments = ["--level", "M", "--workload", "zoo:mlp", "--batch-size", "4", "--out", str(tmp_path)]
-    assert level_process.main("level", measure, arguments) == 2
-    record = json.loads((tmp_path / "error.json").read_text())
-    assert (record["status"], record["batch_size"], record["level"]) == (status, 4, "M")

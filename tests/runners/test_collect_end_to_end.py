@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -79,6 +78,19 @@ def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Pa
     scopes = overhead.filter(level="kernel")["scope"].to_list()
     assert sum(scope.startswith("Conv2d") for scope in scopes) == 20  # 17 of 3 by 3 and 7 by 7, 3 of shortcuts
     assert "Profiling overhead" in page
+
+
+def test_memory_of_layers_is_known_without_a_run_that_records_kernels(tmp_path: Path) -> None:
+    _collect(tmp_path / "mlp", "--workload", "zoo:mlp", "--levels", "M,ML", "--steps", "2", "--warmup", "1")
+    _reported(tmp_path / "mlp", tmp_path)
+    frames = StepFrames.of(bundle.read(tmp_path / "p.xsp"))
+    layers, types = run(find("A04"), frames).table, run(find("A07"), frames).table
+    linear = layers.filter(pl.col("layer_type") == "Linear")
+    assert linear["allocated_bytes"].min() > 0  # type: ignore[operator]
+    assert types["allocated_bytes"].sum() == pytest.approx(layers["allocated_bytes"].sum())
+    roles = dict(frames.trace.frame("runs").select("run_id", "role").iter_rows())
+    recorded = frames.trace.frame("allocations")["run_id"].unique()
+    assert [roles[run_id] for run_id in recorded] == ["layers"], "the run without a profiler stays clean"
 
 
 def test_a_program_of_ones_own_from_its_steps_to_a_report(tmp_path: Path) -> None:
@@ -200,11 +212,12 @@ def test_told_to_end_it_ends_what_it_started_and_resumes_later(
     process = _started(tmp_path)
     wait_until((tmp_path / "under-way").exists)
     first = (tmp_path / "runs" / "m" / "run.json").read_bytes()
-    (child,) = _children(process.pid)
+    children = _children(process.pid)
+    assert len(children) == 2  # the level and the sampler of the machine
     process.send_signal(sent)
     assert process.wait(HANG_S) == status
     process.communicate()
-    wait_until(lambda: not Path(f"/proc/{child}").exists())
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
     assert not (tmp_path / "runs" / "ml" / "run.json").exists()
     assert len(_traces(tmp_path / "runs")) == 1
     (tmp_path / "go").touch()
@@ -222,9 +235,8 @@ def _traces(runs: Path) -> list[Any]:
     return read_run_set(runs, Options())
 
 
-def _on_a_full_disk() -> None:
-    """No file may grow beyond 4 KiB: writing more fails as on a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+_ON_A_FULL_DISK = ("sh", "-c", 'ulimit -f 32 && exec "$@"', "sh")
+"""No file may grow beyond 16 KiB: writing more fails as on a full disk. A run.json stays below."""
 
 
 def test_on_a_full_disk_what_was_finished_stays_and_the_rest_is_not_taken_for_whole(tmp_path: Path) -> None:
@@ -232,13 +244,13 @@ def test_on_a_full_disk_what_was_finished_stays_and_the_rest_is_not_taken_for_wh
     options = ["--workload", "zoo:convnet", "--levels", "M,ML", "--steps", "2", *_ON_CPU, "-o", str(tmp_path / "runs")]
     command = [sys.executable, script, *options]
     done = subprocess.run(
-        command, cwd=_REPO, capture_output=True, text=True, check=False, timeout=300, preexec_fn=_on_a_full_disk
+        [*_ON_A_FULL_DISK, *command], cwd=_REPO, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 1
     assert _run_json(tmp_path / "runs" / "m")["level"] == "M"
     record = json.loads((tmp_path / "runs" / "ml" / "error.json").read_text())
     assert record["error"] == "the profiler's trace is not there or cut off: is the disk of temporary files full?"
-    assert [path.name for path in (tmp_path / "runs" / "ml").iterdir()] == ["error.json"]
+    assert {path.name for path in (tmp_path / "runs" / "ml").iterdir()} == {"error.json", "system_samples.jsonl"}
     assert "Traceback" not in done.stderr
     resumed = subprocess.run(
         [*command, "--resume"], cwd=_REPO, capture_output=True, text=True, check=False, timeout=300

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.nsys_recording import alone, lost
+from tests.helpers.nsys_recording import heard
 from tests.helpers.nsys_tool import nsys as real_nsys
 from xsp_runners import collect
 
@@ -55,21 +55,19 @@ def test_the_tools_take_what_a_dry_run_prints(tmp_path: Path, capsys: pytest.Cap
     levels = ["--levels", "MLG,MLG-serialised,MLG+counters"]
     commands = _printed(tmp_path, capsys, *levels, "--kernels", "nsys", "--chip", "H100")
     by_tool = [Path(command[0]).name for command in commands]
-    assert by_tool == ["nsys", "nsys", "ncu", "ncu", "ncu"]
+    assert by_tool == ["nsys", "nsys", "ncu", "ncu", "ncu", "ncu"]
     for command in commands:
         around_true = _with_another_program(command)
         for folder in (
             "mlg",
             "mlg-serialised",
-            "mlg-counters-roofline",
+            "mlg-counters-flops",
+            "mlg-counters-memory",
             "mlg-counters-tensor",
             "mlg-counters-activity",
         ):
             (tmp_path / folder).mkdir(exist_ok=True)
-        with alone():
-            done = subprocess.run(around_true, check=False, capture_output=True, text=True)
-            if lost(done):
-                done = subprocess.run(around_true, check=False, capture_output=True, text=True)
+        done = heard(around_true)
         output = done.stdout + done.stderr
         assert [complaint for complaint in _WRONG if complaint in output] == [], output
         if Path(command[0]).name == "nsys":

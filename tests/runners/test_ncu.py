@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.runners.async_device import AsyncDevice
 from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.counters.formula import Measured, canonical
@@ -23,23 +24,16 @@ from xsp_ingest.counters.tensor import chosen, partial
 from xsp_ingest.ingester import Options
 from xsp_model.counters import COUNTERS
 from xsp_runners import ncu as runner
-from xsp_runners.ncu_command import NO_PERMISSION, Ncu, problem_in, profile_command
+from xsp_runners import tool_runs
+from xsp_runners.ncu_command import NO_PERMISSION, Ncu, is_refusal, problem_in, profile_command
 from xsp_runners.ncu_metrics import Architecture, architecture_of, architectures, default_groups, groups_of
 from xsp_runners.run_folder import RunnerError
 
 _EACH = pytest.mark.parametrize("architecture", architectures(), ids=lambda each: each.name)
 _CHIPS = "ga100, gh100\n"
 _QUERY = "Chip gh100\n----\nMetric Name\n----\ndram__bytes_read   Counter\ngpu__time_duration   Counter\n"
-_ROOFLINE = [
-    "achieved_occupancy",
-    "dram_read_bytes",
-    "dram_write_bytes",
-    "flop_count_dp",
-    "flop_count_hp",
-    "flop_count_sp",
-    "l2_bytes",
-    "replayed_duration_ns",
-]
+_FLOPS = ["flop_count_dp", "flop_count_hp", "flop_count_sp"]
+_MEMORY = ["achieved_occupancy", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "replayed_duration_ns"]
 _ACTIVITY = [
     "dram_utilization",
     "ipc",
@@ -69,7 +63,8 @@ def test_every_chip_that_xsp_knows_is_listed_once() -> None:
 @_EACH
 def test_every_listed_counter_is_one_that_xsp_understands(architecture: Architecture) -> None:
     expected = {
-        "roofline": _ROOFLINE,
+        "flops": _FLOPS,
+        "memory": _MEMORY,
         "activity": _ACTIVITY,
         "throughput": ["compute_utilization", "memory_utilization"],
     }
@@ -90,7 +85,7 @@ def test_tensor_counters_are_whole_and_none_is_counted_twice(architecture: Archi
 
 def test_chips_with_packed_instructions_count_them() -> None:
     packed = "smsp__sass_thread_inst_executed_op_ffma2_pred_on.sum"
-    having = {chip for each in architectures() if packed in each.groups["roofline"] for chip in each.chips}
+    having = {chip for each in architectures() if packed in each.groups["flops"] for chip in each.chips}
     assert having == set(PACKED)
 
 
@@ -157,11 +152,28 @@ def test_a_gpu_that_is_not_listed_is_refused(device: str | None, capability: str
 
 def test_groups_are_those_asked_for_or_the_default_ones() -> None:
     hopper = architecture_of(device="GH100")
-    assert list(groups_of(hopper)) == list(default_groups()) == ["roofline", "tensor", "activity"]
+    assert list(groups_of(hopper)) == list(default_groups()) == ["flops", "memory", "tensor", "activity"]
     assert list(groups_of(hopper, ["throughput"])) == ["throughput"]
-    assert list(groups_of(architecture_of(device="TU116"))) == ["roofline", "activity"]  # it has no tensor cores
-    with pytest.raises(RunnerError, match="flops is no group of counters: choose of activity, roofline, tensor"):
-        groups_of(hopper, ["flops"])
+    assert list(groups_of(architecture_of(device="TU116"))) == ["flops", "memory", "activity"]  # it has no tensor cores
+    with pytest.raises(
+        RunnerError, match="flop is no group of counters: choose of activity, flops, memory, roofline, "
+    ):
+        groups_of(hopper, ["flop"])
+
+
+def test_a_set_of_groups_is_its_groups_each_a_run_of_its_own() -> None:
+    hopper = architecture_of(device="GH100")
+    assert list(groups_of(hopper, ["roofline"])) == ["flops", "memory"]
+    assert list(groups_of(hopper, ["memory", "roofline"])) == ["memory", "flops"]
+
+
+@_EACH
+def test_what_a_roofline_needs_takes_one_pass_a_run(architecture: Architecture) -> None:
+    """A second pass would have memory restored, and find in caches what the first left."""
+    assert {name: architecture.passes[name] for name in groups_of(architecture, ["roofline"])} == {
+        "flops": 1,
+        "memory": 1,
+    }
 
 
 def test_the_command_leaves_clocks_and_caches_alone() -> None:
@@ -174,14 +186,46 @@ def test_the_command_leaves_clocks_and_caches_alone() -> None:
     assert command == [
         "ncu",
         *("--target-processes", "all", "--clock-control", "none", "--cache-control", "none"),
-        *("--nvtx", "--nvtx-include", "step/"),
+        *("--nvtx", "--nvtx-include", "step"),
         *("--csv", "--page", "raw", "--print-units", "base"),
         *("--metrics", "dram__bytes_read.sum,dram__bytes_write.sum", "--log-file", "out/counters.csv"),
         *("python", "train.py"),
     ]
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("mode", "execution", "threads"),
+    [
+        ("inference", "eager", {"main"}),
+        ("training", "eager", {"main", "backward"}),
+        ("training", "cudagraph", {"main"}),
+    ],
+)
+def test_ncu_counts_the_kernels_of_a_step_whichever_thread_launched_them(
+    tmp_path: Path, mode: str, execution: str, threads: set[str]
+) -> None:
+    """As many as MLG has of a step, by the range that the command names and the level process marks."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    from tests.runners.async_device_torch import simulated  # noqa: PLC0415 (imports torch)
+    from xsp_runners import torch_levels  # noqa: PLC0415
+
+    level = ["--level", "MLG", "--workload", "zoo:mlp", "--batch-size", "2", "--mode", mode, "--execution", execution]
+    under_ncu = [*level, "--steps", "1", "--recorder", "none", "--annotate", "nvtx", "--out", str(tmp_path / "ncu")]
+    with simulated(AsyncDevice()) as device:
+        assert torch_levels.main(under_ncu) == 0
+    command = tool_runs.counter_command("ncu", ["python"], tmp_path, ["gpu__time_duration.sum"])
+    selected = command[command.index("--nvtx-include") + 1]
+    counted = [each for each in device.launches if selected in each.ranges]
+    with simulated(AsyncDevice()):
+        assert torch_levels.main([*level, "--steps", "3", "--out", str(tmp_path / "mlg")]) == 0
+    events = json.loads(gzip.decompress((tmp_path / "mlg" / "trace.json.gz").read_bytes()))["traceEvents"]
+    assert 3 * len(counted) == sum(event.get("cat") == "kernel" for event in events) > 0
+    assert {each.thread for each in counted} == threads
+
+
 _ERROR = "==ERROR== "
+_NO_KERNEL = "ncu saw no kernel in the ranges asked for (`step` is a start/end range, `step/` a push/pop range)"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +238,7 @@ _ERROR = "==ERROR== "
         (f"{_ERROR}Nsight Compute failed to connect to the CUDA driver (stub?)", "ncu finds no CUDA driver and no GPU"),
         (f"{_ERROR}Failed to find metric dram__x.sum", "ncu says: Failed to find metric dram__x.sum"),
         (f"{_ERROR}unrecognised option '--pagex'. Use --help", "ncu says: unrecognised option '--pagex'. Use --help"),
-        ("==PROF== x\n==WARNING== No kernels were profiled.", "ncu saw no kernel in the ranges asked for"),
+        ("==PROF== x\n==WARNING== No kernels were profiled.", _NO_KERNEL),
         (f"{_ERROR}Something else", "ncu says: Something else"),
         ("==PROF== Connected to process 1\n", None),
     ],
@@ -252,7 +296,11 @@ def test_what_ncu_leaves_is_read_by_xsp(tmp_path: Path) -> None:
     ("log", "status", "sentence"),
     [
         (f"{_ERROR}ERR_NVGPUCTRPERM - The user\n", 1, "NVreg_RestrictProfilingToAdminUsers=0"),
-        ("==WARNING== No kernels were profiled.\n", 1, "saw no kernel in the ranges asked for; it ended with status 1"),
+        (
+            "==WARNING== No kernels were profiled.\n",
+            1,
+            r"saw no kernel in the ranges asked for .*; it ended with status 1",
+        ),
         ("==PROF== Connected\n", 0, "ncu left no counters"),
         (_ROWS, 3, "true under ncu ended with status 3"),
     ],
@@ -273,8 +321,29 @@ def test_without_ncu_and_without_a_gpu_the_sentence_says_what_to_do(
     assert runner.main(["--chip", "H100", "-o", str(tmp_path / "out"), "--", sys.executable, "-V"]) == 2
     assert "ncu: ncu is not on the PATH: install it, or say where it is with $XSP_NCU\n" in capsys.readouterr().err
     assert runner.main(["--chip", "H100", "--dry-run", "-o", "out", "--", sys.executable, "-V"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(capsys.readouterr().out.splitlines()) == 4
     assert not (tmp_path / "out").exists()
+
+
+def test_counters_that_may_not_be_read_are_asked_for_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "refusal", lambda: NO_PERMISSION)
+    monkeypatch.setattr(runner, "checked_plan", lambda _, requested: requested)
+    monkeypatch.setenv("XSP_NCU", _fake(tmp_path, _ROWS))
+    assert runner.main(["--chip", "H100", "-o", str(tmp_path / "out"), "--", sys.executable, "-V"]) == 2
+    assert capsys.readouterr() == ("", f"ncu: {NO_PERMISSION}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_after_a_refused_group_no_other_is_tried(tmp_path: Path) -> None:
+    plan = runner.Plan(architecture_of(device="H100"), {"flops": ("a.sum",), "memory": ("b.sum",)})
+    with pytest.raises(RunnerError) as refused:
+        runner.record(
+            ["true"], tmp_path / "out", plan, ncu=_fake(tmp_path, f"{_ERROR}ERR_NVGPUCTRPERM - The user\n", 1)
+        )
+    assert is_refusal(str(refused.value))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["flops"]
 
 
 def test_the_gpu_of_the_machine_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,9 +356,9 @@ def test_the_gpu_of_the_machine_is_asked_for(tmp_path: Path, monkeypatch: pytest
 
 def test_replays_are_told_where_they_are_known() -> None:
     assert runner.plan(chip="H100").passes == 10
-    unlisted = replace(architecture_of(device="H100"), passes={"roofline": 2})
-    assert runner.Plan(unlisted, {"roofline": ()}).passes == 2
-    assert runner.Plan(unlisted, {"roofline": (), "tensor": ()}).passes is None
+    unlisted = replace(architecture_of(device="H100"), passes={"flops": 1})
+    assert runner.Plan(unlisted, {"flops": ()}).passes == 1
+    assert runner.Plan(unlisted, {"flops": (), "tensor": ()}).passes is None
 
 
 @pytest.fixture(scope="module")
@@ -311,13 +380,50 @@ def test_the_real_ncu_knows_every_counter(architecture: Architecture, real_ncu: 
     assert real_ncu.unknown(["dram__made_up.sum"], architecture) == ["dram__made_up.sum"]
 
 
+def _planners() -> list[Path]:
+    """NVIDIA's planner of passes in each release that is here: of ncu, and of the CUPTI beside cupti-python."""
+    ncu = os.environ.get("XSP_NCU") or shutil.which("ncu")
+    python = os.environ.get("XSP_CUPTI_PYTHON")
+    folders = []
+    if ncu:
+        folder = Path(ncu).resolve().parent
+        folders += [folder, folder.parent / "x86_64-linux-gnu" / "nsight-compute"]  # NVIDIA's package, Debian's
+    if python:
+        folders.append(Path(python).parents[1] / "lib")
+    return [path for folder in folders for path in sorted(folder.rglob("libnvperf_host.so"))]
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("which", [0, 1])
+def test_passes_are_those_that_nvidia_plans(which: int) -> None:
+    """CUPTI 12.9's `cuptiProfilerHostGetNumOfPasses` gave the table; releases differ in what several passes hold."""
+    planners = _planners()
+    if len(planners) <= which:
+        pytest.skip(f"{len(planners)} of ncu and CUPTI are here: set XSP_NCU and XSP_CUPTI_PYTHON")
+    keys = [(each, chip, group) for each in architectures() for chip in each.chips for group in each.groups]
+    requests = [[chip, each.groups[group]] for each, chip, group in keys]
+    command = [sys.executable, "-m", "tests.helpers.nvperf_passes", str(planners[which])]
+    done = subprocess.run(command, input=json.dumps(requests), capture_output=True, check=True, text=True)
+    planned = {
+        (chip, group): (passes, each.passes[group])
+        for (each, chip, group), passes in zip(keys, json.loads(done.stdout), strict=True)
+        if passes is not None
+    }
+    assert {chip for chip, _ in planned} >= {"GA100", "GH100"}
+    exact = {key: each for key, each in planned.items() if key[1] in ("flops", "memory", "tensor")}
+    assert {key: each for key, each in exact.items() if each[0] != each[1]} == {}
+    assert all(abs(passes - listed) <= 1 for passes, listed in planned.values())
+
+
 def _output_of(command: list[str]) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     return done.stdout + done.stderr
 
 
 @pytest.mark.nsys
-@pytest.mark.parametrize("ranges", [(), ("step",), ("xsp@step",), ("regex:step [0-9]+",)])
+@pytest.mark.parametrize(
+    "ranges", [(), ("step",), ("step/",), ("step", "step/"), ("xsp@step",), ("regex:step [0-9]+/",)]
+)
 @pytest.mark.parametrize("capture", ["none", "cudaProfilerApi"])
 def test_the_real_ncu_takes_every_variant(
     tmp_path: Path, real_ncu: Ncu, *, ranges: tuple[str, ...], capture: str

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tests.helpers.nsys_recording import alone, record
+from tests.helpers.nsys_recording import heard, record
 from tests.helpers.nsys_tool import nsys as real_nsys
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
@@ -20,6 +22,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_runners import nsys as runner
+from xsp_runners import tool_runs
 from xsp_runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.tool import version_of
@@ -183,6 +186,32 @@ def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
         assert "Exit status: 0 recorded" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("tables", "count"),
+    [
+        ({}, 0),
+        ({"NVTX_EVENTS": 3}, 0),
+        ({"CUPTI_ACTIVITY_KIND_KERNEL": 2, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": 1, "NVTX_EVENTS": 3}, 3),
+    ],
+)
+def test_kernels_of_a_recording_are_counted(tmp_path: Path, tables: dict[str, int], count: int) -> None:
+    """A run on a GPU of which there are none is refused."""
+    (tmp_path / "trace.nsys-rep").write_bytes(b"report")
+    with closing(sqlite3.connect(tmp_path / "trace.sqlite")) as file:
+        for table, rows in tables.items():
+            file.execute(f"CREATE TABLE {table} (start)")
+            file.executemany(f"INSERT INTO {table} VALUES (?)", [(n,) for n in range(rows)])  # noqa: S608
+        file.commit()
+    assert runner.kernel_count(tmp_path / "trace.sqlite") == count
+    with pytest.raises(RunnerError, match="nsys recorded no kernel of the GPU") if not count else nullcontext():
+        tool_runs._check_kernels(tmp_path / "trace.sqlite")
+
+
+def test_a_recording_that_cannot_be_read_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "trace.sqlite").write_bytes(b"no database at all, whatever its name says, and long enough to tell")
+    assert runner.kernel_count(tmp_path / "trace.sqlite") is None
+
+
 @pytest.mark.nsys
 @pytest.mark.parametrize(
     ("on_gpu", "graph", "memory", "capture", "os_calls"),
@@ -202,7 +231,7 @@ def test_the_real_nsys_takes_every_variant(
     nsys, program = Nsys.locate(real_nsys()), [shutil.which("true") or "true"]
     switches = {"on_gpu": on_gpu, "memory": memory, "os_calls": os_calls}
     command = profile_command(program, tmp_path, nsys=nsys, graph=graph, capture=capture, **switches)
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = heard(command)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     assert not [complaint for complaint in ("unrecognised", "Illegal", "usage:") if complaint in output]
@@ -212,7 +241,7 @@ def test_the_real_nsys_takes_every_variant(
 def test_the_real_nsys_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     """So that the test above can fail."""
     command = profile_command(["true"], tmp_path, nsys=Nsys.locate(real_nsys()), graph="leaf")
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = heard(command)
     assert done.returncode != 0
     assert "Illegal --cuda-graph-trace argument" in done.stdout + done.stderr
 
@@ -222,8 +251,9 @@ def test_a_program_on_the_cpu_from_recording_to_layers(tmp_path: Path) -> None:
     pytest.importorskip("nvtx", reason="needs the package nvtx 0.2.11")
     out = tmp_path / "run"
     program = [sys.executable, "-m", "tests.runners.nvtx_program", str(tmp_path / "durations")]
-    with alone():
-        assert runner.main(["--device", "cpu", "--nsys", real_nsys(), "-o", str(out), "--", *program]) == 0
+    command = [sys.executable, "-m", "xsp_runners.nsys", "--device", "cpu", "--nsys", real_nsys(), "-o", str(out)]
+    done = record([*command, "--", *program], made=out / "trace.sqlite")
+    assert done.returncode == 0, done.stdout + done.stderr
 
     trace = convert([out / "trace.sqlite"], Options(model_ranges=[r"^iteration"], layer_ranges=["^embed", "^attent"]))
     spans = trace.frame("spans").with_columns(pl.col("name", "level").cast(pl.String))
@@ -248,7 +278,7 @@ def test_a_set_whose_kernels_level_nsys_recorded_has_the_layers_of_torch_profile
     done = record(command, made=tmp_path / "set", environment={**os.environ, "XSP_NSYS": real_nsys()})
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "set" / "mlg").iterdir()} == {
-        *("run.json", "trace.nsys-rep", "trace.sqlite")
+        *("run.json", "system_samples.jsonl", "trace.nsys-rep", "trace.sqlite")
     }
     merged = merge(read_run_set(tmp_path / "set", Options()))
     (matched,) = merged.frame("ledger").filter(pl.col("kind").cast(pl.String) == "match_layers").to_dicts()
@@ -287,3 +317,10 @@ def test_a_level_process_under_nsys_from_collecting_to_layers(tmp_path: Path) ->
     assert set(layers["layer_name"]) == names
     assert set(layers["source"]) == {"module"}
     assert layers.height == 3 * len(names)  # of recorded steps; warm-up is not marked
+    steps = (
+        trace.frame("spans")
+        .filter(pl.col("level").cast(pl.String) == "model")
+        .join(trace.frame("ranges"), on="span_id")
+    )
+    named = steps.select(pl.col("name", "style").cast(pl.String))
+    assert named.rows() == [("step", "StartEnd")] * 3  # of the process: autograd has a thread of its own

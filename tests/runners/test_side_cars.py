@@ -16,7 +16,8 @@ from tests.helpers.synth import KinetoTrace
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
-from xsp_runners import collect, nvml, run_folder, side_cars, tool_runs
+from xsp_runners import collect, nvml, run_folder, side_cars, system_samples, target
+from xsp_runners.power_summary import power_between
 
 if TYPE_CHECKING:
     from xsp_runners.planned_run import PlannedRun
@@ -31,7 +32,6 @@ def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(packages))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(nvml, "_END_SECONDS", HANG_S)
-    monkeypatch.setattr(tool_runs, "on_gpu", lambda _device: True)
 
 
 def _process(run: PlannedRun) -> int:
@@ -52,13 +52,18 @@ def _process(run: PlannedRun) -> int:
         files = [{"path": "trace.json", "format": "torch_profiler"}]
     facts = {"schema_version": 1, "level": run.level, "model": {"name": "m"}, "framework": {"name": "pytorch"}}
     measured = {"batch_size": 1, "device": {"name": "Made-up GPU"}, "steps": 1, "step_durations_ns": [200_000_000]}
+    measured["recorded_unix_ns"] = [begun, time.time_ns()]
     description = {"runner_level": run.level, "options": run_folder.recorded(run.options), "files": files}
     run_folder.put_json(run.folder / "run.json", {**facts, **measured, **description})
     return 0
 
 
+_GPU = target.Target("torch", platform="cuda", gpus=({"name": "Made-up GPU", "capability": "9.0"},))
+
+
 def _collect(out: Path, *options: str) -> int:
-    return collect.main(["--workload", "zoo:mlp", "--device", "cuda", "--out", str(out), *options], start=_process)
+    common = ["--workload", "zoo:mlp", "--device", "cuda", "--system", "no", "--out", str(out)]
+    return collect.main([*common, *options], start=_process, ask=lambda *_: _GPU)
 
 
 @pytest.mark.usefixtures("sampled")
@@ -70,9 +75,29 @@ def test_runs_on_a_gpu_have_samples_of_power_in_their_trace(tmp_path: Path) -> N
     power = counters.filter(pl.col("counter").cast(pl.String) == "power_w")
     assert power.height >= 3
     assert set(power["device_id"]) == {0}  # the other GPU was not used
-    # Without a profiler there is no span that samples could be of.
-    assert json.loads((tmp_path / "set" / "m" / "run.json").read_text())["files"] == []
-    assert not (tmp_path / "set" / "m" / "nvml.jsonl").exists()
+
+
+@pytest.mark.usefixtures("sampled")
+def test_power_of_a_run_without_a_trace_is_summed_up_over_its_steps(tmp_path: Path) -> None:
+    assert _collect(tmp_path / "set", "--levels", "M") == 0
+    facts = json.loads((tmp_path / "set" / "m" / "run.json").read_text())
+    assert facts["files"] == []  # without a profiler there is no span that samples could be of
+    (first, *_) = facts["power"]
+    assert first["device"] == 0
+    assert first["samples"] >= 3
+    assert first["mean_power_w"] >= 100
+    assert (tmp_path / "set" / "m" / facts["power_samples"]).is_file()
+
+
+def test_power_is_that_between_two_moments(tmp_path: Path) -> None:
+    values = [(0, 900.0), (10, 100.0), (20, 200.0), (40, 100.0), (50, 900.0)]
+    samples = [{"time_ns": time_s * 1_000_000_000, "device": 1, "power_w": power} for time_s, power in values]
+    lines = [{"format": "xsp nvml samples"}, *samples, {"time_ns": 15_000_000_000, "device": 0, "power_w": 1.0}]
+    (tmp_path / "nvml.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    # (100 + 200) / 2 * 10 s + (200 + 100) / 2 * 20 s = 4500 J in 30 s; of GPU 0 there is one sample only
+    assert power_between(tmp_path / "nvml.jsonl", 10_000_000_000, 40_000_000_000) == [
+        {"device": 1, "mean_power_w": 150.0, "energy_j": 4500.0, "covered_ns": 30_000_000_000, "samples": 3}
+    ]
 
 
 @pytest.mark.usefixtures("sampled")
@@ -120,3 +145,11 @@ def test_the_packages_are_those_of_the_python_that_runs_the_work(tmp_path: Path)
     assert json.loads((tmp_path / "set" / "system.json").read_text())["schema_version"] == 1
     with pytest.raises(run_folder.RunnerError, match="could not say what it has"):
         side_cars.note_system(tmp_path / "set", str(tmp_path / "no-python"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+def test_the_machine_is_sampled_beside_runs_that_have_a_trace(tmp_path: Path) -> None:
+    options = ("--levels", "M,MLG", "--power", "no", "--system", "yes")
+    assert _collect(tmp_path / "set", *options) == 0
+    assert (tmp_path / "set" / "mlg" / system_samples.NAME).exists()
+    assert not (tmp_path / "set" / "m" / system_samples.NAME).exists()

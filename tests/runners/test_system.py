@@ -133,12 +133,13 @@ def test_nothing_private_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     module.__dict__["__getattr__"] = unexpected
     monkeypatch.setitem(sys.modules, "pynvml", module)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     monkeypatch.setenv("NCCL_ALGO", "/home/somebody/algorithms")
     monkeypatch.setenv("XSP_NSYS", str(tmp_path / "nsys"))
     assert system.main(["-o", str(tmp_path / "system.json")]) == 0
     text = (tmp_path / "system.json").read_text()
     facts = json.loads(text)
-    assert facts["settings"] == {"OMP_NUM_THREADS": "4"}
+    assert facts["settings"] == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "OMP_NUM_THREADS": "4"}
     assert queries == []
     private = [socket.gethostname(), str(Path.home()), str(Path.cwd()), sys.prefix, str(tmp_path), "somebody"]
     private += [] if getpass.getuser() == "root" else [getpass.getuser()]

@@ -98,3 +98,13 @@ def test_the_one_profile_of_a_log_folder_is_found(tmp_path: Path) -> None:
     (session / "other.xplane.pb").write_bytes(b"y")
     with pytest.raises(RunnerError, match="left 2 profiles"):
         profile_in(tmp_path)
+
+
+def test_events_of_gpus_are_counted_and_no_others() -> None:
+    profile = _profile()
+    assert without_private_data(profile.to_bytes()).gpu_events == 0
+    device = profile.plane("/device:GPU:0")
+    stream = device.line(7, "Stream #7")
+    device.event(stream, "gemm", 10, 20)
+    device.event(stream, "relu", 30, 40)
+    assert without_private_data(profile.to_bytes()).gpu_events == 2

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.helpers.synth_xplane import Profile
+from xsp_runners.observed import Observed
+from xsp_runners.outputs import Outputs
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import Work, captured, facts_of, prepared, run_steps
+from xsp_runners.xplane_levels import Work, captured, facts_of, prepared, run_steps, write_recorded
 from xsp_runners.xplane_session import Session, write_profile
 
 if TYPE_CHECKING:
@@ -57,10 +59,17 @@ def _arguments(**changes: object) -> argparse.Namespace:
     return argparse.Namespace(**{**usual, **changes})
 
 
+def _run_steps(args: argparse.Namespace, session: Session, work: Work | None) -> None:
+    counts = {"warmup": session.warmup, "steps": session.steps, "warmup_seconds": 0.0, "rank": None}
+    noted = argparse.Namespace(**{**vars(args), **counts})
+    observed = Observed(noted, on_gpu=False, synchronize=session.tool.synchronize, settings=dict)
+    run_steps(args, session, work, Outputs(Path(), "none"), observed)
+
+
 def test_the_profiler_runs_after_the_warm_up_and_every_step_waits() -> None:
     tool = _Tool()
     session = Session(tool, warmup=1, steps=2)
-    run_steps(_arguments(), session, Work("w", "", lambda: "result"))
+    _run_steps(_arguments(), session, Work("w", "", lambda: "result"))
     assert tool.calls == [
         *("wait", "wait result"),
         *("start", "wait", "step 0", "wait result", "end"),
@@ -73,7 +82,7 @@ def test_the_profiler_runs_after_the_warm_up_and_every_step_waits() -> None:
 def test_without_a_profiler_nothing_is_marked() -> None:
     tool = _Tool()
     session = Session(tool, warmup=1, steps=1, profiled=False)
-    run_steps(_arguments(level="M"), session, Work("w", "", lambda: None))
+    _run_steps(_arguments(level="M"), session, Work("w", "", lambda: None))
     assert set(tool.calls) == {"wait"}
     assert (len(session.durations_ns), session.profile) == (1, None)
 
@@ -83,7 +92,7 @@ def test_a_step_that_fails_stops_the_profiler_and_leaves_no_profile() -> None:
     session = Session(tool, warmup=1, steps=3)
     results = iter(["a", "b"])
     with pytest.raises(StopIteration):
-        run_steps(_arguments(), session, Work("w", "", lambda: next(results)))
+        _run_steps(_arguments(), session, Work("w", "", lambda: next(results)))
     assert tool.calls[-1] == "stop"
     assert session.profile is None
 
@@ -99,7 +108,7 @@ def test_a_script_marks_its_steps(tmp_path: Path) -> None:
     )
     session = Session(_Tool(), warmup=1, steps=2)
     args = _arguments(script=str(script), batch_size=None)
-    run_steps(args, session, None)
+    _run_steps(args, session, None)
     facts = facts_of(session, args, None, on_gpu=False)
     assert (facts["batch_size"], facts["model"]) == (7, {"name": "train", "task": ""})
 
@@ -155,3 +164,36 @@ def test_a_capture_that_ends_early_writes_nothing(tmp_path: Path) -> None:
 def test_no_profile_means_no_file(tmp_path: Path) -> None:
     assert write_profile(Session(_Tool(), 1, 1), tmp_path) is None
     assert list(tmp_path.iterdir()) == []
+
+
+class _OnGpu(_Tool):
+    """Leaves a profile with a kernel."""
+
+    def stop(self) -> None:
+        super().stop()
+        (path,) = Path(self._folder).rglob("*.xplane.pb")
+        profile = Profile()
+        device = profile.plane("/device:GPU:0")
+        device.event(device.line(7, "Stream #7"), "gemm", 10, 20)
+        profile.write(path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "level", "on_gpu", "fails"),
+    [
+        (_Tool(), "MLG", True, True),
+        (_Tool(), "MLG-serialised", True, True),
+        (_OnGpu(), "MLG", True, False),
+        (_Tool(), "MLG", False, False),
+        (_Tool(), "ML", True, False),
+    ],
+)
+def test_a_gpu_of_which_nothing_was_recorded_fails_the_run(
+    tmp_path: Path, tool: _Tool, level: str, *, on_gpu: bool, fails: bool
+) -> None:
+    session = Session(tool, 1, 1)
+    for _ in range(2):
+        session.begin()
+        session.end()
+    with pytest.raises(RunnerError, match="nothing of the GPU") if fails else nullcontext():
+        write_recorded(session, _arguments(level=level, out=tmp_path), on_gpu=on_gpu)

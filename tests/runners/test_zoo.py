@@ -164,3 +164,15 @@ def test_every_name_in_the_list_is_known_to_its_library(library: str) -> None:
         if source.name not in _NEEDS_DATA or library != "torchvision":
             with torch.device("meta"):
                 assert build(replace(model, sources=[source])).library == library, model.name
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [("bert-base", "bert_base"), ("BERT_Base", "bert_base"), ("own/bert-base", "bert_base"), ("ResNet18", "resnet18")],
+)
+def test_names_are_found_however_they_are_joined(name: str, canonical: str) -> None:
+    assert zoo.find(name).name == canonical
+
+
+def test_no_two_names_are_one_when_they_are_folded() -> None:
+    assert len({zoo._folded(name) for name in zoo.models()}) == len(zoo.models())

@@ -27,12 +27,15 @@ _OTHER: dict[str, object] = {
     "nsys": "/opt/nsys",
     "os_runtime": True,
     "keep_private": True,
+    "frames": "none",
     "time_range": "1s..2s",
     "process_ids": [7],
     "device_ids": [0],
     "graph_captures": ["captures/"],
+    "align_clocks": True,
     "device": "devices.toml",
     "gpu": "H100 SXM5",
+    "work_models": ["models.toml"],
 }
 
 

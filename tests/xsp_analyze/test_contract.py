@@ -52,10 +52,11 @@ def test_what_is_not_as_declared_is_a_bug(table: pl.DataFrame, message: str) -> 
         run(_answering(table), StepFrames.of(paper_trace(), "all"))
 
 
-def test_what_is_unknown_is_null_and_not_nan() -> None:
+def test_what_is_unknown_is_null_and_neither_nan_nor_infinite() -> None:
     share = Column("share", pl.Float64(), "A share.")
-    with pytest.raises(ContractError, match="holds NaN"):
-        run(_answering(pl.DataFrame({"share": [float("nan")]}), share), StepFrames.of(paper_trace(), "all"))
+    for odd in ("nan", "inf", "-inf"):
+        with pytest.raises(ContractError, match="holds NaN or an infinity"):
+            run(_answering(pl.DataFrame({"share": [float(odd)]}), share), StepFrames.of(paper_trace(), "all"))
     run(_answering(pl.DataFrame({"share": [None]}, schema={"share": pl.Float64}), share), StepFrames.of(paper_trace()))
 
 

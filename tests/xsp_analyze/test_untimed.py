@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
+from tests.helpers.fixture_cases import SOUND, trace_of
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import Role, run
@@ -54,6 +57,21 @@ def test_a_duration_that_is_known_counts_beside_those_that_are_not() -> None:
     hand.work("gemm", 10, 30)
     summary = summarise(hand.build())
     assert (summary.device_time_ns, summary.devices[0]["duration_ns"]) == (30, 30)
+
+
+@pytest.mark.parametrize("case", ["training_memory_cpu", "two_ranks", "transformer_train_gpu_synthetic"])
+@pytest.mark.parametrize("every", [1, 2])
+def test_shares_of_what_took_no_time_are_unknown(case: str, every: int) -> None:
+    sound = next(one for one in SOUND if one.name == f"torch_profiler/{case}")
+    trace = trace_of(sound)
+    spans = trace.scan("spans").collect()
+    timeless = pl.int_range(pl.len()) % every == 0
+    spans = spans.with_columns(pl.when(timeless).then(0).otherwise("duration_ns").cast(pl.Int64).alias("duration_ns"))
+    frames = StepFrames.of(replace(trace, parts={**trace.parts, "spans": spans}))
+    for analysis in ANALYSES:
+        if all(frames.has(need) for need in analysis.needs):
+            run(analysis, frames)  # which refuses NaN and infinities
+    advise(frames)
 
 
 @pytest.mark.real

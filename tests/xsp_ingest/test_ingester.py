@@ -98,10 +98,11 @@ def test_an_entry_point_that_is_no_ingester_is_named(entry_points: list[_Point])
         registry.all_ingesters()
 
 
-def test_kineto_takes_trace_events_of_any_tool_only_where_no_other_does(tmp_path: Path) -> None:
+def test_trace_events_are_kinetos_by_their_categories_and_a_tools_by_its_marks(tmp_path: Path) -> None:
     contents = {
-        '{"traceEvents": [{"ph": "X", "name": "a"}]}': "torch_profiler",
-        '[{"ph": "X", "name": "a"}]': "torch_profiler",
+        '{"traceEvents": [{"ph": "X", "name": "a"}]}': "chrome_trace",
+        '[{"ph": "X", "name": "a"}]': "chrome_trace",
+        '[{"ph": "X", "cat": "cpu_op"}]': "torch_profiler",
         '{"schemaVersion": 1, "traceEvents": []}': "torch_profiler",
         '{"traceEvents": [{"ph": "M", "name": "process_name", "args": {"name": "Allocators"}}]}': "tf_timeline",
         '[{"cat": "Session", "pid": 1, "ph": "X"}]': "onnxruntime",

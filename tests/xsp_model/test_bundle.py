@@ -32,6 +32,13 @@ def _edit_manifest(path: Path, **entries: object) -> None:
     (path / bundle.MANIFEST).write_text(json.dumps({**manifest, **entries}))
 
 
+def _as_of_version(path: Path, version: int) -> None:
+    """Makes the manifest an earlier one, which had no checksums."""
+    manifest = json.loads((path / bundle.MANIFEST).read_text())
+    del manifest["files"]
+    (path / bundle.MANIFEST).write_text(json.dumps({**manifest, "schema_version": version}))
+
+
 def test_every_table_survives_the_round_trip(written: Path) -> None:
     before, after = sample_trace(), bundle.read(written)
     for name in TABLES:
@@ -118,6 +125,26 @@ def test_what_is_no_bundle_is_not_overwritten(tmp_path: Path, name: str) -> None
     assert target.read_text() == "precious" if target.suffix else (target / "precious.txt").exists()
 
 
+def test_a_folder_of_others_with_a_manifest_is_not_replaced(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / bundle.MANIFEST).write_text('{"name": "a web page"}')
+    (project / "precious.txt").write_text("precious")
+    with pytest.raises(XspError, match="which is no bundle's"):
+        bundle.write(sample_trace(), project)
+    (project / "precious.txt").unlink()
+    with pytest.raises(XspError, match=r"holds manifest\.json"):
+        bundle.write(sample_trace(), project)
+    assert [file.name for file in project.iterdir()] == [bundle.MANIFEST]
+
+
+def test_what_others_put_into_a_bundle_is_not_lost(written: Path) -> None:
+    (written / "notes.txt").write_text("precious")
+    with pytest.raises(XspError, match=r"holds notes\.txt"):
+        bundle.write(sample_trace(), written)
+    assert (written / "notes.txt").read_text() == "precious"
+
+
 def test_a_newer_version_is_refused_with_advice(written: Path) -> None:
     _edit_manifest(written, schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(XspError, match=r"written by a newer XSP\. Install that version"):
@@ -145,7 +172,7 @@ def test_a_missing_table_is_named(written: Path) -> None:
 def test_a_cut_off_table_is_refused(written: Path) -> None:
     table = written / "spans.parquet"
     table.write_bytes(table.read_bytes()[:100])
-    with pytest.raises(XspError, match="a table of the bundle cannot be read"):
+    with pytest.raises(XspError, match=r"spans\.parquet is not what was written"):
         bundle.read(written)
 
 
@@ -154,7 +181,7 @@ def test_an_earlier_version_is_upgraded_in_memory(written: Path, monkeypatch: py
         ["registers" if name == "registers_per_thread" else name for name in TABLES["kernels"].schema.names]
     )
     pq.write_table(kernels, written / "kernels.parquet")
-    _edit_manifest(written, schema_version=SCHEMA_VERSION - 1)
+    _as_of_version(written, SCHEMA_VERSION - 1)
 
     def rename(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
         names = ["registers_per_thread" if name == "registers" else name for name in tables["kernels"].schema.names]
@@ -167,7 +194,7 @@ def test_an_earlier_version_is_upgraded_in_memory(written: Path, monkeypatch: py
 
 
 def test_a_version_nobody_can_upgrade_is_refused(written: Path) -> None:
-    _edit_manifest(written, schema_version=-3)
+    _as_of_version(written, -3)
     with pytest.raises(XspError, match="Convert the source files again"):
         bundle.read(written)
 
@@ -180,3 +207,31 @@ def test_upgrades_run_one_version_after_the_other() -> None:
     assert list(upgrade({"a": step("a")}, 3, steps, to=5)) == ["a", "b", "c"]
     with pytest.raises(KeyError):
         upgrade({}, 2, steps, to=5)
+
+
+def test_a_bundle_of_before_messages_were_kept_has_none(written: Path) -> None:
+    for name in ("messages", "page_faults"):
+        (written / f"{name}.parquet").unlink()
+    copies = pl.read_parquet(written / "copies.parquet").drop("virtual_address")
+    copies.write_parquet(written / "copies.parquet")
+    _as_of_version(written, 4)
+    after = bundle.read(written)
+    assert after.height("messages") == after.height("page_faults") == 0
+    assert after.frame("copies")["virtual_address"].null_count() == copies.height
+
+
+def test_a_bundle_of_before_allocations_were_kept_has_none(written: Path) -> None:
+    (written / "allocations.parquet").unlink()
+    _as_of_version(written, 3)
+    after = bundle.read(written)
+    assert after.height("allocations") == 0
+    assert after.table("allocations").schema == TABLES["allocations"].schema
+
+
+def test_a_bundle_of_before_results_were_kept_has_none(written: Path) -> None:
+    added = ("accuracies", "tensors", "output_distances")
+    _as_of_version(written, 4)
+    for name in added:
+        (written / f"{name}.parquet").unlink()
+    trace = bundle.read(written)
+    assert [trace.table(name).num_rows for name in added] == [0, 0, 0]

@@ -65,5 +65,5 @@ def test_another_schema_is_named() -> None:
 
 def test_check_raises_with_every_broken_rule() -> None:
     spoilt = _with("spans", duration_ns=-pl.col("duration_ns"), parent_id=pl.lit(99))
-    with pytest.raises(ValueError, match=r"negative duration; spans\.parent_id refers to no span"):
+    with pytest.raises(ValueError, match=r"spans\.parent_id refers to no span; .* negative duration"):
         integrity.check(spoilt)

@@ -50,6 +50,30 @@ def test_ancestors_go_up_one_generation_at_a_time() -> None:
     assert generations == [[-1, 0, 1, 1], [-1, -1, 0, 0]]
 
 
+@given(_forests())
+def test_depths_count_all_on_the_way_up(forest: tuple[list[int], list[bool]]) -> None:
+    parents, _ = forest
+    assert tree.depths(np.array(parents, dtype=np.int64)).tolist() == [
+        len(_chain(parents, i)) - 1 for i in range(len(parents))
+    ]
+
+
+def test_a_hundred_thousand_spans_in_one_another_take_seventeen_rounds() -> None:
+    parent = np.arange(-1, 99_999)
+    assert [int(rows[0]) for rows, _ in tree.jumps(parent)] == [2**doubled for doubled in range(17)]
+    assert tree.depths(parent).tolist() == list(range(100_000))
+    first = np.arange(100_000) == 0
+    assert tree.innermost(parent, first).max() == tree.outermost(parent, ~first)[0] + 1 == 0
+
+
 def test_a_cycle_is_an_error() -> None:
-    with pytest.raises(ValueError, match="cycle"):
-        list(tree.ancestors(np.array([1, 0])))
+    cycle, none = np.array([1, 0]), np.zeros(2, dtype=np.bool_)
+    walks = (
+        lambda: list(tree.ancestors(cycle)),
+        lambda: tree.depths(cycle),
+        lambda: tree.innermost(cycle, none),
+        lambda: tree.outermost(cycle, none),
+    )
+    for walk in walks:
+        with pytest.raises(ValueError, match="cycle"):
+            walk()

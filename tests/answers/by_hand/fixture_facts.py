@@ -8,11 +8,13 @@ import io
 import json
 import re
 import sqlite3
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from tests.answers.by_hand import nsight
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__: list[str] = []
@@ -72,6 +74,20 @@ def jaeger_durations_ms(path: Path, name: str) -> list[list[float]]:
 def jaeger_model_level_ms(path: Path, name: str) -> float:
     """Their median at the outermost level: the trace that profiles least, whose times are the shortest."""
     return sorted(min(jaeger_durations_ms(path, name)))[1]
+
+
+def jaeger_kernels_a_batch(path: Path, model: str, kernel: str) -> int:
+    """Executions of each trace over its batches, which the traces that have any agree on."""
+    batches = len(jaeger_durations_ms(path, model)[0])
+    (count,) = {len(durations) for durations in jaeger_durations_ms(path, kernel)}
+    return count // batches
+
+
+def jaeger_kernel_ms_a_batch(path: Path, model: str, kernel: str) -> float:
+    """Their durations, added up, likewise."""
+    batches = len(jaeger_durations_ms(path, model)[0])
+    (total,) = {round(sum(durations), 6) for durations in jaeger_durations_ms(path, kernel)}
+    return total / batches
 
 
 def snapshot_peak_bytes(path: Path) -> int:
@@ -220,6 +236,77 @@ def dispatch_ms(path: Path) -> float:
     return sum(end - start for start, end in rows) / 1e6
 
 
+def rocpd_ms(path: Path) -> float:
+    """Kernels and copies in rocprofv3's database, added up by its own views; times may stand in a table of theirs."""
+    base = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    tables = {row[0] for row in base.execute("select name from sqlite_master")}
+    total = 0
+    for table in ("rocpd_kernel_dispatch", "rocpd_memory_copy"):
+        if "rocpd_timestamp" in tables:
+            query = (
+                f"select sum(e.value - s.value) from {table} k join rocpd_timestamp s on s.id = k.start_id "  # noqa: S608
+                "join rocpd_timestamp e on e.id = k.end_id"
+            )
+        else:
+            query = f'select sum("end" - start) from {table}'  # noqa: S608
+        total += base.execute(query).fetchone()[0]
+    base.close()
+    return total / 1e6
+
+
+def rocpd_counted(path: Path, counter: str, kernel: str, factor: float) -> float:
+    """All values of a counter in rocprofv3's database, of kernels of a name, added up, times what one of it is."""
+    base = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    query = (
+        "select sum(v.value) from rocpd_pmc_event v join rocpd_info_pmc i on i.id = v.pmc_id "
+        "join rocpd_kernel_dispatch k on k.event_id = v.event_id join rocpd_info_kernel_symbol s on s.id = k.kernel_id "
+        "where i.name = ? and s.kernel_name like ?"
+    )
+    total = float(base.execute(query, (counter, f"%{kernel}%")).fetchone()[0])
+    base.close()
+    return total * factor
+
+
+def _wire(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Fields of a protobuf message: number, and whole number or bytes."""
+
+    def varint(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            value |= (data[at] & 127) << shift
+            at, shift = at + 1, shift + 7
+            if data[at - 1] < 128:
+                return value, at
+
+    at = 0
+    while at < len(data):
+        key, at = varint(at)
+        if key & 7 == 0:
+            value, at = varint(at)
+            yield key >> 3, value
+        else:
+            size, at = (8, at) if key & 7 == 1 else varint(at)
+            yield key >> 3, data[at : at + size]
+            at += size
+
+
+def pftrace_ms(path: Path) -> float:
+    """What `delta_ns` says on slices of kernels and copies, added up; names are numbered as they come."""
+    texts: dict[tuple[int, int], bytes] = {}
+    total = 0
+    for _, packet in _wire(path.read_bytes()):
+        fields = dict(_wire(packet)) if isinstance(packet, bytes) else {}
+        for table, entry in _wire(fields.get(12, b"")):
+            numbered = dict(_wire(entry))
+            texts[table, numbered[1]] = numbered[2]
+        event = list(_wire(fields.get(11, b"")))
+        categories = {texts.get((1, value)) for number, value in event if number == 3}
+        annotations = [dict(_wire(value)) for number, value in event if number == 4]
+        if categories & {b"kernel_dispatch", b"memory_copy"}:
+            total += sum(a[3] for a in annotations if texts.get((3, a.get(1, 0))) == b"delta_ns")
+    return total / 1e6
+
+
 def timed_ms(path: Path) -> list[float]:
     """What the run without a profiler timed."""
     return [one / 1e6 for one in json.loads((path / "M" / "run.json").read_text())["step_durations_ns"]]
@@ -242,6 +329,53 @@ def used_bytes(path: Path) -> int:
     return int(max(one.get("memory_used_bytes", 0) for one in lines))
 
 
+def net_median_ms(path: Path) -> float:
+    """The median of the net's delays, of lines or of a report."""
+    text = path.read_text()
+    if path.suffix == ".json":
+        return float(statistics.median(json.loads(text)["data"]["NET latency"]["values"]))
+    entries = [json.loads(line.partition("Observer ")[2]) for line in text.splitlines() if line.endswith("}")]
+    return statistics.median(float(one["value"]) for one in entries if one["type"] == "NET")
+
+
+def mean_cpu_percent(path: Path) -> float:
+    """Mean of `cpu_utilization` in percent."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    shares = [one["cpu_utilization"] for one in lines if "cpu_utilization" in one]
+    return float(100 * sum(shares) / len(shares))
+
+
+def received_per_s(path: Path) -> float:
+    """Bytes received between the first and the last sample, a second."""
+    lines = [json.loads(line) for line in (path / "system.jsonl").read_text().splitlines()]
+    first, *_, last = [one for one in lines if "time_ns" in one]
+    lasted_s = (last["time_ns"] - first["time_ns"]) / 1e9
+    return float(last["network_receive_bytes"] / lasted_s)
+
+
+def relative_l2_percent(path: Path) -> float:
+    """How far the recorded elements of ML's output are from M's, in percent of M's norm."""
+    one, two = (
+        next(t for t in json.loads((path / run / "run.json").read_text())["tensors"] if t["kind"] == "output")
+        for run in ("M", "ML")
+    )
+    values = list(zip(one["sampled_values"], two["sampled_values"], strict=True))
+    return float(100 * (sum((a - b) ** 2 for a, b in values) / sum(a * a for a, _ in values)) ** 0.5)
+
+
 def numbered_names(path: Path, name: str) -> int:
     """How many different numbers stand behind the name in the bytes of the file."""
     return len(set(re.findall(name.encode() + rb"(\d+)", path.read_bytes())))
+
+
+def otlp_milliseconds(path: Path, name: str) -> float:
+    """The durations of the spans of this name, added up; the file has a document a line."""
+    documents = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    scopes = [scope for one in documents for resource in one["resourceSpans"] for scope in resource["scopeSpans"]]
+    spans = [span for scope in scopes for span in scope["spans"] if span["name"] == name]
+    return sum(int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]) for span in spans) / 1e6
+
+
+def chrome_microseconds(path: Path, name: str) -> float:
+    """The durations of the complete events of this name, added up."""
+    return sum(float(event["dur"]) for event in _events(path) if event["ph"] == "X" and event["name"] == name)

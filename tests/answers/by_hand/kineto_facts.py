@@ -174,6 +174,21 @@ def peak_bytes(path: Path) -> int:
     return int(max(one["Total Allocated"] for one in sizes if one["Device Type"] != 0))
 
 
+def bytes_at_peak(path: Path, *, of_device: bool, seen: bool) -> int:
+    """What is in use when `Total Allocated` is largest: of blocks given out in the file, or else of the rest."""
+    events = sorted((one for one in read(path).instants if one["name"] == "[memory]"), key=lambda one: float(one["ts"]))
+    blocks: dict[int, int] = {}
+    peak = (-1, 0)
+    for change in (one["args"] for one in events if (one["args"]["Device Type"] != 0) == of_device):
+        if change["Bytes"] > 0:
+            blocks[change["Addr"]] = change["Bytes"]
+        else:
+            blocks.pop(change["Addr"], None)
+        if change["Total Allocated"] > peak[0]:
+            peak = (change["Total Allocated"], sum(blocks.values()))
+    return int(peak[1] if seen else peak[0] - peak[1])
+
+
 def _ranks(folder: Path, pattern: str) -> list[list[Event]]:
     return [
         [event for event in read(path).kernels if pattern in event.name]

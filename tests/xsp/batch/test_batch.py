@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,6 +48,34 @@ def fixture_traces(tmp_path: Path) -> Path:
 def _run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, dict[str, Any]]:
     status = main(["batch", *map(str, arguments), "-f", "json"])
     return status, json.loads(capsys.readouterr().out)
+
+
+def test_the_index_shows_each_trace_at_a_glance(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, document = _run(capsys, traces, "-o", tmp_path / "out", "--jobs", "1")
+    good = [row for row in document["traces"] if row["status"] == "ok"]
+    for row in good:
+        bar = row["facts"]["glance"]["bar"]
+        assert sum(part["time_ns"] for part in bar["parts"]) == pytest.approx(bar["total_ns"], rel=1e-9)
+    (section,) = (s for s in _page_data(tmp_path / "out" / "index.html")["sections"] if s["id"] == "glances")
+    (block,) = section["blocks"]
+    assert [(row["name"], row["link"]) for row in block["rows"]] == [(row["name"], row["report"]) for row in good]
+    assert all(part["tone"].startswith("c-") for row in block["rows"] for part in row["bar"]["parts"])
+
+
+def test_without_reports_the_index_has_no_glances(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run(capsys, traces, "-o", tmp_path / "out", "--jobs", "1", "--no-reports")
+    assert "glances" not in [s["id"] for s in _page_data(tmp_path / "out" / "index.html")["sections"]]
+
+
+def _page_data(path: Path) -> dict[str, Any]:
+    """What the page's script draws it from."""
+    text = path.read_text(encoding="utf-8")
+    (data,) = re.findall(r'<script[^>]* id="data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    return dict(json.loads(data))
 
 
 def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -313,17 +342,23 @@ def test_a_forced_job_with_a_rank_twice_is_refused(tmp_path: Path) -> None:
         _names(tmp_path, ranks=True)
 
 
-def test_runs_of_different_work_are_no_run_set(tmp_path: Path) -> None:
-    for model in ("a", "b"):
-        folder = tmp_path / model
-        folder.mkdir()
+@pytest.mark.parametrize(
+    ("models", "batch_sizes", "names"),
+    [(("a", "b"), (1, 1), ["a", "b"]), (("a", "a"), (1, 2), ["set"])],
+)
+def test_runs_of_different_work_are_no_run_set_and_runs_of_several_batch_sizes_are_one(
+    tmp_path: Path, models: tuple[str, ...], batch_sizes: tuple[int, ...], names: list[str]
+) -> None:
+    for name, model, batch_size in zip(("a", "b"), models, batch_sizes, strict=True):
+        folder = tmp_path / "set" / name
+        folder.mkdir(parents=True)
         (folder / "trace.json").write_bytes(trace_of(100).to_bytes())
         run = {
             "schema_version": 1, "level": "MLG", "model": {"name": model}, "framework": {"name": "pytorch"},
-            "batch_size": 1, "device": {"name": "none"}, "steps": 2, "files": [{"path": "trace.json"}],
+            "batch_size": batch_size, "device": {"name": "none"}, "steps": 2, "files": [{"path": "trace.json"}],
         }  # fmt: skip
         (folder / "run.json").write_text(json.dumps(run))
-    assert [name for name, _, _ in _names(tmp_path)] == ["a", "b"]
+    assert [name.rpartition("/")[2] for name, _, _ in _names(tmp_path / "set")] == names
 
 
 def test_logs_of_one_load_test_are_one_unit() -> None:

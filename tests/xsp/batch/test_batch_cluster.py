@@ -42,7 +42,7 @@ _BUCKET = "traces"
 def fixture_scheduler() -> Iterator[str]:
     distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `cluster`)")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as scheduler:
         yield str(scheduler.scheduler_address)
 
@@ -195,7 +195,7 @@ def test_workers_of_a_cluster_read_and_write_s3_themselves(
     distributed = pytest.importorskip("distributed")
     s3.put(str(_folder(tmp_path)), f"{_BUCKET}/in", recursive=True)
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as workers:  # started here, so that they find the S3 of this test by its environment
         command = ["batch", f"s3://{_BUCKET}/in", "-o", f"s3://{_BUCKET}/out", "--scheduler", workers.scheduler_address]
         assert main([*command, "-f", "json"]) == 1

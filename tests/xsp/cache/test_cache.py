@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers.report_trace import small_trace
 from xsp.cache import cache as caching
+from xsp.cache import checked as checking
 from xsp.cache import key as keys
 from xsp.cache import program as programs
 from xsp.cache import stamp as stamps
@@ -28,11 +29,14 @@ from xsp.opening import load
 from xsp.reading import Reading, reading_of
 from xsp_ingest import convert as conversion
 from xsp_ingest.registry import ENTRY_POINTS
-from xsp_model import Trace, XspError, bundle
+from xsp_model import Trace, XspError, bundle, integrity
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
+
+    from xsp_ingest.staged_runs import LeveledRuns
+    from xsp_model.arrays import Ints
 
 _REPO = Path(__file__).resolve().parents[3]
 _LIMIT = 1 << 30
@@ -56,13 +60,13 @@ def fixture_cache_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
 def fixture_converted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was converted, in order."""
     done: list[str] = []
-    before = conversion.convert
+    before = conversion.convert_levels
 
-    def counted(paths: list[Path], *rest: object, **named: object) -> Trace:
+    def counted(paths: list[Path], *rest: object, **named: object) -> Trace | LeveledRuns:
         done.append(paths[0].name)
         return before(paths, *rest, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(conversion, "convert", counted)
+    monkeypatch.setattr(conversion, "convert_levels", counted)
     return done
 
 
@@ -243,14 +247,14 @@ def test_a_new_folder_is_not_kept_yet(
 
 
 def test_what_changes_while_it_is_read_is_not_kept(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = conversion.convert
+    before = conversion.convert_levels
 
-    def disturbed(paths: list[Path], *rest: object, **named: object) -> Trace:
+    def disturbed(paths: list[Path], *rest: object, **named: object) -> Trace | LeveledRuns:
         trace = before(paths, *rest, **named)  # type: ignore[arg-type]
         _rewritten(raw)
         return trace
 
-    monkeypatch.setattr(conversion, "convert", disturbed)
+    monkeypatch.setattr(conversion, "convert_levels", disturbed)
     _load(raw, _reading(tmp_path))
     assert _kept(tmp_path) == []
 
@@ -354,7 +358,7 @@ def test_what_a_killed_process_left_is_swept_away_after_a_day(tmp_path: Path) ->
 
 
 def test_nothing_kept_hides_that_a_database_is_being_written(tmp_path: Path, fixtures_dir: Path) -> None:
-    source = next((fixtures_dir / "nsys_sqlite").rglob("*.sqlite"))
+    source = next((fixtures_dir / "nsys_sqlite").glob("[!b]*/*.sqlite"))
     file = tmp_path / "trace.sqlite"
     shutil.copy(source, file)
     _load(file, _reading(tmp_path))
@@ -422,3 +426,137 @@ def test_looks_differ_where_a_file_was_written(raw: Path) -> None:
     assert before.same_as(look([raw]))
     _rewritten(raw)
     assert not before.same_as(look([raw]))
+
+
+def _bit_turned(entry: Path) -> None:
+    content = bytearray((entry / "spans.parquet").read_bytes())
+    content[len(content) // 2] ^= 1
+    (entry / "spans.parquet").write_bytes(content)
+
+
+def _table_gone(entry: Path) -> None:
+    (entry / "spans.parquet").unlink()
+
+
+def _manifest_cut(entry: Path) -> None:
+    (entry / "manifest.json").write_text("{")
+
+
+@pytest.mark.parametrize("damage", [_bit_turned, _table_gone, _manifest_cut])
+def test_what_was_damaged_is_converted_again_and_said(
+    tmp_path: Path, raw: Path, converted: list[str], damage: Callable[[Path], None]
+) -> None:
+    first = _load(raw, _reading(tmp_path))
+    damage(_kept(tmp_path)[0])
+    notes: list[str] = []
+    way = _reading(tmp_path)
+    again = load([str(raw)], way.reading, notes.append, cache=way.cache)
+    assert len(converted) == 2
+    assert _same(first, again)
+    assert any("the kept trace is damaged" in note for note in notes)
+    assert _same(first, _load(raw, way))
+    assert len(converted) == 2
+
+
+def _of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = path.stat()
+    before = os.lstat
+
+    def lstat(which: Path) -> os.stat_result:
+        own = before(which)
+        return os.stat_result((*own[:4], own.st_uid + 1, *own[5:])) if own.st_ino == status.st_ino else own
+
+    monkeypatch.setattr("xsp_model.private_files.os.lstat", lstat)
+
+
+@pytest.mark.parametrize("of", [".", "manifest.json", "spans.parquet", ".."])
+def test_what_another_user_kept_is_not_used(
+    tmp_path: Path, raw: Path, converted: list[str], monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    _load(raw, _reading(tmp_path))
+    with monkeypatch.context() as patch:
+        _of_another_user((_kept(tmp_path)[0] / of).resolve(), patch)
+        _load(raw, _reading(tmp_path))
+    assert len(converted) == 2
+
+
+def test_what_others_may_write_into_is_not_used(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    _load(raw, _reading(tmp_path))
+    _kept(tmp_path)[0].chmod(0o777)
+    _load(raw, _reading(tmp_path))
+    assert len(converted) == 2
+
+
+def test_a_link_in_place_of_what_was_kept_is_not_used(tmp_path: Path, raw: Path, converted: list[str]) -> None:
+    _load(raw, _reading(tmp_path))
+    entry = _kept(tmp_path)[0]
+    entry.rename(tmp_path / "elsewhere.xsp")
+    entry.symlink_to(tmp_path / "elsewhere.xsp")
+    _load(raw, _reading(tmp_path))
+    assert len(converted) == 2
+
+
+def test_what_is_kept_is_for_the_user_alone(tmp_path: Path, raw: Path) -> None:
+    (tmp_path / "cache" / "digests").mkdir(parents=True, mode=0o777)
+    before = os.umask(0)
+    try:
+        _load(raw, _reading(tmp_path))
+    finally:
+        os.umask(before)
+    folders = [tmp_path / "cache" / "traces", tmp_path / "cache" / "digests", *_kept(tmp_path)]
+    assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o700"] * 3
+
+
+def _looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables whose rows are looked at, from now on."""
+    looks: list[str] = []
+    before = integrity.broken_by
+
+    def counted(trace: Trace, name: str, runs: Ints, only: Collection[str] | None = None) -> Iterator[str]:
+        looks.append(name)
+        return before(trace, name, runs, only)
+
+    monkeypatch.setattr(integrity, "broken_by", counted)
+    return looks
+
+
+def test_a_bundle_that_was_checked_is_not_looked_at_row_by_row_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle.write(small_trace(tmp_path), tmp_path / "t.xsp")
+    monkeypatch.setattr(checking, "WORTH_BYTES", 0)
+    monkeypatch.setattr(stamps, "_SETTLED_NS", 0)
+    looks = _looks(monkeypatch)
+    for _ in range(3):
+        trace = _load(tmp_path / "t.xsp", _reading(tmp_path))
+        for name in ("spans", "kernels", "spans"):
+            trace.frame(name)
+    assert looks == ["spans", "kernels"]
+    for columns in (["layer_name"], ["layer_name", "path"], ["path", "layer_name"]):
+        _load(tmp_path / "t.xsp", _reading(tmp_path)).scan("kernels", columns)
+        _load(tmp_path / "t.xsp", _reading(tmp_path)).scan("layers", columns)
+    assert looks[2:] == ["layers", "layers"]  # once a choice of columns
+    del looks[2:]
+    os.utime(tmp_path / "t.xsp" / "spans.parquet", ns=(0, 0))
+    _load(tmp_path / "t.xsp", _reading(tmp_path)).frame("spans")
+    _load(tmp_path / "t.xsp", _Way()).frame("spans")
+    assert looks == ["spans", "kernels", "spans", "spans"]
+
+
+def test_small_tables_are_checked_each_time_rather_than_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle.write(small_trace(tmp_path), tmp_path / "t.xsp")
+    looks = _looks(monkeypatch)
+    for _ in range(2):
+        _load(tmp_path / "t.xsp", _reading(tmp_path)).frame("spans")
+    assert looks == ["spans", "spans"]
+    assert not (tmp_path / "cache" / "checked").exists()
+
+
+def test_a_checked_bundle_that_was_damaged_since_is_refused(tmp_path: Path) -> None:
+    bundle.write(small_trace(tmp_path), tmp_path / "t.xsp")
+    _load(tmp_path / "t.xsp", _reading(tmp_path))
+    _bit_turned(tmp_path / "t.xsp")
+    with pytest.raises(XspError, match="is not what was written"):
+        _load(tmp_path / "t.xsp", _reading(tmp_path))

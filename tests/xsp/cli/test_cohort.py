@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import xsp
 from tests.helpers.batches import trace_of
+from xsp.cli.commands.cohort import _named_apart
 from xsp.cli.main import main
+from xsp_analyze.cohort.cohort import Member
+from xsp_analyze.cohort.facts import facts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +60,14 @@ def test_files_of_one_name_in_several_inputs_are_a_row_each(tmp_path: Path, caps
         assert [r["gpu_share"] for r in rows] == [pytest.approx(100 / 1500), pytest.approx(200 / 1500)]
         assert [r["model"] for r in rows] == ["a-trace", "b-trace"]
         assert [r["device_count"] for r in rows] == [1, 1]
+
+
+def test_nothing_is_said_of_folders_above_those_that_tell_names_apart(traces: Path, tmp_path: Path) -> None:
+    members = [
+        Member("one", facts_of(xsp.open(traces / "one.json").trace, "one"), path=str(tmp_path / side / "run" / "one"))
+        for side in ("a", "b")
+    ]
+    assert [member.name for member in _named_apart(members)] == ["a/run/one", "b/run/one"]
 
 
 def test_the_page_links_to_reports_from_where_it_lies(traces: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.helpers.report_trace import US, small_trace
+from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.commands.analyze import Formats
 from xsp.cli.main import main
@@ -249,7 +250,7 @@ def test_without_a_choice_all_that_the_trace_allows_is_answered(raw: Path, capsy
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "xlsx"])  # a workbook holds all tables
 def test_a_folder_gets_one_file_an_analysis(raw: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "tables"
     assert main(["analyze", str(raw), "-a", "A10", "-a", "A15", "-f", name, "-o", str(folder)]) == 0
@@ -391,7 +392,7 @@ def test_a_pipe_that_is_closed_before_the_answer_ends_quietly(raw: Path) -> None
 def test_an_interrupt_ends_quietly(
     raw: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_content: bytes) -> None:
+    def interrupted(_content: bytes, **_options: bool) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("xsp.cli.commands.analyze.print_bytes", interrupted)
@@ -400,7 +401,7 @@ def test_an_interrupt_ends_quietly(
 
 
 def test_our_own_mistakes_are_not_hidden(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(_content: bytes) -> None:
+    def failing(_content: bytes, **_options: bool) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("xsp.cli.commands.analyze.print_bytes", failing)
@@ -425,6 +426,21 @@ def test_a_figure_is_one_file(raw: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == ""
 
 
+def test_one_roofline_holds_several_traces_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    paths = [tmp_path / "a" / "run.xsp", tmp_path / "b" / "run.xsp"]
+    for path in paths:
+        path.parent.mkdir()
+        bundle.write(shaped(), path)
+    out = tmp_path / "both.svg"
+    arguments = [str(paths[0]), "--beside", str(paths[1]), "-a", "B23", "-o", str(out)]
+    assert main(["figure", *arguments]) == 0
+    assert out.read_bytes().startswith(b"<?xml")
+    notes = capsys.readouterr().err
+    assert "run (1): The work of 94.1 % of device time is modelled" in notes
+    assert "run (2): The work of 94.1 % of device time is modelled" in notes
+
+
 def test_mistakes_about_figures_are_one_sentence(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "f.svg"
     assert "cannot be written as .gif" in _error(capsys, "figure", raw, "-a", "A10", "-o", tmp_path / "f.gif")
@@ -440,7 +456,7 @@ def test_without_matplotlib_a_figure_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     error = _error(capsys, "figure", raw, "-a", "A10", "-o", tmp_path / "f.svg")
-    assert "pip install 'xsp[figures]'" in error
+    assert "`pip install '.[figures]'` in a checkout of xsp" in error
 
 
 # On a terminal

@@ -29,13 +29,13 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from xsp_ingest import convert  # noqa: PLC0415
 
     names: list[str] = []
-    really = convert.convert
+    really = convert.convert_levels
 
     def watched(paths: Sequence[Path], *options: object, **named: object) -> object:
         names.extend(path.name for path in paths)
         return really(paths, *options, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(convert, "convert", watched)
+    monkeypatch.setattr(convert, "convert_levels", watched)
     return names
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.exported import small_kineto
 from xsp.cli.commands.export import Targets
 from xsp.cli.main import main
-from xsp_analyze.export import EXPORTERS
+from xsp_analyze.export import EXPORTERS, Exporter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +22,10 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_the_option_takes_every_format() -> None:
-    assert [str(target) for target in Targets] == [exporter.name for exporter in EXPORTERS]
+    assert [str(target) for target in Targets] == [*(exporter.name for exporter in EXPORTERS), "benchmark"]
 
 
-@pytest.mark.parametrize("target", [str(target) for target in Targets])
+@pytest.mark.parametrize("target", [e.name for e in EXPORTERS if isinstance(e, Exporter)])
 def test_a_file_is_written_and_counted(
     target: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,6 +35,19 @@ def test_a_file_is_written_and_counted(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"{out}: 13 spans\n"
+
+
+def test_tables_are_written_into_a_folder(trace: Path, tmp_path: Path) -> None:
+    assert main(["export", str(trace), "--to", "arrow", "-o", str(tmp_path)]) == 0  # beside the input
+    assert (tmp_path / "spans.arrows").stat().st_size > 0
+
+
+def test_a_benchmark_of_an_operator_is_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "bench.py"
+    options = ["--to", "benchmark", "--operator", "aten::linear", "--shape", "[[8,16]]", "-o", str(out)]
+    assert main(["export", str(trace), *options]) == 0
+    assert "('tensor', 'float32', [8, 16], [16, 1])" in out.read_text()
+    assert capsys.readouterr().err == f"{out}: aten::linear\n"
 
 
 def test_a_step_and_levels_can_be_chosen(trace: Path, tmp_path: Path) -> None:
@@ -53,6 +66,8 @@ def test_a_step_and_levels_can_be_chosen(trace: Path, tmp_path: Path) -> None:
         (["--to", "chrome", "-o", "{folder}/x", "--levels", "gpu"], "there is no level 'gpu'"),
         (["--to", "pdf", "-o", "{folder}/x"], "'pdf' is not one of"),
         (["--to", "chrome"], "-o"),
+        (["--to", "benchmark", "-o", "{folder}/x"], "a benchmark is of one operator"),
+        (["--to", "chrome", "-o", "{folder}/x", "--shape", "[]"], "--operator and --shape are of --to benchmark alone"),
         (["--to", "chrome", "-o", "{folder}/trace.json"], "the output is one of the inputs"),
         (["--to", "chrome", "-o", "{folder}/trace.json/x"], "cannot be written"),
     ],

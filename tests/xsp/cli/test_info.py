@@ -52,4 +52,4 @@ def test_info_as_json_has_what_the_text_has(replay: Path, capsys: pytest.Capture
     }
     assert answer["coverage"] == 0.25
     assert "B09" in answer["not_answered"]["counters"]
-    assert [one["topic"] for one in answer["recording"]] == ["graph replays"]
+    assert [one["topic"] for one in answer["recording"]] == ["graph replays", "Python lines"]

@@ -74,7 +74,7 @@ def test_a_file_holds_all_rows_and_appears_whole(raw: Path, tmp_path: Path, caps
         ("select 1; select 2", "one statement"),
         ("select * from read_csv('/etc/hostname')", "sees the tables of its trace alone, so read_csv"),
         ("select upper(start_ns) from spans", "the query cannot be answered"),
-        ("select * from A12", "A12 (metrics by layer) needs"),
+        ("select * from B14", "B14 (energy) needs"),
     ],
 )
 def test_a_bad_query_is_one_sentence(raw: Path, text: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

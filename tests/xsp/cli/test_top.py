@@ -9,9 +9,11 @@ import pytest
 from rich.cells import cell_len
 
 from tests.helpers.report_trace import US, small_trace
+from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.render.top import Entry, Ranking, bar, ranking_lines
+from xsp_model import bundle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +28,9 @@ def test_what_is_not_shown_and_what_no_row_holds_stand_in_sum() -> None:
     title, *lines = _lines(Ranking("Layers", rows, 100_000, "outside"), 1)
     assert title == "Layers"
     assert [line.split()[:5] for line in lines] == [
-        ["a", "50.000", "\u00b5s", "50.0", "%"],
-        ["and", "2", "more", "30.000", "\u00b5s"],
-        ["outside", "20.000", "\u00b5s", "20.0", "%"],
+        ["a", "50.0", "\u00b5s", "50.0", "%"],
+        ["and", "2", "more", "30.0", "\u00b5s"],
+        ["outside", "20.0", "\u00b5s", "20.0", "%"],
     ]
 
 
@@ -71,3 +73,17 @@ def test_without_device_work_layers_are_ranked_by_latency(tmp_path: Path, capsys
     text = capsys.readouterr().out
     assert "no device work was recorded" in text
     assert text.index("aten::mul") < text.index("aten::add")
+
+
+def test_operators_are_ranked_by_what_they_would_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Of 68 us: the products would gain 24 of their 48 us, the ReLU 12 of 16; the custom operator has no model.
+    path = tmp_path / "t.xsp"
+    bundle.write(shaped(), path)
+    assert main(["top", str(path)]) == 0
+    printed = capsys.readouterr().out
+    line = "Operators run at 43.8 % of what their shapes allow on this device (modelled for 94.1 %"
+    assert line in " ".join(printed.split())  # however it is wrapped
+    title, first, second = printed[printed.index("Operators by device time to gain") :].splitlines()
+    assert title == "Operators by device time to gain, and how much of the roof they reach"
+    assert first.split()[:9] == ["50.0", "%", "mm", "100x200,", "200x300", "fp32", "24.0", "\u00b5s", "35.3"]
+    assert second.split()[:7] == ["25.0", "%", "relu", "1000x50", "fp32", "12.0", "\u00b5s"]

@@ -27,6 +27,15 @@ def test_work_stands_with_the_innermost_call_and_host_time_with_each() -> None:
     ]
 
 
+def test_runtimes_of_messages_and_directives_are_libraries_by_name() -> None:
+    hand = Hand()
+    hand.run(0)
+    for number, name in enumerate(("MPI_Send", "PMPI_Recv", "ucp_put_nbx", "OpenMP:Parallel", "OpenACC:Wait@a.c:7")):
+        hand.span("library", "call", name, 100 * number, 50 - number)
+    libraries = run(find("B05"), StepFrames.of(hand.build())).table["library"].to_list()
+    assert libraries == ["MPI", "MPI", "UCX", "OpenMP", "OpenACC"]
+
+
 def test_the_domain_of_a_range_names_the_library() -> None:
     hand = Hand()
     hand.run(0)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.modelled_calls import modelled_calls
-from xsp_analyze.frames.modelled_convolutions import CONVOLUTIONS
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -119,50 +115,10 @@ def test_without_all_settings_the_work_is_unknown(concrete: list[str], tmp_path:
 
 def test_without_settings_the_next_operator_s_input_is_the_output(tmp_path: Path) -> None:
     made = KinetoTrace()
-    made.operator("aten::conv2d", 0, 10_000, shapes=[[2, 8, 15, 11], [6, 8, 3, 3]])
+    made.operator("aten::cudnn_convolution", 0, 10_000, shapes=[[2, 8, 15, 11], [6, 8, 3, 3]])
     made.operator("aten::relu", 20_000, 10_000, shapes=[[2, 6, 13, 9]])
     made.launch("k", 2_000, 200_000, 1_000)
-    assert work_of(made, tmp_path)["aten::conv2d"][0] == 2 * (8 * 9) * (2 * 6 * 13 * 9)
-
-
-@pytest.mark.torch
-@pytest.mark.slow
-def test_convolutions_are_as_torch_counts_them(tmp_path: Path) -> None:
-    """Against `torch.utils.flop_counter` and the shape of what comes out, by the profiler's own record."""
-    torch = pytest.importorskip("torch")
-    counter = pytest.importorskip("torch.utils.flop_counter").FlopCounterMode
-    calls = [
-        (torch.nn.Conv2d(4, 6, (3, 5), (2, 1), (1, 0), (2, 1), groups=2), (2, 4, 15, 13)),
-        (torch.nn.Conv1d(3, 5, 4, 3), (3, 17)),  # without a batch
-        (torch.nn.Conv3d(2, 4, 3, padding=1, bias=False), (1, 2, 7, 8, 9)),
-        (torch.nn.ConvTranspose2d(6, 4, 3, 2, 1, (1, 0), groups=2), (2, 6, 7, 5)),
-        (torch.nn.ConvTranspose1d(6, 4, 5, dilation=2), (2, 6, 7)),
-    ]
-    for at, (module, shape) in enumerate(calls):
-        image = torch.randn(shape)
-        with counter(display=False) as counted, torch.no_grad():
-            output = module(image)
-        with torch.profiler.profile(record_shapes=True) as profiled, torch.no_grad():
-            module(image)
-        path = tmp_path / f"{at}.json"
-        profiled.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-        made = KinetoTrace()
-        made.events = [e for e in events if "conv" in str(e.get("name"))]
-        made.launch("k", 10**18, 10**18 + 10_000, 1)
-        table = trace_operators(made, tmp_path)
-        assert set(table["flop"]) == {counted.get_total_flops()}
-        assert set(table["output_bytes"]) == {output.numel() * 4}
-
-
-def trace_operators(made: KinetoTrace, folder: Path) -> pl.DataFrame:
-    """What is modelled of each operator of a trace."""
-    trace = convert([made.write(folder / "made.json")], Options())
-    operators = trace.frame("operators").join(trace.frame("spans").select("span_id", "name"), on="span_id")
-    empty = (pl.lit(None, pl.String).alias(name) for name in ("next_shapes", "next_dtypes"))
-    return modelled_calls(
-        operators.with_columns(pl.col("name").cast(pl.String), *empty).filter(pl.col("name").is_in(list(CONVOLUTIONS)))
-    )
+    assert work_of(made, tmp_path)["aten::cudnn_convolution"][0] == 2 * (8 * 9) * (2 * 6 * 13 * 9)
 
 
 @pytest.mark.real

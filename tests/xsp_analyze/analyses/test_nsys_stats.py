@@ -2,57 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import shutil
-import subprocess
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.nsys_answers import differences, parse
-from tests.helpers.synth_nsys import NsightFile
+from tests.helpers.nsys_answers import differences
+from tests.helpers.nsys_tool import stats
+from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
+from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
 from xsp_ingest.ingester import Options
 
 pytestmark = pytest.mark.nsys
 
 
-@cache
-def _nsys() -> str | None:
-    return os.environ.get("XSP_NSYS") or shutil.which("nsys")
+_WITHOUT_UNIFIED_MEMORY = len(NSYS_REPORTS) - 3
 
 
-def _answers(path: Path) -> dict[str, list[list[str]]]:
-    """What nsys prints for each report that it does not skip."""
-    command = _nsys()
-    if command is None:
-        pytest.skip("NVIDIA's nsys is not here: put it on PATH or set XSP_NSYS")
-    # The trace last: where it finds no greenContextId, nsys 2023.4.4 skips every report after it too.
-    last = sorted((report.id for report in NSYS_REPORTS), key=lambda name: name == "cuda_gpu_trace")
-    reports = [argument for name in last for argument in ("--report", name)]
-    copy = shutil.copy(path, path.with_name("copy_for_nsys.sqlite"))
-    done = subprocess.run(
-        [command, "stats", *reports, "--format", "csv", "--output", "-", str(copy)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    _, *parts = re.split(r"^Processing \[.*/(\w+)\.py\]\.\.\. *$", done.stdout, flags=re.MULTILINE)
-    answers = {name: parse(text.strip()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
-    return {name: rows for name, rows in answers.items() if rows is not None}
-
-
-def _compare(file: NsightFile, *, expected: int = len(NSYS_REPORTS)) -> None:
+def _compare(file: NsightFile, *, expected: int = _WITHOUT_UNIFIED_MEMORY) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = file.write(Path(folder) / "made.sqlite")
-        answers = _answers(path)
-        view = StepFrames.of(convert([path], Options()))
+        answers = stats(path, [report.id for report in NSYS_REPORTS])
+        view = StepFrames.of(convert([path], Options(extra={OS_RUNTIME: "yes"})))
         reports = [report for report in NSYS_REPORTS if report.id in answers]
         differing = [(r.id, differences(r, r.function(view).collect(), answers[r.id])) for r in reports]
     assert [each for each in differing if each[1]] == []
@@ -82,7 +57,26 @@ def _odd_file(schema: str = "3.7") -> NsightFile:
     file.launch((65, 66), (70, 90), "b<int, 4>")
     file.launch((200, 201), (202, 203), "in no range")
     file.launch((15, 16), (170, 190), "on another thread", thread=5)
+    _libraries(file)
     return file
+
+
+def _libraries(file: NsightFile) -> None:
+    """Calls of the operating system and events of OpenMP and OpenACC, which have no reports where there are none."""
+    for start, end, name in ((1, 9, "poll"), (2, 4, "read"), (5, 5, "read"), (7, 18, "poll")):
+        file.event("OSRT_API", start, end, name, eventClass=27)
+    file.event("OSRT_API", 0, 1000, "trace begins", eventClass=30)
+    file.event("MPI_P2P_EVENTS", 10, 20, "MPI_Send", tag=5, remoteRank=1, size=1_500_000)
+    file.event("MPI_COLLECTIVES_EVENTS", 30, 40, "MPI_Bcast", rootRank=0, size=7_000, recvSize=8, thread=7)
+    file.event("MPI_START_WAIT_EVENTS", 41, 48, "MPI_Wait")
+    file.event("MPI_OTHER_EVENTS", 50, 51, "MPI_Finalize")
+    file.add("MPI_RANKS", globalTid=global_id(PROCESS, THREAD), rank=3)
+    file.event("OPENMP_EVENT_KIND_PARALLEL", 3, 90, "Parallel")
+    file.event("OPENMP_EVENT_KIND_PARALLEL", 100, 130, "Parallel", thread=7)
+    file.event("OPENMP_EVENT_KIND_TASK", 10, 20, "Task")
+    file.event("CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH", 10, 30, "Enqueue Launch", srcFile=file.string("a.c"), lineNo=7)
+    file.event("CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH", 40, 55, "Enqueue Launch", srcFile=file.string("a.c"), lineNo=9)
+    file.event("CUPTI_ACTIVITY_KIND_OPENACC_OTHER", 12, 19, "Wait", lineNo=0)
 
 
 def test_odd_ranges_and_launches() -> None:
@@ -113,7 +107,8 @@ def test_two_processes_with_the_same_correlation_ids() -> None:
                 30, 35 + process, f"kernel {correlation}", process=process, device=device, correlation=correlation
             )
     file.memset(3, 4)
-    _compare(file)
+    _libraries(file)
+    _compare(file, expected=_WITHOUT_UNIFIED_MEMORY - 1)  # no range was started and ended
 
 
 def test_the_kernels_of_a_graph_are_one_operation() -> None:
@@ -126,12 +121,29 @@ def test_the_kernels_of_a_graph_are_one_operation() -> None:
         file.kernel(node * 10, node * 10 + 5, "node", correlation=launch, graphNodeId=(7 << 32) + node, graphId=7)
     file.memset(50, 51, correlation=launch)
     file.graph_trace(60, 90, graph=8, correlation=launch)
-    _compare(file)
+    _compare(file, expected=_WITHOUT_UNIFIED_MEMORY - 5)  # no ranges started and ended, and no library's calls
 
 
 def test_an_old_schema() -> None:
     file = _odd_file("2.9")
-    _compare(file, expected=8)  # without the ENUM tables nsys skips what has copies
+    _compare(file, expected=18)  # without the ENUM tables nsys skips what has copies
+
+
+def test_unified_memory() -> None:
+    file = NsightFile()
+    page, other, third, fourth = (0x7F0000000000 + n for n in (0, 4096, 1 << 21, 1 << 22))
+    for start, address in ((5, page), (7, page), (8, third)):
+        file.faults(start, address)
+    file.faults(9, third, instruction="fill")
+    for start, address, count in ((6, page, 3), (8, other, 4), (9, page, 2)):
+        file.faults(start, address, count)
+    for start, end, kind, address, size in (
+        (1, 9, 11, page, 4096), (12, 15, 11, page, 4096), (10, 19, 12, other, 65536), (20, 20, 12, fourth, 5),
+        (30, 37, 13, page, 9), (38, 40, 1, page, 100),
+    ):  # fmt: skip
+        file.memcpy(start, end, kind, address=address, size=size)
+    file.call(0, 5)
+    _compare(file, expected=8)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -155,4 +167,5 @@ def test_random_ranges_and_launches(seed: int) -> None:
             work = (begun, begun + choose.randint(1, 30))
             file.launch((start, end), work, choose.choice("kl"), thread=thread, process=process)
     file.memcpy(0, 7)
+    _libraries(file)
     _compare(file)

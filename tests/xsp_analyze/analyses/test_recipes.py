@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.synth_nsys import THREAD, NsightFile
+from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.short_name import base_name
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.render import csv_text
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -229,6 +230,65 @@ def test_the_map_of_two_runs_is_empty_outside_each_capture(tmp_path: Path) -> No
 )
 def test_base_names(name: str, base: str) -> None:
     assert base_name(name) == base
+
+
+def test_calls_of_mpi_count_by_name(tmp_path: Path) -> None:
+    file = NsightFile()
+    for start, end, name in ((0, 10, "MPI_Send"), (20, 50, "MPI_Send"), (60, 60, "MPI_Send"), (70, 75, "MPI_Recv")):
+        file.event("MPI_P2P_EVENTS", start, end, name)
+    file.event("UCP_EVENTS", 0, 5, "ucp_put_nbx")
+    file.range(0, 90, "MPI_Send", domain=1)  # where there are calls, ranges of the same names are not counted again
+    file.domain(1, "MPI")
+    rows = _rows(file, tmp_path, recipes.mpi_sum, "text", "count", "total_ns", "mean_ns", "min_ns", "max_ns")
+    assert rows == [("MPI_Recv", 1, 5, 5.0, 5, 5), ("MPI_Send", 2, 40, 20.0, 10, 30)]
+
+
+def test_ranges_named_as_calls_of_mpi_stand_for_them(tmp_path: Path) -> None:
+    file = NsightFile("2.9")
+    file.domain(1, "MPI")
+    file.range(0, 90, "MPI_Send", domain=1)
+    assert _rows(file, tmp_path, recipes.mpi_sum, "text", "total_ns") == [("MPI_Send", 90)]
+
+
+def test_time_in_calls_beside_kernels_by_process(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=300)  # bins of 10 ns
+    file.kernel(0, 8)
+    file.kernel(4, 9, device=1)
+    file.event("MPI_P2P_EVENTS", 5, 12, "MPI_Send")
+    file.event("MPI_OTHER_EVENTS", 11, 15, "MPI_Test", thread=7)
+    file.event("MPI_P2P_EVENTS", 10, 20, "MPI_Recv", process=PROCESS + 1)
+    columns = ("process_id", "bin_start_ns", "kernel_share", "call_share", "overlap_share")
+    rows = _rows(file, tmp_path, recipes.mpi_gpu_time_util_map, *columns)
+    assert len(rows) == 60
+    assert rows[0] == (PROCESS, 0, 0.9, 0.5, pytest.approx(0.4))
+    assert rows[1:3] == [(PROCESS, 10, 0.0, 0.5, 0.0), (PROCESS, 20, 0.0, 0.0, 0.0)]
+    assert rows[30:32] == [(PROCESS + 1, 0, 0.0, 0.0, 0.0), (PROCESS + 1, 10, 0.0, 1.0, 0.0)]
+
+
+def test_shares_of_maps_are_percentages_in_csv_as_in_the_recipes(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=300)
+    file.kernel(0, 8)
+    view = StepFrames.of(convert([file.write(tmp_path / "made.sqlite")], Options()))
+    lines = csv_text.render(run(recipes.cuda_gpu_time_util_map, view)).splitlines()
+    assert lines[:3] == ["Duration,Kernel,PID,Device ID,File", "0,80.0,100,0,made", "10,0.0,100,0,made"]
+
+
+def test_samples_of_metrics_count_in_the_bin_that_they_end(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=300)
+    file.kernel(3, 8)
+    for number, name in enumerate(("SMs Active [Throughput %]", "Tensor Active [Throughput %]", "GR Active")):
+        file.add("TARGET_INFO_GPU_METRICS", typeId=7, metricId=number, metricName=name)
+    for time_ns, metric, value in ((0, 0, 99), (5, 0, 20), (10, 0, 40), (10, 1, 7), (11, 0, 50), (12, 2, 100)):
+        file.add("GPU_METRICS", timestamp=time_ns, typeId=7, metricId=metric, value=value)
+    columns = ("bin_start_ns", "sm_active_share", "sm_issue_share", "tensor_active_share", "device_id")
+    rows = _rows(file, tmp_path, recipes.gpu_metric_util_map, *columns)
+    assert [(row[0], *(None if v is None else round(float(str(v)), 9) for v in row[1:])) for row in rows] == [
+        (0, 0.3, None, 0.07, 7),
+        (10, 0.5, None, None, 7),
+    ]
 
 
 _STRETCHES = st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 40)), max_size=12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from functools import cache
@@ -13,7 +14,7 @@ import pytest
 
 from tests.helpers.nsys_answers import differences
 from tests.helpers.nsys_tool import analyze, recipe, run_rule
-from tests.helpers.synth_nsys import NsightFile
+from tests.helpers.synth_nsys import PROCESS, NsightFile
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
 from xsp_analyze.frames.step_frames import StepFrames
@@ -44,7 +45,8 @@ _PACE_FILES = {
     "duration_accum": "duration_sum_ns",
     "delta_accum": "delta_sum_ns",
 }
-_SUMS = (recipes.nccl_sum, recipes.nccl_gpu_proj_sum)
+_SUMS = (recipes.nccl_sum, recipes.nccl_gpu_proj_sum, recipes.mpi_sum)
+_CALL_MAPS = (recipes.mpi_gpu_time_util_map, recipes.ucx_gpu_time_util_map)
 _MAPS = (recipes.cuda_gpu_time_util_map, recipes.nccl_gpu_time_util_map)
 _PERCENT = 100.0
 _ROUNDED = 0.0500001  # half of the last digit that the recipes keep
@@ -73,6 +75,7 @@ def _made(seed: int) -> NsightFile:
         file.range(begin, now + 40, "step", end_thread=choose.choice((None, None, 7)))
         if choose.random() < 0.1:
             file.overhead(now, now + choose.randint(1, 900_000_000))
+        _messages(file, choose, now)
         now += choose.choice((100, 10_000, 700_000_000, 900_000_000))
     file.range(now, None, "step")
     # Real files have their kernels in order of start.
@@ -100,6 +103,23 @@ def _work(file: NsightFile, choose: random.Random, now: int, name: str) -> int:
         file.memset(*work, size=choose.choice((8, 10**6)), correlation=link)
         file.rows["CUPTI_ACTIVITY_KIND_MEMSET"][-1]["memKind"] = choose.choice((1, 2, 4))
     return end
+
+
+def _messages(file: NsightFile, choose: random.Random, now: int) -> None:
+    """Calls of MPI and UCX on two threads; some of a process that runs no kernels, some without duration."""
+    for table, name in (
+        ("MPI_P2P_EVENTS", "MPI_Send"),
+        ("MPI_COLLECTIVES_EVENTS", "MPI_Allreduce"),
+        ("MPI_START_WAIT_EVENTS", "MPI_Wait"),
+        ("MPI_OTHER_EVENTS", "MPI_Comm_rank"),
+        ("UCP_SUBMIT_EVENTS", "ucp_tag_send_nbx"),
+        ("UCP_PROGRESS_EVENTS", "ucp_tag_send_nbx"),
+        ("UCP_EVENTS", "ucp_worker_progress"),
+    ):
+        start = now + choose.randint(0, 200_000)
+        length = choose.choice((0, 50, 150_000, 300_000_000))
+        process = choose.choice((PROCESS, PROCESS, PROCESS + 1))
+        file.event(table, start, start + length, name, thread=choose.choice((101, 102)), process=process)
 
 
 @cache
@@ -221,6 +241,52 @@ def test_maps_on_made_files(analysis: Analysis, made: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("analysis", _MAPS, ids=lambda a: a.id)
 def test_maps_on_real_files(analysis: Analysis, real: Path, tmp_path: Path) -> None:
     _equal_map(analysis, real, tmp_path)
+
+
+@pytest.mark.parametrize("analysis", _CALL_MAPS, ids=lambda a: a.id)
+def test_maps_of_calls_on_made_files(analysis: Analysis, made: Path, tmp_path: Path) -> None:
+    theirs = recipe(analysis.id, {"report": made}, tmp_path)["analysis"].sort("PID", "Duration")
+    ours = analysis.function(_view(made)).collect().sort("process_id", "bin_start_ns")
+    assert ours["process_id"].to_list() == theirs["PID"].cast(pl.Int64).to_list()
+    assert len(set(ours["process_id"])) == len((PROCESS, PROCESS + 1))
+    for column in analysis.columns:
+        if column.unit == "share":
+            differing = ours[column.name] * _PERCENT - theirs[str(column.header)].fill_nan(None)
+            assert differing.null_count() == ours[column.name].null_count()
+            assert float(str(differing.abs().max())) <= _ROUNDED, column.name
+            assert float(str(ours[column.name].max())) > 0
+
+
+def _sampled(choose: random.Random) -> NsightFile:
+    """Samples of metrics of two GPUs, in the table of them and as the generic events that the recipe reads."""
+    file = NsightFile()
+    file.session(epoch_ns=10**18, duration_ns=3_000_001)
+    file.kernel(7, 9)
+    names = ("SM Active", "SM Issue", "Tensor Active", "GR Active")
+    for gpu in range(2):
+        for number, name in enumerate(names):
+            file.add("TARGET_INFO_GPU_METRICS", typeId=256 + gpu, metricId=number, metricName=f"{name} [Throughput %]")
+        edges = [0, 100_001, 200_002, 3_000_001, 3_000_002]
+        for time_ns in sorted([*edges, *(choose.randint(0, 2_000_000) for _ in range(200))]):
+            values = [choose.randint(0, 100) for _ in names]
+            for number, value in enumerate(values):
+                file.add("GPU_METRICS", timestamp=time_ns, typeId=256 + gpu, metricId=number, value=value)
+            texts = json.dumps(dict(zip(names, map(str, values), strict=True)))
+            file.add("GENERIC_EVENTS", rawTimestamp=time_ns, timestamp=time_ns, typeId=256 + gpu, data=texts)
+    return file
+
+
+def test_maps_of_metrics_on_made_files(tmp_path: Path) -> None:
+    path = _sampled(random.Random(5)).write(tmp_path / "sampled.sqlite")  # noqa: S311 (a test's dice)
+    analysis = recipes.gpu_metric_util_map
+    theirs = recipe(analysis.id, {"report": path}, tmp_path)["analysis"].sort("GPU", "Duration")
+    ours = analysis.function(_view(path)).collect()
+    assert ours.height == theirs.height > 40
+    assert ours["bin_start_ns"].to_list() == theirs["Duration"].cast(pl.Int64).to_list()
+    for column in analysis.columns:
+        if column.unit == "share":
+            differing = (ours[column.name] * _PERCENT - theirs[str(column.header)]).abs()
+            assert float(str(differing.max())) <= _ROUNDED, column.name
 
 
 @pytest.mark.parametrize("analysis", _SUMS, ids=lambda a: a.id)

@@ -105,7 +105,7 @@ def test_bytes_that_are_only_known_together_give_an_intensity() -> None:
 
 @pytest.mark.parametrize("identifier", ["A09", "A12", "A14"])
 def test_without_counters_they_say_what_to_do(identifier: str) -> None:
-    with pytest.raises(XspError, match=r"needs hardware counters.*Measure them in a run of their own.*xsp merge"):
+    with pytest.raises(XspError, match=r"needs hardware counters or shapes of operators.*Record shapes.*xsp merge"):
         run(find(identifier), StepFrames.of(paper_trace()))
 
 

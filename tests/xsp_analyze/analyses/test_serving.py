@@ -164,7 +164,7 @@ def test_an_analysis_of_a_phase_is_of_its_steps(
 
 
 def test_a_phase_goes_with_a_step_and_with_each(server: Trace) -> None:
-    assert answer(server, "A15", "each", "mixed")["step"].to_list() == [1, 2, 3, 12, 18]
+    assert answer(server, "A15", "each", "mixed")["step"].unique(maintain_order=True).to_list() == [1, 2, 3, 12, 18]
     assert answer(server, "B20", "12", "mixed")["step"].to_list() == [12]
     assert answer(server, "B20", None, "mixed")["step"].to_list() == [1, 2, 3, 12, 18]
 

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from tests.helpers.cohort_members import member
+from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
 from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
-from xsp_analyze.cohort.loadgen import LoadGen
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
+from xsp_analyze.frames.load_tests import LoadTest
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.cohort.page import render
 from xsp_ingest.convert import convert
@@ -145,6 +146,13 @@ def test_memory_is_the_devices_where_one_worked(tmp_path: Path) -> None:
     assert (facts.peak_memory_bytes, facts.peak_memory_place) == (512, "device")
 
 
+def test_modelled_work_is_that_of_products_where_there_are_any() -> None:
+    # 24 Mflop of products in BF16 over 440,000 + 200,000 bytes; the ReLU's 50,000 comparisons are in FP32
+    facts = facts_of(shaped(dtype="c10::BFloat16"), "m")
+    assert (facts.bound, facts.intensity) == ("compute", 24e6 / 640e3)
+    assert (facts.memory_bound_layers, facts.layers_under_roof) == (1, 2)
+
+
 # Rows
 
 
@@ -182,8 +190,19 @@ def test_traces_of_one_name_at_two_paths_are_two_rows_and_their_labels_differ() 
 
 def test_a_load_test_says_its_rate_and_percentiles() -> None:
     percentiles = {"p50_00": 5e6, "p99_00": 9e6}
-    test = LoadGen(
-        "LoadGen Server", valid=False, broken_rules=["min queries"], percentiles_ns=percentiles, samples_per_s=98.3
+    test = LoadTest(
+        run_id=0,
+        test="LoadGen Server",
+        valid=False,
+        broken_rules=["min queries"],
+        reason="Processed 40 queries.",
+        mean_latency_ns=6e6,
+        percentiles_ns=percentiles,
+        samples_per_s=98.3,
+        target_latency_ns=8e6,
+        target_share=0.99,
+        query_count=40,
+        over_target_count=1,
     )
     systems = gathered([member("bert", load_test=test), member("other")])
     row = tables.models(systems).table.row(0, named=True)
@@ -191,7 +210,10 @@ def test_a_load_test_says_its_rate_and_percentiles() -> None:
     assert tables.load_tests(systems).table.to_dicts() == [
         {
             "trace": "bert-gpu-1", "test": "LoadGen Server", "valid": False, "broken_rules": "min queries",
-            "samples_per_s": 98.3, "p50_00_latency_ns": 5e6, "p90_00_latency_ns": None, "p95_00_latency_ns": None,
+            "reason": "Processed 40 queries.", "samples_per_s": 98.3, "target_latency_ns": 8e6, "target_share": 0.99,
+            "over_target_share": 0.025, "meets_target": False,
+            "p50_00_latency_ns": 5e6, "p90_00_latency_ns": None,
+            "p95_00_latency_ns": None,
             "p97_00_latency_ns": None, "p99_00_latency_ns": 9e6, "p99_90_latency_ns": None,
         }
     ]  # fmt: skip
@@ -295,7 +317,7 @@ def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
     mix = Mix("host", {"conv2d": 1.0}, None, "host", {"convolution": 1.0})
     systems = gathered([member(f"m{n}", mix=mix) for n in range(2_500)])
     page = render(systems, title="large")
-    assert "The first 2,000 of 2,500 rows" in page
+    assert "The first 2\u202f000 of 2\u202f500 rows" in page
     assert len(page) < 3_000_000
     assert [t.analysis.id for t in tables.tables(systems)] == ["B13", "B13.top", "B13.mix"]
 

@@ -111,14 +111,15 @@ def test_the_parts_of_the_difference_add_up_to_it_exactly(
     before = Work(layers=layers, steps=steps)
     after = replace(before, slower=slower, left_out=left_out - {0}, kernels=anew)
     comparison = _compared(before, after, seed=seed)
-    falls = comparison.waterfall
-    assert falls is not None
-    assert sum(part.difference_ns for part in falls.parts) == falls.difference_ns == falls.after_ns - falls.before_ns
-    assert sum(part.before_ns or 0 for part in falls.parts) == falls.before_ns
-    assert sum(part.after_ns or 0 for part in falls.parts) == falls.after_ns
     latency = comparison.latency
     assert latency.before_ns is not None
-    assert falls.before_ns == round(latency.before_ns)
+    assert [falls.by for falls in comparison.waterfalls][-2:] == ["layer_type", "kernel_class"]
+    for falls in comparison.waterfalls:
+        difference = falls.after_ns - falls.before_ns
+        assert sum(part.difference_ns for part in falls.parts) == falls.difference_ns == difference
+        assert sum(part.before_ns or 0 for part in falls.parts) == falls.before_ns
+        assert sum(part.after_ns or 0 for part in falls.parts) == falls.after_ns
+        assert falls.before_ns == round(latency.before_ns)
 
 
 def test_the_other_way_round_ratios_are_inverted_and_differences_negative() -> None:

@@ -90,10 +90,10 @@ def test_a_little_of_a_large_gain_does_not_explain_it() -> None:
 def test_a_cause_has_the_sign_of_the_change() -> None:
     before = {("layer", "a"): {"slow": 100.0, "fast": 500.0}}
     after = {("layer", "a"): {"slow": 900.0, "fast": 100.0}}
-    part = waterfall("device", (600.0, 1000.0), before, after).parts[0]
+    part = waterfall("device", "layer", (600.0, 1000.0), before, after).parts[0]
     assert (part.difference_ns, part.kernel, part.kernel_difference_ns) == (400, "slow", 800)
     after = {("layer", "a"): {"slow": 450.0, "fast": 0.0}}
-    part = waterfall("device", (600.0, 450.0), before, after).parts[0]
+    part = waterfall("device", "layer", (600.0, 450.0), before, after).parts[0]
     assert (part.difference_ns, part.kernel, part.kernel_difference_ns) == (-150, "fast", -500)
     assert leading({"a": 3.0, "b": -5.0}, 0.0) is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.exported import small, with_texts
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
-from xsp_analyze.export import EXPORTERS, export, find, part_of
+from xsp_analyze.export import EXPORTERS, Exporter, export, find, part_of
 from xsp_model import XspError, integrity
 from xsp_model.vocabulary import LEVELS
 
@@ -68,11 +68,11 @@ def test_an_empty_part_is_refused(step: int | None, levels: tuple[str, ...], say
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
-    with pytest.raises(XspError, match="Known formats: jaeger, chrome, speedscope, graphml"):
+    with pytest.raises(XspError, match="Known formats: jaeger, otlp, chrome, perfetto, speedscope, graphml"):
         find("pdf")
 
 
-@pytest.mark.parametrize("name", [exporter.name for exporter in EXPORTERS])
+@pytest.mark.parametrize("name", [e.name for e in EXPORTERS if isinstance(e, Exporter)])
 def test_a_name_in_gz_is_compressed_the_same_bytes_each_time(name: str, tmp_path: Path) -> None:
     trace = small(tmp_path)
     plain, packed = tmp_path / "deep" / "a.json", tmp_path / "deep" / "a.json.gz"

@@ -99,6 +99,31 @@ def test_tracks_flows_and_arguments(tmp_path: Path) -> None:
     assert {e["args"]["byte"] for e in events if e["ph"] == "C"} == {4096, 8192}
 
 
+def _innermost(events: Sequence[dict[str, Any]], at: dict[str, Any]) -> dict[str, Any]:
+    """The slice that a viewer binds the end of an arrow to: of its track the one around its time that began last."""
+    track, time = (at["pid"], at["tid"]), at["ts"]
+    slices = (e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == track)
+    around = [e for e in slices if e["ts"] <= time <= e["ts"] + e["dur"]]
+    return max(around, key=lambda e: (e["ts"], -e["dur"]))
+
+
+def test_arrows_of_launches_bind_to_the_call_and_to_its_work(tmp_path: Path) -> None:
+    (case,) = (c for c in SOUND if c.name == "torch_profiler/transformer_train_a100_synthetic")
+    events = _events(trace_of(case), tmp_path)
+    tails, heads = ({e["id"]: e for e in events if e["ph"] == ph and e["cat"] == "ac2g"} for ph in "sf")
+    launched = (
+        trace_of(case).frame("spans").filter(pl.col("attribution").is_not_null(), pl.col("parent_id").is_not_null())
+    )
+    assert len(tails) == launched.height > 100
+    for number, tail in list(tails.items())[:200]:
+        call, work = _innermost(events, tail), _innermost(events, heads[number])
+        assert call["cat"] in {"cuda_runtime", "cuda_driver"}
+        assert work["cat"] in {"kernel", "gpu_memcpy", "gpu_memset"}
+        assert call["args"]["correlation"] == work["args"]["correlation"]
+        assert tail["ts"] <= heads[number]["ts"]
+        assert heads[number]["bp"] == "e"
+
+
 def test_processes_and_devices_of_several_ranks_do_not_mix(tmp_path: Path) -> None:
     (case,) = (c for c in SOUND if c.name == "torch_profiler/two_ranks")
     events = _events(trace_of(case), tmp_path)

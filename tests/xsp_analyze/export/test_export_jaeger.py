@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 _SAME = ("spans", "layers", "operators", "ranges", "kernels", "copies", "metrics", "devices")
-_SERIES_ONLY = ("memory_snapshot/", "nvml_samples/alone")
+_SERIES_ONLY = (
+    "memory_snapshot/",
+    "nvml_samples/alone",
+    "system_samples/alone",
+    "torch_profiler/training_memory_cpu",
+)  # a run without spans
 _ATTRIBUTED = ("compiled_code/", "torch_trace_log/")  # what a compiler says beside a trace is not in an export
 _WITH_SPANS = [case for case in SOUND if not case.name.startswith(_SERIES_ONLY + _ATTRIBUTED)]
 _OF_RUN = ("run_id", "rank", "world_size", "profiler", "framework", "model", "batch_size", "layer_source", "epoch_ns")

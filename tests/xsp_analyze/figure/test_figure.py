@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 from tests.helpers.counted_layer import mixed
+from tests.helpers.shaped_trace import shaped
 from xsp_analyze.catalog import ANALYSES, find
-from xsp_analyze.figure import Look, draw, width_inches
+from xsp_analyze.figure import Look, draw, draw_several, width_inches
 from xsp_analyze.figure.icicle import layout
+from xsp_analyze.figure.joint import joint_blocks
 from xsp_analyze.figure.look import settings
 from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.figures import figure as blocks_of
@@ -53,6 +55,16 @@ def _axes(answers: Answers, identity: str) -> Axes:
     axes: Axes = figure_module.Figure().subplots()
     panel(axes, blocks_of(answers, result)[0], analysis.figure.x)
     return axes
+
+
+@pytest.fixture(scope="module", name="cards")
+def fixture_cards() -> dict[str, Answers]:
+    """The same work on two devices, the second twice as fast, and on the first once more."""
+    return {
+        "old": Answers(shaped()),
+        "new": Answers(shaped(peak=2e12, bandwidth=2e11, name="Other")),
+        "again": Answers(shaped()),
+    }
 
 
 @pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
@@ -106,6 +118,39 @@ def test_shares_of_layers_fill_their_columns(training: Answers) -> None:
         left = round(bar.get_x(), 6)
         tops[left] = max(tops.get(left, 0.0), bar.get_y() + bar.get_height())
     assert list(tops.values()) == pytest.approx([100.0] * len(tops))
+
+
+def test_operators_without_counters_have_a_roofline_that_says_it_is_modelled(cards: dict[str, Answers]) -> None:
+    axes = _axes(cards["old"], "B23")
+    assert axes.get_xlabel() == "modelled arithmetic intensity (FLOP/byte)"
+    assert axes.get_ylabel() == "throughput of modelled work (FLOP/s)"
+    texts = {t.get_text() for t in axes.texts}
+    assert texts == {"mm 100x200, 200x300", "relu 1000x50", "fp32 1 TFLOP/s", "100 GB/s", "ridge 10"}
+    at = [(float(x), float(y)) for c in axes.collections for x, y in c.get_offsets()]
+    assert at[0] == pytest.approx((24e6 / 880e3, 24e6 / 48e-6))
+
+
+def test_traces_in_one_roofline_have_a_colour_each_and_share_the_roofs_of_one_device(cards: dict[str, Answers]) -> None:
+    block, *notes = joint_blocks(cards, find("B23"))
+    assert block["traces"] == ["old", "new", "again"]
+    assert [(p["trace"], round(p["share"], 3)) for p in block["points"]] == [
+        (0, 0.5), (0, 0.25), (1, 0.25), (1, 0.125), (2, 0.5), (2, 0.25),
+    ]  # fmt: skip
+    assert [(r["trace"], r["peak"], r["bandwidth"]) for r in block["roofs"]] == [(None, 1e12, 1e11), (1, 2e12, 2e11)]
+    assert [note["text"].split(":")[0] for note in notes] == ["old", "new", "again"]
+    from xsp_analyze.figure.panels import panel  # noqa: PLC0415 (needs matplotlib)
+
+    axes: Axes = figure_module.Figure().subplots()
+    panel(axes, block, "modelled_intensity")
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["old, fp32", "new, fp32", "again, fp32", "the model"]
+    colors = {tuple(c.get_facecolor()[0][:3]) for c in axes.collections if c.get_label() in names[:3]}
+    assert len(colors) == 3
+
+
+def test_every_trace_of_a_roofline_needs_an_answer(cards: dict[str, Answers]) -> None:
+    with pytest.raises(XspError, match="counted: B23"):
+        draw_several({"old": cards["old"], "counted": Answers(mixed().build())}, find("B23"), "svg")
 
 
 def test_a_roofline_has_a_ridge_for_each_precision(counted: Answers) -> None:
@@ -174,4 +219,4 @@ def test_what_has_no_figure_says_which_have(training: Answers) -> None:
     with pytest.raises(XspError, match=r"has no figure.*A03"):
         draw(training, find("A08"), "svg")
     with pytest.raises(XspError, match="needs"):
-        draw(training, find("A09"), "svg")
+        draw(training, find("B14"), "svg")

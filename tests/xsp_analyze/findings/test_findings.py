@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.hand import Hand
+from tests.helpers.launched import Launched
 from xsp_analyze.findings import RULES, Advice, advise
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.elsewhere import ANYWHERE, OF
@@ -141,6 +142,18 @@ def _counted(bytes_read: float, flop: float) -> Any:  # noqa: ANN401
             hand.metric(span, metric, value)
 
     return fill
+
+
+def _grid(blocks: int, duration: int, *beside: str) -> Trace:
+    """Five steps of 100 us on 80 multiprocessors, in each a kernel of which 4 blocks fit on each, others beside it."""
+    launched = Launched()
+    for number in range(_STEPS):
+        launched.at = number * 10 * _STEP
+        launched.step(number, launched.at, 10 * _STEP)
+        for name in beside:
+            launched.work(name, launched.at, duration, step=number, stream_id=9)
+        launched.kernel("gemm", duration, (blocks, 1, 1), registers=64, step=number)
+    return launched.build()
 
 
 def _phase(phase: str, count: int, duration: int) -> Any:  # noqa: ANN401
@@ -292,6 +305,22 @@ def _product(duration: int) -> Trace:
     return _trace(fill, lengths=(duration + 100,) * 3, finish=finish)
 
 
+def _traffic(moved: float, duration: int = 5_000, columns: int = 50) -> Trace:
+    """A step in which a ReLU of 1,000 x 50 elements in FP32 moves so many bytes; memory has 100 GB/s."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        layer = hand.module("Block_0", start + 1, 9_000, 0, parent_id=step, step=number)
+        call = hand.span("operator", "operator", "aten::relu", start + 2, 50, parent_id=layer, step=number)
+        described = {"input_shapes": f"[[1000, {columns}]]", "input_dtypes": '["float"]'}
+        hand.extra.setdefault("operators", []).append({"span_id": call, **described})
+        at: dict[str, Any] = {"launch": start + 5, "parent": call, "layer": layer, "step": number}
+        span = hand.work("relu", start + 20, duration, **at)
+        for metric, value in (("dram_read_bytes", moved / 2), ("dram_write_bytes", moved / 2)):
+            hand.metric(span, metric, value)
+
+    return _trace(fill, finish=_with_peaks)
+
+
 def _orphans(lost_ns: int) -> Trace:
     return _trace(
         _kernels(*_BUSY), finish=lambda hand: hand.work("early", 1, lost_ns, attribution="orphan_before_window")
@@ -357,6 +386,7 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
     "profiling-overhead": (lambda: _leveled(1_000, 1_100), lambda: _leveled(1_000, 1_090), None),
+    "runs-disagree": (lambda: _leveled(1_050, 1_000), lambda: _leveled(1_040, 1_000), None),
     "few-steps": (
         lambda: _trace(_kernels(*_BUSY), lengths=(_STEP, _STEP)),
         lambda: _trace(_kernels(*_BUSY), lengths=(_STEP,) * 3),
@@ -414,6 +444,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     # from 2,000 to 3,000 the device works 100 ns, on what is launched there
     "graph-breaks": (lambda: _trace(_regions(is_break=True)), lambda: _trace(_regions(is_break=False)), 1_000),
     "graph-replays": (lambda: _trace(_replayed(495)), lambda: _trace(_replayed(494)), None),
+    # 50,000 elements are read and written in 400,000 bytes; 1,000,000 in 5,000 ns are above half of the bandwidth
+    "excess-traffic": (lambda: _traffic(1e6), lambda: _traffic(7.9e5), 3_000),
     # 1e9 flop at 1 TFLOP/s would take 1,000,000 of 4,000,000 ns; in 2,000,000 they reach half
     "far-from-peak": (lambda: _product(4_000_000), lambda: _product(2_000_000), 3_000_000),
     # 80,000 bytes and 1.6 Mflop in 8 us: intensity 20, roof 1 TFLOP/s, reached 0.2: 80 % of 8,000 ns
@@ -438,6 +470,10 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     ),
     # 1,000 + 3,000 + 500 less the longest
     "unfused-chains": (lambda: _trace(_kernels(*_CHAIN)), lambda: _trace(_kernels(*_INTERRUPTED)), 1_500),
+    # 320 blocks fit at once: 400 are 1.25 waves, which take the time of 2
+    "tail-waste": (lambda: _grid(400, 40_000), lambda: _grid(640, 40_000), 40_000 * 0.75 / 2),
+    # 20 blocks on 80 multiprocessors; in short kernels they do not matter
+    "small-grids": (lambda: _grid(20, 40_000), lambda: _grid(20, 19_000), 30_000),
     "recompute": (
         lambda: _trace(_phase("recompute", 10, 45)),
         lambda: _trace(_phase("recompute", 8, 45)),
@@ -470,7 +506,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched", "device-only", "ramp-up",
-                                              "host-ahead", "graph-replays"})  # fmt: skip
+                                              "host-ahead", "graph-replays", "runs-disagree"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))
@@ -563,6 +599,21 @@ def test_replays_of_graphs_are_not_told_to_use_graphs() -> None:
     assert "replays of graphs already" in fired["gpu-idle"].do
 
 
+def test_far_from_peak_names_the_shapes_that_lose_most_and_the_line() -> None:
+    (one,) = (a for a in advise(StepFrames.of(_product(4_000_000))) if a.rule.id == "far-from-peak")
+    assert (
+        "Most is lost in aten::mm of 1000x1000, 1000x500 in fp32, which reaches 25.0\u202f%."
+        in one.observation.sentence
+    )
+    assert [(e.label, e.value) for e in one.observation.evidence] == [("mm 1000x1000, 1000x500", 3_000_000)]
+    assert (one.observation.rows, one.observation.search) == ("B23", "aten::mm")
+
+
+def test_rules_on_measured_kernels_are_silent_on_modelled_ones() -> None:
+    fired = {a.rule.id for a in advise(StepFrames.of(_product(4_000_000)))}
+    assert not fired & {"below-roof", "memory-bound"}
+
+
 def test_no_gain_exceeds_the_step() -> None:
     for bad, good, _ in _CASES.values():
         for trace in (bad(), good()):
@@ -578,8 +629,8 @@ def test_an_empty_trace_has_no_findings() -> None:
 
 def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
     text = as_text(advise(StepFrames.of(_CASES["host-sync"][0]())))
-    assert "The host waits for the device in the middle of a step (host-sync): at most 400.000 ns, 4.0 %" in text
-    assert "waited in cudaStreamSynchronize 4.900 \u00b5s" in text
+    assert "The host waits for the device in the middle of a step (host-sync): at most 400 ns, 4.00 %" in text
+    assert "waited in cudaStreamSynchronize 4.90 \u00b5s" in text
     assert "To do: Find what waits" in text
     assert max(map(len, text.splitlines())) <= 100
 
@@ -628,7 +679,7 @@ def test_a_finding_says_what_its_gain_is_estimated_from() -> None:
 
 def test_graph_breaks_name_the_operators_between_but_not_those_within_them() -> None:
     observation = _fired(_trace(_regions(is_break=True)))["graph-breaks"].observation
-    assert "once a step; 1 operator runs there, not compiled, for 500.000 ns" in observation.sentence
+    assert "once a step; 1 operator runs there, not compiled, for 500\u202fns" in observation.sentence
     assert {one.label: one.value for one in observation.evidence} == pytest.approx(
         {"aten::item": 500, "idle meanwhile": 900, "device time of what is launched there": 100}
     )
@@ -678,7 +729,7 @@ def test_recompilation_is_told_without_device_work_too() -> None:
 
     one = _fired(_trace(fill))["recompilation"]
     assert one.gain_ns == 400  # 2,000 in one of five steps
-    assert "in 1 step, the rest waits for 400.000 ns a step" in one.observation.sentence
+    assert "in 1 step, the rest waits for 400\u202fns a step" in one.observation.sentence
     assert [(e.label, e.value) for e in one.observation.evidence] == [("entire_frame_compile", 400)]
 
 
@@ -694,5 +745,39 @@ def test_replays_do_not_make_the_rest_unattributed() -> None:
     fired = _fired(_trace(_replayed(8_000)))
     assert "unattributed" not in fired
     assert fired["graph-replays"].observation.sentence == (
-        "80.8 % of device time is replays of graphs, of which no layer is known."
+        "80.8\u202f% of device time is replays of graphs, of which no layer is known."
     )
+
+
+@pytest.mark.parametrize(("identity", "blocks"), [("tail-waste", 400), ("small-grids", 20)])
+def test_what_a_kernel_leaves_empty_is_not_lost_where_another_runs_beside_it(identity: str, blocks: int) -> None:
+    assert identity not in _fired(_grid(blocks, 40_000, "add"))
+    assert identity in _fired(_grid(blocks, 40_000, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"))
+
+
+def test_a_collective_takes_few_blocks_on_purpose() -> None:
+    launched = Launched()
+    launched.step(0, 0, 100_000)
+    launched.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 90_000, (20, 1, 1), step=0)
+    assert "small-grids" not in _fired(launched.build())
+
+
+def test_small_grids_are_told_where_registers_are_not_recorded() -> None:
+    launched = Launched(name="AMD Instinct MI300X", multiprocessor_count=304, compute_capability="9.4")
+    launched.step(0, 0, 100_000)
+    launched.kernel("norm", 60_000, (76, 1, 1), registers=None, shared=None, step=0)
+    one = _fired(launched.build())["small-grids"]
+    assert one.gain_ns == 45_000
+    assert one.observation.sentence.endswith("use 25.0\u202f% of the device's multiprocessors on average.")
+
+
+def test_excess_traffic_is_not_told_of_what_does_not_wait_for_memory() -> None:
+    # 2.5 times of 80,000 bytes, at 50 and at 22 GB/s
+    assert "excess-traffic" in _fired(_traffic(2e5, 4_000, columns=10))
+    assert "excess-traffic" not in _fired(_traffic(2e5, 9_000, columns=10))
+
+
+def test_excess_traffic_names_the_operator_and_its_layer() -> None:
+    one = _fired(_traffic(1e6))["excess-traffic"].observation
+    assert one.sentence.startswith("aten::relu in Block_0 moves 2.5 times the bytes that its shapes ask for;")
+    assert [(e.label, e.value) for e in one.evidence] == [("aten::relu in Block_0 (2.5 times)", 3_000)]

@@ -52,6 +52,14 @@ _TEST = "kineto/diff_test.json.gz"
 _VLLM = "kineto/vllm_prefilldecode_piecewise_graph.mi300.json.gz"
 
 _FIRES: Mapping[str, Mapping[str, str]] = {
+    "tail-waste": {
+        _RESNET50_V100: "by NVIDIA's occupancy header 60.443 ms of 1,065.664 go to last waves",
+        _TEST: "many matrix products of a wave and a bit",
+    },
+    "small-grids": {
+        _RESNET18: "batch normalisation in blocks by channel: 64 for 304 compute units",
+        _SAXPY: "kernels of fewer blocks than the 108 multiprocessors",
+    },
     "device-only": {_NCU: "a table of one kernel", _ROCPROF: "43,915 dispatches and nothing of the host"},
     "orphans": {_GRAPHS: "872 activities without a launch, 59.5 of 449.8 ms", _FSDP: "1,632 of 3,442 kernels have one"},
     "unattributed": {
@@ -96,6 +104,9 @@ _FIRES: Mapping[str, Mapping[str, str]] = {
 """Rule to real traces on which it is right to fire, each with what the file says."""
 
 _SILENT: Mapping[str, Mapping[str, str]] = {
+    "tail-waste": {_BERT_H100: "3.8 us of 4,426", _RESNET18: "registers are not recorded: waves are unknown"},
+    "small-grids": {_RESNET50_V100: "8.9 ms of 1,065.664", _NCU: "a table of one kernel has no step"},
+    "excess-traffic": {_BERT_H100: "no counters", _NCU: "counters, and no shapes"},
     "device-only": {_BERT_H100: "a timeline", _CLOVERLEAF: "runtime calls are recorded"},
     "orphans": {_BERT_H100: "each activity has its launch", _NCU: "launches are not recorded at all"},
     "unattributed": {_BERT_H100: "all of it is in modules", _RESNET18: "99.9 % is"},
@@ -107,6 +118,7 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
     "no-modules": {_VLLM: "modules are recorded", _CLOVERLEAF: "no framework, no operators"},
     "profiling-overhead": {_NCCL: "one capture cannot know", _RESNET50_V100: "the same"},
     "few-steps": {_RESNET50_V100: "six steps", _CONTROL: "six steps"},
+    "runs-disagree": {_DLRM: "ranks are no levels of a profile", _NCCL: "one capture"},
     "unmatched": {_DLRM: "ranks are no levels of a profile", _NCCL: "one capture"},
     "ramp-up": {_CONTROL: "75.7 to 81.2 ms, rising", _NCCL: "222.4, 219.8, 225.0 ms"},
     "host-ahead": {_NCCL: "bound by the host", _CONTROL: "host and device agree within 1 ms"},
@@ -144,8 +156,10 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
 """Rule to real traces on which it is right to be silent, each with what the file says."""
 
 _MISSING: Mapping[str, str] = {
+    "excess-traffic": "no file with counters and shapes",
     "profiling-overhead": "no profile of several levels",
     "unmatched": "no profile of several levels",
+    "runs-disagree": "no profile of several levels",
     "host-ahead": "no capture in which the queue grows over several steps",
     "unbalanced-pipeline": "no pipeline",
     "small-collectives": "no file with many small ones",
@@ -217,7 +231,7 @@ def test_every_rule_is_shown_on_two_real_traces_or_says_why_not() -> None:
 def test_the_straggler_of_eight_ranks_is_the_first_finding(real_dir: Path) -> None:
     findings = _advice(real_dir / _DLRM)
     assert findings[0].rule.id == "straggler"
-    assert findings[0].observation.sentence.startswith("Rank 7 comes last to 80.0 % of the calls of all_to_all")
+    assert findings[0].observation.sentence.startswith("Rank 7 comes last to 80.0\u202f% of the calls of all_to_all")
 
 
 def test_input_explains_the_idle_device_so_that_one_finding_is_told(real_dir: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_trace_that_lacks_nothing_is_told_nothing() -> None:
 
 def test_replays_without_layers_ask_for_their_capture() -> None:
     one = _topics(_trace(("gemm", 75, "graph_replay"), ("add", 25, "model_only")))["graph replays"]
-    assert one.state == "75.0 % of device time is replays of graphs without layers"
+    assert one.state == "75.0\u202f% of device time is replays of graphs without layers"
     assert "--graph-capture PATH" in one.do
     assert "torch.profiler" in one.do
 
@@ -69,9 +69,31 @@ def test_captures_beside_a_trace_without_replays_are_not() -> None:
     assert recordings(_trace(("gemm", 75, "model_only")), ["capture_traces"]) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_left_out", "state", "do"),
+    [
+        (["a.py:1 f", None], True, "those that called 1 of 2 operators", ""),
+        ([None, None], True, "none, though frames of Python were recorded", "--frames lines"),
+        ([None, None], False, "none", "with_stack=True"),
+    ],
+)
+def test_lines_of_python_ask_for_stacks(lines: list[str | None], is_left_out: bool, state: str, do: str) -> None:  # noqa: FBT001
+    hand = Hand()
+    hand.run(0, source_path="hand.json", format="torch_profiler")
+    for number, line in enumerate(lines):
+        span_id = hand.span("operator", "operator", "aten::mm", number * 10, 5)
+        hand.extra.setdefault("operators", []).append({"span_id": span_id, "source_lines": line})
+    if is_left_out:
+        finding = {"kind": "python_frames_left_out", "severity": "info", "count": 7, "detail": "", "advice": ""}
+        hand.extra.setdefault("ledger", []).append(finding)
+    one = _topics(hand.build())["Python lines"]
+    assert one.state == state
+    assert do in one.do
+
+
 def test_generated_kernels_ask_for_what_they_are_made_of() -> None:
     one = _topics(_trace(("triton_poi_fused_add_3", 30, "model_only"), ("gemm", 70, "model_only")))["compiled code"]
-    assert one.state == "30.0 % of device time is kernels that Inductor generated, of layers that it does not name"
+    assert one.state == "30.0\u202f% of device time is kernels that Inductor generated, of layers that it does not name"
     assert "compiled_code.json" in one.do
 
 
@@ -116,7 +138,7 @@ def test_an_engine_under_nsight_systems_without_modules_is_told_of_layerwise_ran
 
 def test_experts_of_one_rank_ask_for_the_others() -> None:
     one = _topics(_trace(("fused_moe_kernel", 40, "model_only"), ("gemm", 60, "model_only")))["experts"]
-    assert one.state == "a mixture of experts: 40.0 % of device time in kernels named so (B21)"
+    assert one.state == "a mixture of experts: 40.0\u202f% of device time in kernels named so (B21)"
     assert "xsp batch FOLDER" in one.do
 
 
@@ -125,5 +147,5 @@ def test_a_real_trace_of_vllm(real_dir: Path) -> None:
     path = real_dir / "kineto/vllm_prefilldecode_piecewise_graph.mi300.json.gz"
     topics = _topics(convert([path], Options()))
     # 149.920 of 156.086 ms have the correlation of a hipGraphLaunch; one annotation, with prompts and decoding requests
-    assert topics["graph replays"].state.startswith("96.0 %")
+    assert topics["graph replays"].state.startswith("96.0\u202f%")
     assert topics["serving"] == Recording("serving", "steps named by vLLM: 1 mixed")

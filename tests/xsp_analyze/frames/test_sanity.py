@@ -13,7 +13,6 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_modelled_work import layer_work
-from xsp_analyze.frames.modelled_work import NOTHING, Tensor, Work, modelled, tensors
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -198,71 +197,10 @@ def test_every_result_carries_the_flags() -> None:
     assert "sanity_occupancy" in run(find("A10"), StepFrames.of(layer.hand.build())).ledger["kind"].to_list()
 
 
-def _modelled(name: str, *shapes: Sequence[int], kind: str = "float", following: Tensor | None = None) -> Work:
-    return modelled(name, tensors(json.dumps(shapes), json.dumps([kind] * len(shapes))), None, following)
-
-
-def test_work_of_products() -> None:
-    # A filter of 3 x 7 x 7 for each of 256 x 64 x 112 x 112 elements; the output is the next operator's input.
-    output = Tensor((256, 64, 112, 112), 4)
-    assert _modelled("aten::conv2d", [256, 3, 224, 224], [64, 3, 7, 7], following=output) == Work(
-        flop=2 * 3 * 7 * 7 * 256 * 64 * 112 * 112,
-        input_bytes=4 * (256 * 3 * 224 * 224 + 64 * 3 * 7 * 7),
-        output_bytes=822_083_584,
-    )
-    assert _modelled("aten::linear", [8, 128, 512], [2048, 512], [2048], kind="c10::Half") == Work(
-        2 * 8 * 128 * 512 * 2048, 0, 2 * (8 * 128 * 512 + 2048 * 512 + 2048), 2 * 8 * 128 * 2048
-    )
-    assert _modelled("aten::addmm", [5], [2, 3], [3, 5]).flop == 2 * 2 * 3 * 5
-    assert _modelled("aten::mm", [2, 3], [3, 5]).flop == 2 * 2 * 3 * 5
-    assert _modelled("aten::bmm", [7, 2, 3], [7, 3, 5]).flop == 7 * 2 * 2 * 3 * 5
-    assert _modelled("aten::matmul", [7, 1, 2, 3], [4, 3, 5]).flop == 7 * 4 * 2 * 2 * 3 * 5
-
-
-def test_work_of_elementwise_operators_is_their_bytes() -> None:
-    assert _modelled("aten::add", [8, 1], [1, 6], kind="double") == Work(0, 8, 8 * 14, 8 * 48)
-    assert _modelled("aten::batch_norm", [2, 4, 3], [4], [4]) == Work(0, 24, 4 * 32, 4 * 24)
-
-
-@pytest.mark.parametrize("following", [None, Tensor((8, 3, 9, 9), 4), Tensor((4, 16, 9, 9), 4), Tensor((8, 16), 4)])
-def test_a_convolution_whose_output_is_not_seen_has_no_modelled_flops(following: Tensor | None) -> None:
-    work = _modelled("aten::conv2d", [8, 3, 20, 20], [16, 3, 3, 3], following=following)
-    assert (work.flop, work.output_bytes) == (None, None)
-    assert work.input_bytes == 4 * (8 * 3 * 20 * 20 + 16 * 3 * 3 * 3)
-
-
 @pytest.mark.real
 def test_the_work_of_a_real_resnet18_is_what_its_authors_count(real_dir: Path) -> None:
     # 1.814e9 multiply-adds an image of 224 x 224, as torchvision states; the batch is 512.
     trace = convert([real_dir / "kineto" / "resnet18_train_ddp.mi300x.json.gz"], Options())
-    work = layer_work(trace).filter(pl.col("flop").is_not_null())
+    work = layer_work(StepFrames.of(trace).of_trace).filter(pl.col("flop").is_not_null())
     assert work.height == 21
     assert work["flop"].sum() / 2 / 512 == pytest.approx(1.814e9, rel=1e-3)
-
-
-def test_what_shapes_do_not_fit_is_not_modelled() -> None:
-    assert _modelled("aten::mm", [2, 3], [4, 5]).flop is None
-    assert _modelled("aten::linear", [2, 3], [5, 4]).flop is None
-    assert _modelled("aten::linear", [256, 1_000_000]).flop is None
-    assert _modelled("aten::matmul", [2, 2, 3], [4, 3, 5]).flop is None
-    assert _modelled("aten::add", [2], [3]).output_bytes is None
-    assert _modelled("aten::view", [2]) == Work(flop=0)
-    assert modelled("aten::relu", None) == NOTHING
-
-
-@pytest.mark.parametrize(
-    ("shapes", "dtypes", "expected"),
-    [
-        ("[[2, 3], [], []]", '["float", "Scalar", ""]', [Tensor((2, 3), 4), None, None]),
-        ("[[2], []]", '["long int", "double"]', [Tensor((2,), 8), Tensor((), 8)]),
-        ("[[[2], [3]]]", '["TensorList"]', None),
-        ("[[2]]", '["c10::Float4"]', None),
-        ("[[2]]", "[]", None),
-        ('"x"', "[]", None),
-        (None, "[]", None),
-    ],
-)
-def test_inputs_whose_size_is_not_known_are_not_guessed(
-    shapes: str | None, dtypes: str, expected: list[Tensor | None] | None
-) -> None:
-    assert tensors(shapes, dtypes) == expected

@@ -16,9 +16,13 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.merge.merge import merge
+from xsp_ingest.ingester import Options
+from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -88,6 +92,36 @@ def test_every_number_equals_the_answer(tool: Path, tmp_path: Path, seed: int, l
         _compare(identifier, run(find(identifier), view).table.to_dicts(), expected)
     ideal = json.loads((folder / "expected.json").read_text())["ideal_arithmetic_intensity"]
     assert view.of_trace.ideal_intensity == pytest.approx(ideal)
+
+
+def _of_batch_sizes(tool: Path, out: Path, seeds: Mapping[int, int]) -> dict[int, Path]:
+    """One set with the runs of a seed at each batch size; and where the answers of each are."""
+    answers = {}
+    for batch, seed in seeds.items():
+        answers[batch] = _written(tool, out / f"written-{batch}", seed=seed)
+        for path in answers[batch].glob("*/run.json"):
+            described = json.loads(path.read_text()) | {"batch_size": batch, "model": {"name": "of many batch sizes"}}
+            path.write_text(json.dumps(described))
+            path.parent.rename((out / "set").joinpath(f"{path.parent.name}-{batch}"))
+    return answers
+
+
+def test_every_number_of_a_set_of_several_batch_sizes_equals_its_answer(tool: Path, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    answers = _of_batch_sizes(tool, tmp_path, {4: 21, 8: 22, 32: 23})
+    runs = read_run_set(tmp_path / "set", Options())
+    expected = {batch: _expected(folder) for batch, folder in answers.items()}
+    for batch, own in expected.items():
+        inputs_per_s = batch / (own["A01"][0]["latency_ns"] * 1e-9)
+        own["A01"][0] |= {"batch_size": batch, "throughput_per_s": inputs_per_s}
+        own["A01"][0]["latency_per_input_ns"] = own["A01"][0]["latency_ns"] / batch
+        own["A15"][0]["batch_size"] = batch
+    for batch, own in expected.items():
+        frames = StepFrames.of(merge(runs, batch_size=batch))
+        for identifier, keys in _KEYS.items():
+            by_batch = keys == ("batch_size",)
+            rows = [row for each in expected.values() for row in each[identifier]] if by_batch else own[identifier]
+            _compare(identifier, run(find(identifier), frames).table.to_dicts(), rows)
 
 
 def test_the_command_prints_the_same_numbers(tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

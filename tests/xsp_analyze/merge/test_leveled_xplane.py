@@ -89,10 +89,12 @@ def test_each_level_says_what_it_holds_and_that_there_are_no_kernels(runs: Path,
 
 def test_nothing_tells_whose_machine_it_was(runs: Path) -> None:
     private = [os.uname().nodename.encode(), str(_REPO).encode(), str(runs).encode(), str(Path.home()).encode()]
-    for file in (runs / level / "trace.xplane.pb" for level in ("ml", "mlg")):
+    for file in (path for level in ("ml", "mlg") for path in (runs / level).iterdir() if path.suffix != ".json"):
         content = file.read_bytes()
         assert not any(name in content for name in private if len(name) > 4)
-    assert sorted(file.name for file in (runs / "ml").iterdir()) == ["run.json", "trace.xplane.pb"]
+    assert sorted(file.name for file in (runs / "ml").iterdir()) == [
+        *("run.json", "system_samples.jsonl", "trace.xplane.pb")
+    ]
 
 
 def test_layers_are_the_model_s_and_match(case: str, runs: Path, profile: Trace) -> None:

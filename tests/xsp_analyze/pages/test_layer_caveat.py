@@ -28,16 +28,18 @@ def _trace(in_layer_ns: int, outside_ns: int) -> Trace:
     return hand.build()
 
 
-@pytest.mark.parametrize(("outside_ns", "caveat"), [(974, "only 2.6 % of device time is tied to a layer"), (1, "")])
+@pytest.mark.parametrize(
+    ("outside_ns", "caveat"), [(974, "only 2.60\u202f% of device time is tied to a layer"), (1, "")]
+)
 def test_every_place_says_it_or_none_does(outside_ns: int, caveat: str) -> None:
     trace = _trace(26, outside_ns)
     assert summarise(trace).layer_caveat == caveat
     frames = StepFrames.of(trace)
     sentence = next(line for line in in_short(Answers(trace)) if line.startswith("Layers of type"))
-    assert sentence == f"Layers of type Logits take 100.0 % of all layer time{', but ' + caveat if caveat else ''}."
+    assert sentence == f"Layers of type Logits take 100\u202f% of all layer time{', but ' + caveat if caveat else ''}."
     for identity in ("A05", "A06"):
         text = render(run(find(identity), frames))
-        assert ("layer coverage: 2.6 % of device time" in text) == bool(caveat)
+        assert ("layer coverage: 2.60 % of device time" in text) == bool(caveat)
         assert run(find(identity), frames).provenance["layer_coverage"] == pytest.approx(26 / (26 + outside_ns))
 
 

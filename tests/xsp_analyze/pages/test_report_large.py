@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.helpers.browser import Browser, opened
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.report import render
+from xsp_analyze.pages.viewer import block
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +28,17 @@ def test_a_page_about_many_kernels_layers_and_names_stays_small(page: str) -> No
 
 
 def test_what_is_left_out_is_said(page: str) -> None:
-    assert "The 1,000 rows of 4,000 with most duration" in page
-    assert "The 3,000 rows of 4,000 with most layer latency" in page
-    assert "are left out, and are not in the saved file either" in page
+    assert "The 1\u202f000 rows of 4\u202f000 with most duration" in page
+    assert "The 3\u202f000 rows of 4\u202f000 with most layer latency" in page
+
+
+def test_a_page_of_more_spans_than_it_holds_says_where_they_are_drawn_merged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(block, "_BOX_BYTES", 30_000)
+    page = render(large_trace(20_000, layers=40, names=40))
+    assert re.search(r"Every span is drawn as it is from [^;\"]* to [^;\"]*; elsewhere spans shorter than", page)
+    assert "xsp view, given the trace, shows all of it." in page
 
 
 @pytest.mark.browser

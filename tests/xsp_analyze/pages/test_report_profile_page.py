@@ -55,8 +55,8 @@ def test_a_layer_tells_its_cost_and_shows_itself_in_both_runs(page: Page) -> Non
     text = page.locator("#overhead .told").inner_text()
     assert "Linear_0" in text
     assert (
-        "45.000 \u00b5s with layers profiled, 55.000 \u00b5s with kernels profiled too (+10.000 \u00b5s, 22.2 %)"
-        in text
+        "45.0\u202f\u00b5s with layers profiled, 55.0\u202f\u00b5s with kernels profiled too"
+        " (+10.0\u202f\u00b5s, 22.2\u202f%)" in text
     )
     assert page.locator(".timelines .same").count() == 2
 
@@ -65,7 +65,7 @@ def test_a_kernel_tells_its_layer(page: Page) -> None:
     page.locator(".timelines .k-kernel").nth(1).hover()
     text = page.locator("#overhead .told").inner_text()
     assert HOSTILE in text
-    assert "30.000 \u00b5s, in ReLU_0." in text
+    assert "30.0\u202f\u00b5s, in ReLU_0." in text
 
 
 def test_a_click_looks_closer_and_a_button_leads_back(page: Page) -> None:
@@ -81,8 +81,8 @@ def test_a_point_under_the_roof_tells_what_it_is(page: Page) -> None:
     figure.locator("circle.point").nth(1).hover()
     text = figure.locator(".told").inner_text()
     assert HOSTILE in text
-    assert "2 TFLOP/s at 20 flop/byte in fp32, 30.000 \u00b5s of device time" in text
-    assert "compute bound: 20.0 % of the fp32 peak of A device" in text
+    assert "2.00\u202fTFLOP/s at 20.0\u202fflop/byte in fp32, 30.0\u202f\u00b5s of device time" in text
+    assert "compute bound: 20.0\u202f% of the fp32 peak of A device" in text
     assert "ridge 10" in figure.locator("svg").inner_html()
 
 

@@ -111,7 +111,7 @@ def test_the_panel_leads_to_the_tree(page: Page) -> None:
 
 def test_the_tree_is_searched_and_adds_up_what_it_finds(page: Page) -> None:
     page.locator("#tree input").fill("allreduce")
-    assert "1 found: 1.670 ms, 18.2 % of all" in page.locator("#tree .tools").inner_text()
+    assert "1 found: 1.67\u202fms, 18.2\u202f% of all" in page.locator("#tree .tools").inner_text()
     assert page.locator("#tree .cell.found").count() >= 1
 
 
@@ -145,7 +145,7 @@ def test_the_address_follows_search_and_sort(page: Page) -> None:
 def test_findings_lead_to_their_rows(page: Page) -> None:
     first = page.locator("#next li").first
     assert "The device idles between short kernels" in first.inner_text()
-    assert "at most 780.457 \u00b5s, 26.3 %" in first.inner_text()
+    assert "at most 780\u202f\u00b5s, 26.3\u202f%" in first.inner_text()
     first.get_by_role("link", name="See where").click()
     page.wait_for_function("document.getElementById('kernels').getBoundingClientRect().top < innerHeight")
     first.locator("summary").click()
@@ -210,44 +210,47 @@ def test_a_figure_is_saved_as_svg_and_png(page: Page) -> None:
     assert png.startswith(b"\x89PNG")
 
 
-def test_the_step_is_saved_for_perfetto(page: Page) -> None:
-    name, content = _saved(page, page.get_by_role("button", name="Save for Perfetto"))
-    assert name == "trace-json-gz-step-4.json"
+def test_the_timeline_is_saved_for_perfetto(page: Page) -> None:
+    page.wait_for_function("() => document.querySelector('.viewer').dataset.ready")
+    name, content = _saved(page, page.get_by_role("button", name="Save what is in view"))
+    assert name == "trace-json-gz-timeline.json"
     events = json.loads(content)["traceEvents"]
-    work = [e for e in events if e["ph"] == "X" and e["pid"] == 1]
-    assert len(work) == 112
+    work = [
+        e for e in events if e["ph"] == "X" and e["cat"] not in ("model", "layer", "operator", "library", "runtime")
+    ]
+    assert len([e for e in work if e["name"].startswith("nccl")]) == 2  # of the step, and of the one before it
     assert {e["name"] for e in events if e["ph"] == "M"} == {"thread_name", "process_name"}
-    nccl = [e for e in work if e["name"].startswith("nccl")]
-    assert [round(e["dur"], 3) for e in nccl] == [e["dur"] for e in nccl]
     assert all(e["ts"] >= 0 for e in events if e["ph"] == "X")
     assert any(e["args"].get("layer") == "Attention_1" for e in work)
+    assert [e["ph"] for e in events if e["ph"] in "sf"].count("s") > 100
 
 
 # Figures
 
 
-def test_a_figure_looks_closer_moves_and_goes_back(page: Page) -> None:
-    frame = page.locator("#timeline .framed")
-    boxes = frame.locator("rect.box").count()
-    box = frame.locator("text", has_text="Transformer_0").first
-    before = box.bounding_box()["x"]
-    frame.get_by_role("button", name="Zoom in").click()
-    assert frame.locator("rect.box").count() != boxes
-    frame.locator(".field").focus()
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("0")
-    assert frame.locator("rect.box").count() == boxes
-    assert frame.locator("text", has_text="Transformer_0").first.bounding_box()["x"] == before
+def test_a_figure_looks_closer_moves_and_goes_back(browser: Browser, files: dict[str, Path]) -> None:
+    with opened(browser, files["leveled"]) as page:
+        frame = page.locator("#rooflines .framed").first
+        point = frame.locator("circle.point").last
+        before = point.bounding_box()["x"]
+        frame.get_by_role("button", name="Zoom in").click()
+        assert point.bounding_box()["x"] != before
+        frame.locator(".field").focus()
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("0")
+        assert point.bounding_box()["x"] == before
 
 
-def test_a_box_of_the_timeline_tells_its_layer(page: Page) -> None:
-    frame = page.locator("#timeline .framed")
-    frame.locator("text.in", has_text="ncclDev").first.hover(force=True)
-    text = page.locator("#timeline .told")
-    assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL" in text.inner_text()
-    assert "device 0, stream 20, in no layer" in text.inner_text()
-    frame.locator("text.in", has_text="EncoderBlock_0").first.hover(force=True)
-    assert "in layer EncoderBlock_0" in text.inner_text()
+def test_kernels_and_layers_lead_to_the_timeline(page: Page) -> None:
+    page.locator("#kernels input").fill("fmha_cutlassB")
+    page.locator("#kernels tbody button").first.click()
+    page.locator("#kernels .panel").get_by_role("link", name="Show in the timeline").click()
+    page.wait_for_function("() => document.querySelector('.viewer').dataset.selected.startsWith('fmha_cutlassB')")
+    page.locator(".viewer-details").get_by_role("link", name="In the table of kernels").click()
+    assert page.evaluate("location.hash").startswith("#kernels?kernel=fmha_cutlassB")
+    _go(page, "#layers?layer=18")
+    page.locator("#layers .panel").get_by_role("link", name="Show in the timeline").click()
+    page.wait_for_function("() => document.querySelector('.viewer').dataset.selected === 'Attention_1'")
 
 
 def test_a_point_under_the_roof_is_zoomed_at(browser: Browser, files: dict[str, Path]) -> None:
@@ -284,25 +287,7 @@ def test_paper_is_light_and_without_buttons(page: Page) -> None:
     assert page.locator("#next li").first.is_visible()
 
 
-@pytest.mark.parametrize("name", ["training", "leveled", "small"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_issue(browser: Browser, files: dict[str, Path], name: str, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
-    script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    page.goto(files[name].as_uri() + "#layers?layer=1")
-    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    page.wait_for_timeout(500)
-    page.evaluate(script)
-    violations = page.evaluate("axe.run().then(r => r.violations)")
-    issues = [(v["impact"], v["id"], v["nodes"][0]["html"][:200]) for v in violations]
-    assert [f for f in issues if f[0] in ("serious", "critical")] == []
-    context.close()
-
-
-@pytest.mark.parametrize("name", ["training", "leveled", "small"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(("name", "width"), [("training", 1440), ("leveled", 390)])
 def test_the_page_is_kept_as_a_picture(
     browser: Browser, files: dict[str, Path], tmp_path: Path, name: str, width: int
 ) -> None:

@@ -33,9 +33,10 @@ def _serving(page: str) -> list[dict[str, Any]]:
 def test_a_section_has_the_phases_and_every_step_by_phase(tmp_path: Path) -> None:
     sentence, phases, chart, steps = _serving(render(serving_trace(tmp_path)))
     assert sentence["text"] == (
-        "Steady state: steps 4 to 23, from the first to the last with 90 % of the usual number of decoding requests."
-        " The first table leaves out 4 steps of ramp-up and 6 of drain. Requests got 638 output tokens in 248.000 ms,"
-        " 2,572.6 a second."  # 18 x 32 and 2 x 31 tokens; 20 steps of 210 ms in sum with 19 gaps of 2 ms
+        "Steady state: steps 4 to 23, from the first to the last with 90 % of the usual number of decoding"
+        " requests."
+        " The first table leaves out 4 steps of ramp-up and 6 of drain. Requests got 638 output tokens in 248\u202fms,"
+        " 2\u202f573 a second."  # 18 x 32 and 2 x 31 tokens; 20 steps of 210 ms in sum with 19 gaps of 2 ms
     )
     assert phases["values"][1] == ["decode", "mixed", "prefill"]
     assert [(s["name"], s["values"][0], s["values"][4]) for s in chart["series"]] == [
@@ -49,14 +50,14 @@ def test_a_section_has_the_phases_and_every_step_by_phase(tmp_path: Path) -> Non
 
 def test_the_head_says_what_steps_of_each_phase_take(tmp_path: Path) -> None:
     assert (
-        "Decode steps of 32 requests take 10.000 ms (10.000 ms per output token), mixed steps of 32 requests take"
-        " 15.000 ms (15.000 ms per output token) (medians, ramp-up and drain left out)."
+        "Decode steps of 32 requests take 10.0\u202fms (10.0\u202fms per output token), mixed steps of 32 requests take"
+        " 15.0\u202fms (15.0\u202fms per output token) (medians, ramp-up and drain left out)."
     ) in _data(render(serving_trace(tmp_path)))["short"]
 
 
 def test_a_report_of_a_phase_says_so(tmp_path: Path) -> None:
     data = _data(render(serving_trace(tmp_path), "decode"))
-    assert data["short"][1].startswith("A decode step takes 9.812 ms on the device, the trimmed mean over 24 steps")
+    assert data["short"][1].startswith("A decode step takes 9.81\u202fms on the device, the trimmed mean over 24 steps")
     assert "per decode step, averaged over 24" in next(s["means"] for s in data["sections"] if s["id"] == "kernels")
 
 
@@ -81,6 +82,6 @@ def test_it_is_drawn(browser: Browser, tmp_path: Path) -> None:
         )
         assert {"f-compute", "f-communication", "f-layer"} <= set(colours)
         page.locator("#serving svg rect.hit").nth(12).hover()
-        assert page.locator("#serving .caption").inner_text() == "12: mixed 15.000 ms"
+        assert page.locator("#serving .caption").inner_text() == "12: mixed 15.0\u202fms"
         assert page.locator("#serving tbody tr").count() == 3 + 25
         assert "undefined" not in page.locator("#serving").inner_text()

@@ -13,6 +13,7 @@ import sqlite3
 import struct
 import tarfile
 import zipfile
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -55,9 +56,10 @@ def _parquet() -> bytes:
     return out.getvalue()
 
 
-def _database() -> bytes:
-    with sqlite3.connect(":memory:") as database:
-        database.execute("CREATE TABLE notes (text TEXT)")
+def _database(*tables: str) -> bytes:
+    with closing(sqlite3.connect(":memory:")) as database:
+        for table in tables or ("notes",):
+            database.execute(f"CREATE TABLE {table} (text TEXT)")
         return database.serialize()
 
 
@@ -69,6 +71,10 @@ def _record(message: bytes) -> bytes:
 _PERFETTO_PACKET = b"\x40\x80\x01\x18\x07\x50\x01\x72\x02ab"  # timestamp, uid, sequence 1, an event
 _PERFETTO = b"\x0a" + bytes([len(_PERFETTO_PACKET)]) + _PERFETTO_PACKET
 _SPEEDSCOPE = json.dumps({"version": "0.0.1", "$schema": "https://www.speedscope.app/file-format-schema.json"}).encode()
+_PPROF = (  # pprof's profile.proto: types of samples, a sample, a location, a function, texts, a period
+    b"\x0a\x04\x08\x01\x10\x02\x12\x06\x0a\x01\x01\x12\x01\x05\x22\x04\x08\x01\x18\x10\x2a\x04\x08\x01\x10\x03"
+    b"\x32\x00\x32\x07samples\x32\x05count\x32\x04main\x60\x80\xad\xe2\x04"
+)
 _LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 
 _CASES = {
@@ -83,9 +89,10 @@ _CASES = {
     "store's error": (b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>', "error message", "Download"),
     "XML": (b"<?xml version='1.0'?><a/>", "XML document", "xsp formats"),
     "Perfetto": (_PERFETTO * 3, "Perfetto trace", "traceconv json"),
+    "pprof": (_PPROF, "not when they ran, of which no time line can be made", "go tool pprof"),
+    "pprof packed": (gzip.compress(_PPROF), "a pprof profile", "go tool pprof"),
     "speedscope": (_SPEEDSCOPE, "speedscope profile", "Give the trace"),
     "Firefox": (b'{"meta": {"preprocessedProfileVersion": 49}}', "Firefox Profiler", "Give the trace"),
-    "OTLP": (b'{"resourceSpans": []}', "OpenTelemetry", "Jaeger"),
     "Zipkin": (b'[{"traceId": "a"}]', "Zipkin", "Jaeger"),
     "zip": (_zip(a="1"), "zip archive", "Unpack"),
     "tar": (_tar(), "tar archive", "Unpack"),
@@ -105,6 +112,12 @@ _CASES = {
     "perf": (b"PERFILE2", "perf recording", "xsp formats"),
     "Parquet": (_parquet(), "Parquet", "folder"),
     "SQLite": (_database(), "SQLite database that no known profiler wrote", "--format"),
+    "Nsight's, broken off": (
+        _database("StringIds", "ThreadNames"),
+        "Nsight Systems that was broken off",
+        "nsys export",
+    ),
+    "XProf's statistics": (b"\x0a\x00\x12\x06\x52\x04\x32\x02ab", "statistics of operators that XProf", ".xplane.pb"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "UTF-16", "UTF-8"),
     "UTF-16 without mark": ('{"a": 1}'.encode("utf-16-le"), "UTF-16", "UTF-8"),
     "JSON": (b'{"a": 1}', "JSON, but of no known profiler format", "--format"),
@@ -146,7 +159,7 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_what_an_ingester_claims_is_left_to_it(tmp_path: Path) -> None:
-    assert "no profiler events" in _message(tmp_path / "t.json", b'{"traceEvents": [{"ph": "X"}]}')
+    assert "no profiler events" in _message(tmp_path / "t.json", b'{"schemaVersion": 1, "traceEvents": [{"ph": "X"}]}')
 
 
 def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from tests.helpers.synth_cupti import CuptiDump
+from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.compiled_code.code import event_name
 from xsp_ingest.formats.compiled_code.record import COMPILED_CODE
@@ -366,3 +368,60 @@ def test_names_of_library_functions_are_those_of_operators() -> None:
     assert event_name("extern_kernels.addmm") == "aten::addmm"
     assert event_name("torch.ops.mkldnn._convolution_pointwise.default") == "mkldnn::_convolution_pointwise"
     assert event_name("cpp_fused_gelu_0") == "cpp_fused_gelu_0"
+
+
+_BY_A_TOOL = _code(
+    _graph(
+        "abc",
+        _kernel("triton_poi_fused_gelu_0", (0, 0.25), (1, 0.75)),
+        _kernel("extern_kernels.addmm", (0, 1.0)),
+    )
+)
+_GEMM = [("aten::addmm", "Linear_0", 1.0), ("ampere_sgemm_32x128_tn", "Linear_0", 1.0)]
+
+
+def _shared_by_kernels(trace: Trace) -> list[tuple[Any, ...]]:
+    """Each kernel with the layer that it is of, or is launched by an operator of, and its part there."""
+    integrity.check(trace)
+    return [(name, layer, weight) for _, name, layer, weight, _ in _shares(trace)]
+
+
+def test_what_a_runner_marks_under_nsys_is_paired_as_under_the_frameworks_profiler(tmp_path: Path) -> None:
+    nsight = NsightFile()
+    nsight.range(0, 1_000, "step", style="StartEnd")
+    nsight.range(10, 900, "## Call CompiledFxGraph abc ##")
+    nsight.launch((20, 30), (40, 140), "triton_poi_fused_gelu_0")
+    nsight.range(200, 300, "aten::addmm")
+    nsight.launch((210, 220), (230, 330), "ampere_sgemm_32x128_tn")
+    files = [nsight.write(tmp_path / "trace.sqlite"), tmp_path / "compiled_code.json"]
+    files[1].write_text(json.dumps(_BY_A_TOOL), encoding="utf-8")
+    trace = convert(files, Options())
+    spans = trace.frame("spans").select(pl.col("name", "level").cast(pl.String)).rows()
+    assert ("## Call CompiledFxGraph abc ##", "application") in spans
+    assert _shared_by_kernels(trace) == [
+        ("triton_poi_fused_gelu_0", "GELU_0", 0.75),
+        ("triton_poi_fused_gelu_0", "Linear_0", 0.25),
+        *_GEMM,
+    ]
+    assert _ledger(trace) == {"compiled_code_joined": (2, None)}
+
+
+def test_what_a_runner_marks_for_cupti_is_paired_likewise(tmp_path: Path) -> None:
+    dump = CuptiDump()
+    dump.operator(0, 1_000, "step", 1, level="model")
+    dump.operator(10, 900, "## Call CompiledFxGraph abc ##", 2, level="application")
+    dump.call(20, 30, "cuLaunchKernel", 5)
+    dump.external(2, 5)
+    dump.kernel(40, 140, 5, name="triton_poi_fused_gelu_0")
+    dump.operator(200, 300, "aten::addmm", 3, level="operator")
+    dump.call(210, 220, "cudaLaunchKernel_v7000", 6)
+    dump.external(3, 6)
+    dump.kernel(230, 330, 6, name="ampere_sgemm_32x128_tn")
+    files = [tmp_path / "cupti.jsonl", tmp_path / "compiled_code.json"]
+    files[0].write_bytes(dump.lines())
+    files[1].write_text(json.dumps(_BY_A_TOOL), encoding="utf-8")
+    assert _shared_by_kernels(convert(files, Options())) == [
+        ("triton_poi_fused_gelu_0", "GELU_0", 0.75),
+        ("triton_poi_fused_gelu_0", "Linear_0", 0.25),
+        *_GEMM,
+    ]

@@ -299,10 +299,27 @@ def test_tables_that_must_grow(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(columns, "_FIRST_ROWS", 2)
     monkeypatch.setattr(columns, "_FIRST_TEXTS", 64)
     monkeypatch.setattr(columns, "_FIRST_BYTES", 256)
+    monkeypatch.setattr(columns, "_FIRST_FRAMES", 2)
+    frames = [b'{"ph":"X","cat":"python_function","name":"f","ts":%d,"dur":1}' % n for n in range(100)]
+    assert _compare(file, event_list(*frames)).frames.height == 100
     entries = [json.dumps({"name": f"kernel {n % 700}", "ph": "X", "ts": n}).encode() for n in range(3000)]
     late = b'{"name": "late", "args": {"graph id": 4}}'
     document = _compare(file, event_list(*entries, late))
     assert document.details.select("event", "graph_id").rows() == [(3000, 4)]
+
+
+def test_frames_of_functions_fill_a_document_as_events_do(file: Path) -> None:
+    kept = ["a.py(1): f", "b\\u0061.py(3): h"]
+    names = [*kept, "torch/b.py(2): g", "<built-in method f of object at 0x7>", "nn.Module: M_0"]
+    frame = '{"ph": "X", "cat": "python_function", "name": "%s", "ts": %d, "dur": 1.5, "pid": 1, "tid": 2}'
+    entries = [(frame % (names[n % len(names)], n)).encode() for n in range(1000)]
+    compared = _compare(file, event_list(*entries, EVENT))
+    assert (compared.python_frames, compared.frames.height, compared.events.height) == (800, 400, 201)
+    parts = [(d.frames.rows(), d.python_frames) for d in scanner.documents(file, max_rows=64)]
+    assert len(parts) == 400 // 64 + 1
+    assert [row for rows, _ in parts for row in rows] == compared.frames.rows()
+    assert parts[-1][1] == 800
+    assert scanner.scan(file, frames=False).frames.is_empty()
 
 
 def test_truncation_at_every_byte(file: Path) -> None:

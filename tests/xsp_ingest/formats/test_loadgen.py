@@ -21,7 +21,7 @@ from xsp_ingest.run_set.run_set import read_single
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from xsp_model import Trace
@@ -140,7 +140,7 @@ def test_the_stated_percentile_stands_and_a_difference_is_told(tmp_path: Path) -
     trace = convert([tmp_path], Options())
     assert trace.frame("runs").height == 1
     assert _metrics(trace)["latency_p50_00_ns"] == (2_000, "measured by LoadGen")
-    assert _findings(trace) == [("loadgen_percentile_differs", 1), ("loadgen_warning", 2)]
+    assert _findings(trace) == [("loadgen_percentile_differs", 1), ("loadgen_queued", 1), ("loadgen_warning", 2)]
 
 
 def test_a_summary_alone_tells_figures_and_no_time(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_summary_alone_tells_figures_and_no_time(tmp_path: Path) -> None:
         "valid": 1,
     }
     assert trace.frame("spans").select("name", "duration_ns").rows() == [("LoadGen Server PerformanceOnly", None)]
-    assert _findings(trace) == [("loadgen_warning", 2), ("no_query_latencies", 1)]
+    assert _findings(trace) == [("loadgen_queued", 1), ("loadgen_warning", 2), ("no_query_latencies", 1)]
 
 
 def test_a_rule_that_was_broken_is_named(tmp_path: Path) -> None:
@@ -182,6 +182,46 @@ def test_a_detail_log_reads_values_of_any_type(tmp_path: Path) -> None:
     assert (outcome.version, outcome.valid, outcome.warnings, outcome.errors) == ("5.0 @ abc", False, 1, 1)
     assert (outcome.figures, outcome.rules) == ({"latency_max_ns": 2.0**63}, {})
     assert outcome.epoch_ns == 1_721_981_994_329_000_000
+
+
+def test_the_latency_that_a_server_is_held_to_is_read_and_0_is_none(tmp_path: Path) -> None:
+    def figures(target_ns: int) -> Mapping[str, float]:
+        entries = [
+            '{"key": "effective_scenario", "value": "Server"}',
+            f'{{"key": "effective_target_latency_ns", "value": {target_ns}}}',
+            '{"key": "effective_target_latency_percentile", "value": 0.99}',
+            '{"key": "effective_target_qps", "value": 100}',
+        ]
+        return read_detail(_written(tmp_path, "d", "".join(f":::MLLOG {entry}\n" for entry in entries))).figures
+
+    targets = {"target_latency_ns": 2_000.0, "target_latency_share": 0.99, "target_query_per_s": 100.0}
+    assert figures(2_000) == targets
+    assert figures(0) == {"target_query_per_s": 100.0}
+
+
+def test_queries_over_the_target_are_counted_where_no_log_counts_them(tmp_path: Path) -> None:
+    """Latencies of 3000, 1000 and 2000 ns: one is over 2000."""
+    _written(tmp_path, "t", _trace(_THREE))
+    summary = _SUMMARY.format(result="VALID", duration="Yes")
+    _written(tmp_path, "s", summary.replace("samples_per_query", "target_latency (ns): 2000\nsamples_per_query"))
+    metrics = _metrics(convert([tmp_path], Options()))
+    assert metrics["target_latency_ns"] == (2_000, "measured by LoadGen")
+    assert metrics["query_count"] == (3, "derived from the trace")
+    assert metrics["overlatency_query_count"] == (1, "derived from the trace")
+
+
+def test_what_loadgen_says_of_an_invalid_test_is_its_reason(tmp_path: Path) -> None:
+    early = "Early Stopping Result:\n * Run unsuccessful.\n * Processed 3.\n\n===\n"
+    remarks = f"Recommendations:\n * Reduce target QPS.\n{early}"
+    summary = _SUMMARY.format(result="INVALID", duration="NO").replace("\nMin latency", f"{remarks}\nMin latency", 1)
+    reasons = [read_summary(_written(tmp_path, "s", summary)).reason]
+    entries = [
+        '{"key": "effective_scenario", "value": "Server"}',
+        '{"key": "result_invalid_reason", "value": "Reduce target QPS. "}',
+        '{"key": "early_stopping_result", "value": " * Run unsuccessful.  * Processed 3."}',
+    ]
+    reasons.append(read_detail(_written(tmp_path, "d", "".join(f":::MLLOG {entry}\n" for entry in entries))).reason)
+    assert reasons == ["Reduce target QPS. Run unsuccessful. Processed 3."] * 2
 
 
 def test_two_logs_of_a_kind_in_a_folder_are_refused(tmp_path: Path) -> None:
@@ -264,7 +304,7 @@ def test_without_a_trace_the_detail_log_says_what_the_summary_says(real_dir: Pat
         name: summary.figures[name] for name in _PERCENTILES
     }
     assert (detail.valid, detail.rules) == (summary.valid, summary.rules)
-    assert _findings(convert([folder], Options())) == [("no_query_latencies", 1)]
+    assert _findings(convert([folder], Options())) == [("loadgen_queued", 1), ("no_query_latencies", 1)]
 
 
 @pytest.mark.real

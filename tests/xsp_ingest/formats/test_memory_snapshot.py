@@ -59,6 +59,45 @@ def test_a_snapshot_is_counted_back_from_its_end(tmp_path: Path) -> None:
     assert trace.frame("runs").select("epoch_ns", "level_captured").rows() == [(1_000_000, "M")]
 
 
+def test_a_snapshot_keeps_addresses_the_users_lines_and_the_largest_free_block(tmp_path: Path) -> None:
+    frames = [
+        {"filename": "/x/torch/nn/modules/linear.py", "line": 3, "name": "forward"},
+        {"filename": "/home/somebody/net.py", "line": 12, "name": "forward"},
+        {"filename": "??", "line": 0, "name": "clone(at::Tensor)"},
+    ]
+    entries = [
+        _entry("alloc", 100, 1_001) | {"addr": 4_096, "frames": frames},
+        _entry("alloc", 50, 1_002) | {"addr": 0, "frames": None},
+        _entry("free_completed", 100, 1_003) | {"addr": 4_096},
+    ]
+    blocks = [
+        {"size": 50, "state": "active_allocated"},
+        {"size": 30, "state": "inactive"},
+        {"size": 70, "state": "inactive"},
+    ]
+    segments = [{"device": 0, "total_size": 150, "active_size": 50, "blocks": blocks}]
+    trace = _trace(tmp_path, {"segments": segments, "device_traces": [entries]})
+    columns = ("time_ns", "bytes", "address", "allocated_bytes", "source_lines")
+    assert trace.frame("allocations").select(columns).rows() == [
+        (0, 100, 4_096, 100, "net.py:12 forward"),
+        (1_000, 50, None, 150, None),
+        (2_000, -100, 4_096, 50, None),
+    ]
+    assert ("largest_free_block_bytes", 0, 2_000, 70.0) in _counters(trace)
+
+
+def test_a_timeline_keeps_its_categories(tmp_path: Path) -> None:
+    # 512 bytes of weights are there before; 64 become an activation in the moment in which they come.
+    events = [[-1, 1, 512, 0], [2_000, 2, 64, 3], [2_000, 3, -64, 3], [2_000, 3, 64, 4], [5_000, 4, -64, 4]]
+    expected = [(0, 512, "weights"), (0, 64, "activations"), (3_000, -64, "activations")]
+    raw = _trace(tmp_path, events).frame("allocations")
+    assert raw.select("time_ns", "bytes", pl.col("category").cast(pl.String)).rows() == expected
+    begun = 1_795_177_998_539_478
+    sizes = [[0, 512, 0, 0, 0, 64, 0, 0, 0], [0, 512, 0, 0, 0, 0, 0, 0, 0]]
+    summed = _trace(tmp_path, [[begun, begun + 3], sizes]).frame("allocations")
+    assert summed.select("time_ns", "bytes", pl.col("category").cast(pl.String)).rows() == expected
+
+
 def test_raw_events_start_from_what_was_in_use_before(tmp_path: Path) -> None:
     events = [[-1, 1, 512, 0], [2_000, 2, 64, 3], [2_000, 3, -64, 3], [2_000, 3, 64, 4], [5_000, 4, -512, 0]]
     assert _counters(_trace(tmp_path, events)) == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -9,6 +11,7 @@ import polars as pl
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_ingest.staging.selection import Selection
 from xsp_model import integrity
 
 if TYPE_CHECKING:
@@ -135,7 +138,7 @@ def test_memory_in_use_adds_up_by_device_and_kind(tmp_path: Path) -> None:
     ):
         file.add(
             "CUDA_GPU_MEMORY_USAGE_EVENTS", start=start, globalPid=global_id(PROCESS), deviceId=device, bytes=size,
-            memKind=kind, memoryOperationType=freed,
+            memKind=kind, memoryOperationType=freed, address=4_096 + start if device else None,
         )  # fmt: skip
     file.add("CUDA_GPU_MEMORY_USAGE_EVENTS", start=60, deviceId=0, memKind=2, memoryOperationType=0)
     trace = _trace(file, tmp_path)
@@ -149,6 +152,8 @@ def test_memory_in_use_adds_up_by_device_and_kind(tmp_path: Path) -> None:
     ]
     assert _ledger(trace)["unusable_memory_event"] == 1
     assert _ledger(trace)["memory_in_use_before"] == 1
+    blocks = trace.frame("allocations").select("time_ns", "device_id", "bytes", "address")
+    assert blocks.rows() == [(10, 0, 100, None), (20, 0, 50, None), (25, 1, 7, 4_121), (30, 0, -100, None)]
 
 
 def test_mpi_calls_are_library_calls_with_a_rank(tmp_path: Path) -> None:
@@ -166,6 +171,107 @@ def test_mpi_calls_are_library_calls_with_a_rank(tmp_path: Path) -> None:
     ]
     assert trace.frame("spans")["parent_id"].to_list()[:3] == [None, 0, 1]
     assert trace.frame("runs")["rank"].to_list() == [3]
+
+
+def test_what_calls_of_mpi_say_of_a_message(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.event("MPI_P2P_EVENTS", 10, 20, "MPI_Send", tag=5, remoteRank=1, size=100)
+    file.event("MPI_COLLECTIVES_EVENTS", 30, 40, "MPI_Scatter", rootRank=0, size=64, recvSize=8)
+    file.event("MPI_START_WAIT_EVENTS", 50, 60, "MPI_Wait", thread=7)
+    file.add("MPI_RANKS", globalTid=global_id(PROCESS, THREAD), rank=3)
+    messages = _trace(file, tmp_path).frame("messages").drop("span_id")
+    assert messages.columns == ["rank", "peer_rank", "root_rank", "tag", "bytes", "sent_bytes", "received_bytes"]
+    assert messages.rows() == [
+        (3, 1, None, 5, 100, None, None),
+        (3, None, 0, None, None, 64, 8),
+        (None, None, None, None, None, None, None),
+    ]
+
+
+def test_ucx_openmp_and_openacc_are_library_calls(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.event("UCP_SUBMIT_EVENTS", 10, 20, "ucp_tag_send_nbx")
+    file.event("UCP_PROGRESS_EVENTS", 21, 25, "ucp_tag_send_nbx")
+    file.event("UCP_EVENTS", 26, 27, "ucp_worker_progress")
+    file.event("OPENMP_EVENT_KIND_PARALLEL", 30, 90, "Parallel")
+    file.event("CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH", 91, 95, "Wait", srcFile=file.string("a.c"), lineNo=7)
+    file.event("CUPTI_ACTIVITY_KIND_OPENACC_OTHER", 96, 99, "Wait", lineNo=0)
+    trace = _trace(file, tmp_path)
+    assert [(name, start, length) for _, name, start, length in _calls(trace)] == [
+        ("ucp_tag_send_nbx", 0, 10),
+        ("ucp_tag_send_nbx", 11, 4),
+        ("ucp_worker_progress", 16, 1),
+        ("OpenMP:Parallel", 20, 60),
+        ("OpenACC:Wait@a.c:7", 81, 4),
+        ("OpenACC:Wait", 86, 3),
+    ]
+    assert {level for level, *_ in _calls(trace)} == {"library"}
+    assert trace.height("messages") == 0
+
+
+def test_a_part_of_a_trace_begins_where_the_whole_does(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.event("OPENMP_EVENT_KIND_PARALLEL", 100, 900, "Parallel")
+    file.launch((200, 210), (220, 230))
+    file.launch((400, 410), (420, 430))
+    trace = _trace(file, tmp_path, Options(selection=Selection(from_ns=250)))
+    kernels = trace.frame("spans").filter(pl.col("kind").cast(pl.String) == "kernel")
+    assert kernels["start_ns"].to_list() == [320]
+
+
+def test_faults_and_migrations_of_unified_memory(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(0, 50)
+    file.faults(5, 4096, instruction="main+4")
+    file.faults(7, 8192, 12)
+    file.add("CUDA_UM_GPU_PAGE_FAULT_EVENTS", start=8, globalPid=global_id(PROCESS), deviceId=0, address=1)
+    file.memcpy(10, 14, 11, address=8192)
+    file.memcpy(20, 24, 1, address=8192)  # no migration: no address of its own
+    trace = _trace(file, tmp_path)
+    assert trace.frame("page_faults").drop("run_id").rows() == [
+        (5, None, PROCESS, None, 4096, 1, "main+4"),
+        (7, 5, PROCESS, 0, 8192, 12, None),
+    ]
+    assert trace.frame("copies")["virtual_address"].to_list() == [8192, None]
+    assert _ledger(trace)["missing_time"] == 1  # faults of which there is no number
+
+
+def test_every_table_that_is_not_read_is_counted_by_name(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.launch((1, 2), (3, 4))
+    file.event("OSRT_API", 1, 2, "poll", eventClass=27)
+    file.add("META_DATA_CAPTURE", name="host", value="private")
+    path = file.write(tmp_path / "made.sqlite")
+    with closing(sqlite3.connect(path)) as database:
+        for table, count in (("NET_NIC_METRIC", 3), ("SCHED_EVENTS", 2), ("of /home/someone", 4), ("VULKAN_API", 0)):
+            database.execute(f'CREATE TABLE "{table}" (start INTEGER)')
+            database.executemany(f'INSERT INTO "{table}" VALUES (?)', [(n,) for n in range(count)])  # noqa: S608
+        database.commit()
+    ledger = convert([path], Options()).frame("ledger").filter(pl.col("kind") == "table_not_read")
+    assert ledger.select("detail", "count").rows() == [
+        ("Rows of NET_NIC_METRIC were not read", 3),
+        ("Rows of SCHED_EVENTS were not read", 2),
+        ("Rows of a table whose name is none of Nsight's were not read", 4),
+    ]
+
+
+def test_generic_events_that_are_no_samples_are_counted_by_their_type(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.kernel(0, 10)
+    power, storage, path_like = _gpu_types(file, '{"Name": "nvml"}', '{"Name": "NFS reads"}', '{"Name": "/home/a"}')
+    for type_id, data in (
+        (power, '{"Power": 250}'),
+        (storage, '{"bytes": 7}'),
+        (storage, "{}"),
+        (path_like, "{}"),
+        (99, "{}"),
+    ):
+        file.add("GENERIC_EVENTS", timestamp=5, rawTimestamp=5, typeId=type_id, data=data)
+    ledger = _trace(file, tmp_path).frame("ledger").filter(pl.col("kind") == "table_not_read")
+    assert ledger.select("detail", "count").rows() == [
+        ("Events of an unnamed type in GENERIC_EVENTS were not read", 2),  # one without a name, one with a path for it
+        ("Events of the type NFS reads in GENERIC_EVENTS were not read", 2),
+    ]
 
 
 def _with_os_calls() -> NsightFile:
@@ -228,13 +334,13 @@ def test_times_that_no_clock_shows_are_unknown(tmp_path: Path) -> None:
     file.call(-(1 << 63), 20)
     file.call(10, (1 << 63) - 1)
     file.kernel((1 << 63) - 1, (1 << 63) - 1)
-    file.kernel(30, (1 << 62) - 1)
-    file.range(-(1 << 62) + 1, (1 << 62) - 1, "all of it")
+    file.kernel(30, (1 << 61) - 1)
+    file.range(-(1 << 61) + 1, (1 << 61) - 1, "all of it")
     trace = _trace(file, tmp_path)
     spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
     assert spans.select("kind", "start_ns", "duration_ns").rows() == [
-        ("range", 0, (1 << 63) - 2),
-        ("call", (1 << 62) + 9, None),
-        ("kernel", (1 << 62) + 29, (1 << 62) - 31),
+        ("range", 0, (1 << 62) - 2),
+        ("call", (1 << 61) + 9, None),
+        ("kernel", (1 << 61) + 29, (1 << 61) - 31),
     ]
     assert trace.frame("runs")["epoch_ns"].to_list() == [None]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
 from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.sqlite import database
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.raw import RAW_TABLES
@@ -173,6 +174,25 @@ def test_columns_that_change_their_type_late_are_read_whole(tmp_path: Path) -> N
     file.range(5000, 5001, "in place", domain=1 << 60)
     raw = _read(file, tmp_path)
     assert raw.tables["ranges"]["text"].to_list() == ["registered"] * 1500 + ["in place"]
+
+
+def test_without_the_fast_driver_the_rows_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = NsightFile()
+    file.string(b"k\xffernel")
+    for number in range(3):
+        file.kernel(number, number + 1, "sound", correlation=1 << 60)
+        file.range(number, number + 1, b"\xe9tape")
+    with_driver = _read(file, tmp_path)
+    monkeypatch.setattr(database, "find_spec", lambda _: None)
+    monkeypatch.setattr(database.Database, "_bulk_arrow", lambda *_: pytest.fail("the driver was used"))
+    monkeypatch.setattr(database, "_ROWS_AT_ONCE", 2)
+    (tmp_path / "again").mkdir()
+    without = _read(file, tmp_path / "again")
+    assert {name: table.schema for name, table in without.tables.items()} == {
+        name: table.schema for name, table in with_driver.tables.items()
+    }
+    assert all(table.equals(with_driver.tables[name]) for name, table in without.tables.items())
+    assert _counts(without) == _counts(with_driver)
 
 
 def test_odd_times_are_kept_and_counted(tmp_path: Path) -> None:

@@ -191,11 +191,11 @@ def test_hostile_numbers_are_unknown_or_exact(tmp_path: Path) -> None:
         + "9223372036854775807,1,a,0,1,1,1,20,x\n"
         + "1e400,1,b,0,2,1,1,20,x\n"
         + "NaN,1,c,0,3,1,1,20,x\n"
-        + "4611686018427387900,-5,d,0,4,1,1,20,x\n"
-        + "-4611686018427387900,1,e,0,5,1,1,20,x\n"
+        + "2305843009213693948,-5,d,0,4,1,1,20,x\n"
+        + "-2305843009213693948,1,e,0,5,1,1,20,x\n"
     )
     trace = _trace(text, tmp_path)
-    assert _rows(trace, "name", "start_ns", "duration_ns") == [("e", 0, 1), ("d", 9223372036854775800, None)]
+    assert _rows(trace, "name", "start_ns", "duration_ns") == [("e", 0, 1), ("d", 4611686018427387896, None)]
     assert _ledger(trace)["missing_time"] == 3
 
 

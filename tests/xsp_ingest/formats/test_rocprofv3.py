@@ -56,7 +56,7 @@ def test_marker_launch_and_kernel_are_one_tree(tmp_path: Path) -> None:
     ]
     rows = _of(trace, "kernel", "parent_id", "name", "device_id", "stream_id", "process_id", "attribution")
     assert rows == [
-        (2, "[HIP memcpy Host-to-Device]", 0, None, PROCESS, "layer"),
+        (2, "[HIP memcpy Host-to-Device]", 0, 3, PROCESS, "layer"),
         (1, "add(float const*, float const*, float*)", 1, 3, PROCESS, "layer"),
     ]
     assert trace.frame("copies").select("bytes", "copy_kind").rows() == [(4_096, "Host-to-Device")]
@@ -68,10 +68,18 @@ def test_a_grid_is_counted_in_blocks(tmp_path: Path) -> None:
     assert kernels.select(columns).rows() == [(4, 2, 1, 256, 32, 1_024)]  # of 1000 threads by 2
 
 
+def test_registers_are_those_of_both_kinds(tmp_path: Path) -> None:
+    text = _run().json().replace(b'"arch_vgpr_count":32', b'"arch_vgpr_count":32,"accum_vgpr_count":8')
+    tables = {name: table.replace(b",1024,0,32,0,16,", b",1024,0,32,8,16,") for name, table in _run().tables().items()}
+    for files in ({"r.json": text}, tables):
+        kernels = _trace(tmp_path / str(len(files)), files).frame("kernels")
+        assert kernels["registers_per_thread"].to_list() == [40]
+
+
 def test_csv_files_are_one_run_and_say_what_the_json_says(tmp_path: Path) -> None:
     document, tables = _trace(tmp_path / "a", {"r.json": _run().json()}), _trace(tmp_path / "b", _run().tables())
     assert tables.frame("runs").height == 1
-    columns = [name for name in document.frame("spans").columns if name not in {"stream_id", "thread_id"}]
+    columns = [name for name in document.frame("spans").columns if name != "thread_id"]
     assert tables.frame("spans").select(columns).equals(document.frame("spans").select(columns))
     assert tables.frame("kernels").equals(document.frame("kernels"))
     assert (
@@ -86,6 +94,18 @@ def test_devices_are_the_gpus_numbered_from_0(tmp_path: Path) -> None:
     assert devices.select("device_id", "name", "multiprocessor_count", "clock_hz").rows() == [
         (n, "AMD Instinct MI300X (synthetic)", 304, 2_100_000_000) for n in range(2)
     ]
+
+
+def test_agents_named_by_their_type_are_gpus_by_number(tmp_path: Path) -> None:
+    """With `--agent-index type-relative`."""
+    named = {b"Agent 0": b"CPU 0", b"Agent 1": b"GPU 0", b"Agent 2": b"GPU 1"}
+    files = _run().tables()
+    for old, new in named.items():
+        files = {name: content.replace(old, new) for name, content in files.items()}
+    usual = _of(_trace(tmp_path / "a", _run().tables()), "kernel", "name", "device_id")
+    assert _of(_trace(tmp_path / "b", files), "kernel", "name", "device_id") == usual
+    without = {name: content for name, content in files.items() if "agent_info" not in name}
+    assert _of(_trace(tmp_path / "c", without), "kernel", "name", "device_id") == usual
 
 
 def test_files_of_two_processes_in_a_folder_are_two_runs(tmp_path: Path) -> None:

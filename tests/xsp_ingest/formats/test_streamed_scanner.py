@@ -37,13 +37,14 @@ def file(tmp_path: Path) -> Path:
 
 def _scan(path: Path, max_rows: int = 1 << 17) -> Document:
     """The documents as one."""
-    events, details, rows = [], [], 0
+    events, details, frames, rows = [], [], [], 0
     for document in scanner.documents(path, max_rows):
         events.append(document.events.clone())
         details.append(document.details.with_columns(pl.col("event") + rows))
+        frames.append(document.frames)
         rows += document.events.height
     counts = document.not_objects, document.python_frames, document.unread_flows
-    return Document(pl.concat(events), pl.concat(details), document.head, *counts)
+    return Document(pl.concat(events), pl.concat(details), pl.concat(frames), document.head, *counts)
 
 
 def _compare(path: Path, data: bytes) -> Document:

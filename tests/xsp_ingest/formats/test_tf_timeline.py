@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -243,3 +244,21 @@ def test_a_real_timeline_of_tensorflow_1(real_dir: Path) -> None:
     operators = trace.frame("spans").filter(level="operator")
     assert (operators.height, operators["duration_ns"].sum()) == (201, 44_563_000)
     assert trace.frame("runs")["epoch_ns"].to_list() == [1_496_956_793_224_680_000]
+
+
+def test_products_of_a_recorded_step_have_the_work_on_paper(fixtures_dir: Path) -> None:
+    """64 images of 128 numbers, layers of 512 and 10: each forward, and for weights, and the second for its input."""
+    trace = convert([fixtures_dir / "tf_timeline" / "tensorflow_train_cpu" / "timeline.json"], Options())
+    names = trace.frame("spans").select("span_id", pl.col("name").cast(pl.String))
+    metrics = trace.frame("metrics").with_columns(pl.col("metric").cast(pl.String)).join(names, on="span_id")
+    flop = metrics.filter(pl.col("metric") == "modelled_flop", pl.col("value") > 0).sort("name")
+    first, second = 2.0 * 64 * 128 * 512, 2.0 * 64 * 512 * 10
+    assert flop.select("name", "value").rows() == [
+        ("dense1/MatMul", first),
+        ("dense2/MatMul", second),
+        ("gradients/dense1/MatMul_grad/MatMul_1", first),
+        ("gradients/dense2/MatMul_grad/MatMul", second),
+        ("gradients/dense2/MatMul_grad/MatMul_1", second),
+    ]
+    written = metrics.filter(pl.col("metric") == "modelled_written_bytes", pl.col("name") == "dense1/MatMul")
+    assert written["value"].to_list() == [64 * 512 * 4.0]

@@ -79,6 +79,19 @@ def test_what_is_read_and_the_window_s_own_marks_are_not_counted(tmp_path: Path)
     assert left_out(converted(kineto, tmp_path)) == []
 
 
+def test_blocks_keep_their_address_and_the_operator_that_ran(tmp_path: Path) -> None:
+    kineto = sound()
+    kineto.operator("aten::empty", 1_500, 2_000)
+    kineto.memory(2_000, 64, allocated=64, reserved=128)
+    kineto.memory(70_000, -64, allocated=0, reserved=128)
+    trace = converted(kineto, tmp_path)
+    first, second = trace.frame("allocations").to_dicts()
+    names = trace.frame("spans")["name"].cast(str).to_list()
+    assert names[first["owner_id"]] == "aten::empty"
+    assert (first["bytes"], second["bytes"], second["allocated_bytes"], second["reserved_bytes"]) == (64, -64, 0, 128)
+    assert first["address"] == second["address"] == 140_000_000_000_000
+
+
 def test_memory_without_a_category_is_read_as_torch_1_9_wrote_it(tmp_path: Path) -> None:
     kineto = sound()
     args = {"Device Type": 1, "Device Id": 0, "Bytes": 512}

@@ -76,6 +76,12 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, message: st
     assert message in _refusal(tmp_path / "t.json", content)
 
 
+def test_lists_in_one_another_without_end_are_refused(tmp_path: Path) -> None:
+    events = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "x", "ts": 1, "dur": 2, "args": {"x": '
+    content = events + b"[" * 20_000 + b"]" * 20_000 + b"}}]}"
+    assert "the JSON nests lists or objects some thousand deep" in _refusal(tmp_path / "trace.json", content)
+
+
 def test_a_directory_without_a_known_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(XspError, match="no file of a known profiler format"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 from tests.helpers.linked import ledger_counts, named
@@ -237,8 +238,31 @@ def test_what_xla_models_is_no_measurement(tmp_path: Path) -> None:
     host.event(host.line(1, "tf_XLA/1"), "dot.2", 0, 50, **stats)
     metrics = _converted(profile, tmp_path).frame("metrics").to_dicts()
     assert [(m["metric"], m["value"], m["unit"], m["source"]) for m in metrics] == [
-        ("bytes_accessed", 512.0, "byte", "modelled by XLA"),
-        ("flop_count", 4096.0, "flop", "modelled by XLA"),
+        ("modelled_bytes", 512.0, "byte", "modelled by XLA"),
+        ("modelled_flop", 4096.0, "flop", "modelled by XLA"),
+    ]
+
+
+def test_what_tensorflows_operators_do_follows_from_what_they_take_and_make(tmp_path: Path) -> None:
+    """A conversion to half precision, whose result only the allocator saw; an allocation outside is of neither."""
+    profile = Profile()
+    host = profile.plane("/host:CPU")
+    line = host.line(1, "tf_Compute/1")
+    memory = {"allocation_bytes": 256, "bytes_allocated": 256, "region_type": "output", "data_type": 19}
+    host.event(line, "net/Cast:Cast", 0, 50, shape="(float[8,4])")
+    host.event(line, "MemoryAllocation", 10, 0, tf_op="net/Cast", shape="[8,4]", **memory)
+    host.event(line, "MemoryAllocation", 60, 0, tf_op="net/Cast", shape="[9,9]", **memory)
+    host.event(line, "net/MatMul:MatMul", 100, 50, shape="(half[8,4];half[4,2])")
+    trace = _converted(profile, tmp_path)
+    names = trace.frame("spans").select("span_id", pl.col("name").cast(pl.String))
+    rows = trace.frame("metrics").join(names, on="span_id").select("name", pl.col("metric").cast(pl.String), "value")
+    assert rows.rows() == [
+        ("net/Cast", "modelled_flop", 0.0),
+        ("net/Cast", "modelled_read_bytes", 128.0),
+        ("net/Cast", "modelled_written_bytes", 64.0),
+        ("net/MatMul", "modelled_flop_fp16", 128.0),
+        ("net/MatMul", "modelled_read_bytes", 80.0),
+        ("net/MatMul", "modelled_written_bytes", 32.0),
     ]
 
 

@@ -139,6 +139,13 @@ def test_what_the_order_does_not_tell_stays_a_replay(kernels: Sequence[str], rea
     assert ledger_counts(trace)["command_buffer_unread"] == 2 * len(kernels)
 
 
+def test_each_launch_is_a_run_of_its_instructions(tmp_path: Path) -> None:
+    """Though the only one of the program is the last of one launch and the first of the next."""
+    schedule = (_SCHEDULE[0], _SCHEDULE[-1])
+    trace = _converted(_profile(("wrapped_tanh",), proto=_proto(schedule), launches=3), tmp_path)
+    assert trace.frame("spans").filter(level="operator", name="wrapped_tanh").height == 3
+
+
 def test_what_a_library_ran_is_known_only_between_two_fusions(tmp_path: Path) -> None:
     kernels = ("sgemm", *_KERNELS[2:], "sgemm")
     layers = [layer for _, layer, _ in _layers(_converted(_profile(kernels, launches=1), tmp_path))]

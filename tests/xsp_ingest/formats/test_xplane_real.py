@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from tests.answers.by_hand import xspace
 from tests.helpers.frameworks import python_with
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -176,6 +177,85 @@ def test_device_time_by_framework_operation_is_xprofs(real_dir: Path, name: str)
         .select("operation", (pl.col("total_time") * 1000).round().cast(pl.Int64))
     )
     assert sorted(ours.rows()) == sorted(theirs.rows())
+
+
+def _work(trace: Trace) -> pl.DataFrame:
+    """One row a run of an instruction whose work is known: name, input_shapes and a column a metric."""
+    metrics = trace.frame("metrics").with_columns(pl.col("metric").cast(pl.String).str.strip_suffix("_bf16"))
+    by_span = metrics.pivot("metric", index="span_id", values="value")
+    operators = trace.frame("operators").select("span_id", "input_shapes")
+    return by_span.join(_spans(trace), on="span_id").join(operators, on="span_id").sort("span_id")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", _JAX)
+def test_work_of_instructions_is_xprofs(real_dir: Path, name: str) -> None:
+    """Flop and bytes by instruction and program: what xprof's rates come to over the time they are taken over.
+
+    It writes 0 for both of a call of cuBLAS, which it does not model.
+    """
+    second = pl.col("total_time") * 1e-6 / pl.col("occurrences")
+    theirs = _reference(real_dir, name, "hlo_stats").select(
+        pl.col("hlo_op_name").alias("name"),
+        (pl.col("model_flop_rate") * 1e9 * second).alias("flop"),
+        (pl.col("measured_memory_bw") * 1024**3 * second).alias("bytes"),
+    )
+    ours = _work(_read(real_dir, name)).select(
+        "name",
+        pl.col("modelled_flop").alias("flop"),
+        (pl.col("modelled_read_bytes") + pl.col("modelled_written_bytes")).alias("bytes"),
+    )
+    expected, answered = (
+        frame.filter(~pl.col("name").str.starts_with("custom-call")).group_by("name").agg(
+            pl.col("flop", "bytes").unique().sort()
+        ).sort("name")
+        for frame in (theirs, ours)
+    )  # fmt: skip
+    assert answered["name"].to_list() == expected["name"].to_list()
+    for column in ("flop", "bytes"):
+        for mine, its in zip(answered[column].to_list(), expected[column].to_list(), strict=True):
+            assert mine == pytest.approx(sorted(set(map(round, its))), rel=1e-4, abs=1)
+
+
+@pytest.mark.real
+def test_work_of_calls_of_cublas_is_of_their_sizes(real_dir: Path) -> None:
+    """2 m n k, and 2 bytes for each element of the three: m, n and k as xprof prints the calls."""
+    products = _work(_read(real_dir, "gemm.mi300x.jax")).filter(pl.col("name") == "custom-call.1")
+    sizes = {(8192, 4096, 8192), (16384, 1024, 4096), (4096, 4096, 4096), (2048, 8192, 2048), (1024, 1024, 1024)}
+    expected = {(f"[[{m}, {k}], [{k}, {n}]]", 2.0 * m * n * k, 2.0 * (m * k + k * n), 2.0 * m * n) for m, k, n in sizes}
+    columns = ("input_shapes", "modelled_flop", "modelled_read_bytes", "modelled_written_bytes")
+    assert products.height == 15
+    assert set(products.select(columns).rows()) == expected
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", _JAX)
+def test_all_device_time_of_instructions_has_work(real_dir: Path, name: str) -> None:
+    """What is left is copies of arguments before the program, and of results after it."""
+    trace = _read(real_dir, name)
+    spans = _spans(trace)
+    launched_in = spans.select(pl.col("span_id").alias("parent_id"), pl.col("parent_id").alias("operator_id"))
+    work = spans.filter(pl.col("level") == "kernel", pl.col("attribution") == "layer").join(launched_in, on="parent_id")
+    assert work.height > 0
+    assert work.join(_work(trace), left_on="operator_id", right_on="span_id", how="anti").height == 0
+
+
+@pytest.mark.real
+def test_operators_write_what_memory_was_made_for(real_dir: Path) -> None:
+    """What was asked of the allocator inside each operator, read from the wire format alone; of 98 % of device time."""
+    trace = _read(real_dir, _TENSORFLOW)
+    (host,) = (p for p in xspace.read(real_dir / "xplane" / f"{_TENSORFLOW}.xplane.pb") if p.name == "/host:CPU")
+    requested: dict[str, set[float]] = {}
+    for event in (event for line in host.lines for event in line.events if event.stats.get("region_type") == "output"):
+        requested.setdefault(event.stats["tf_op"], set()).add(float(event.stats["requested_bytes"]))
+    work = _work(trace).filter(pl.col("name").is_in(list(requested)))
+    assert work.height > 1000
+    written = zip(work["name"], work["modelled_written_bytes"], strict=True)
+    assert [name for name, bytes_ in written if bytes_ not in requested[name]] == []
+    kernels = _spans(trace).filter(pl.col("level") == "kernel")
+    operators = _work(trace).drop_nulls(["modelled_read_bytes", "modelled_written_bytes"])["span_id"]
+    modelled = kernels.filter(pl.col("layer_id").is_in(operators.implode()))["duration_ns"]
+    assert sum(modelled.to_list()) / sum(kernels["duration_ns"].to_list()) == pytest.approx(0.9844, abs=1e-4)
 
 
 @pytest.mark.real

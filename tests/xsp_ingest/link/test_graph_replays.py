@@ -399,3 +399,39 @@ def test_the_same_capture_again_changes_nothing(tmp_path: Path) -> None:
     trace = paired(replayed([["a", "b"]]), [capture, capture], tmp_path)
     assert [layer for _, layer in replayed_layers(trace)] == ["Net_0", "Net_1"]
     assert trace.frame("runs").height == 2
+
+
+def _training(*, elsewhere: str = "captured") -> KinetoTrace:
+    """A capture with a forward launch, and a backward one from autograd's thread; and both once without a graph."""
+    kineto = KinetoTrace()
+    add_eager(kineto, GRAPH, 1_000_000)
+    kineto.runtime("hipStreamBeginCapture", 5_000_000, 2_000)
+    kineto.module("Linear_0", 5_010_000, 50_000)
+    kineto.operator("aten::mm", 5_020_000, 30_000, sequence_number=7)
+    forward = kineto.runtime("hipModuleLaunchKernel", 5_025_000, 5_000)
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    kineto.operator(node, 5_100_000, 50_000, sequence_number=7, forward_thread_id=1, thread_id=101)
+    backward = kineto.runtime("hipModuleLaunchKernel", 5_110_000, 5_000, thread_id=101)
+    for event in kineto.events:
+        args = event.get("args")
+        if isinstance(args, dict) and args.get("correlation") in (forward, backward):
+            args["kernel"] = "gemm" if args["correlation"] == forward else "gemm_backward"
+    if elsewhere == "at once":
+        kineto.kernel("gemm_backward", 5_120_000, 1_000, correlation=backward)
+    elif elsewhere == "captured by itself":
+        kineto.runtime("hipStreamBeginCapture", 5_050_000, 2_000, thread_id=101)
+        kineto.runtime("hipStreamEndCapture", 5_190_000, 2_000, thread_id=101)
+    kineto.runtime("hipStreamEndCapture", 5_200_000, 2_000)
+    return kineto
+
+
+def test_what_autograd_launches_from_its_own_thread_is_captured_too(tmp_path: Path) -> None:
+    trace = paired(replayed([["gemm", "gemm_backward"]] * 2), [_training()], tmp_path)
+    assert replayed_layers(trace) == [("gemm", "Linear_0"), ("gemm_backward", "Linear_0")] * 2
+    assert ledger_counts(trace) == {}
+
+
+@pytest.mark.parametrize("elsewhere", ["at once", "captured by itself"])
+def test_what_another_thread_runs_or_captures_is_none_of_the_graph(tmp_path: Path, elsewhere: str) -> None:
+    trace = paired(replayed([["gemm"]]), [_training(elsewhere=elsewhere)], tmp_path)
+    assert replayed_layers(trace) == [("gemm", "Linear_0")]

@@ -272,8 +272,9 @@ def test_memory_goes_to_the_innermost_module(tmp_path: Path) -> None:
     _two_modules(kineto)
     for at, size in ((3_500, 1_024), (45_000, 4_096), (46_000, -1_024)):
         kineto.memory(at, size, allocated=8_192, reserved=16_384)
-    layers = converted(kineto, tmp_path).frame("layers")
-    assert layers["allocated_bytes"].to_list() == [None, 4_096, 1_024]
+    trace = converted(kineto, tmp_path)
+    assert trace.frame("layers")["allocated_bytes"].to_list() == [None, 4_096, 1_024]
+    assert relayer(trace, "module").frame("layers").equals(trace.frame("layers"))
 
 
 def test_ranks_are_runs_of_one_trace_on_one_clock(tmp_path: Path) -> None:

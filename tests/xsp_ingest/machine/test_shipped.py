@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.toy_function import toy
-from xsp_ingest.machine import build, functions, native, shipped
+from xsp_ingest.machine import build, functions, library, native, shipped
 from xsp_ingest.machine.functions import FUNCTIONS, CompiledFunction
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ _SCAN = """
 import sys
 from pathlib import Path
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
-from xsp_ingest.machine import native
+from xsp_ingest.machine import library, native
 native._folders = lambda: iter(())
+library.is_for_this_system = lambda: False
 assert columns.readiness() is columns.Ready.FINISH
 scanner._FINISH_BYTES = 0
 assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
@@ -104,10 +105,10 @@ def test_what_is_shipped_is_not_compiled(folder: Path, monkeypatch: pytest.Monke
     _ship()
     assert native.is_at_hand(_FUNCTION)
     assert not native.is_at_hand(toy(_twice, *_KINDS, version="2"))
-    assert not native.is_kept(_FUNCTION)
+    assert not native.is_ready(_FUNCTION)
     monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled"))
     native.native(_FUNCTION)
-    assert native.is_kept(_FUNCTION)
+    assert native.is_ready(_FUNCTION)
     assert folder.is_dir()
 
 
@@ -139,12 +140,16 @@ def test_the_check_tells_what_is_not_of_its_sources(
     shutil.copytree(shipped.FOLDER, copy)
     monkeypatch.setattr(shipped, "FOLDER", copy)
     monkeypatch.setattr(build, "_made_apart", lambda function: shipped.file_of(function).read_bytes())
+    linked = (copy / library.FILE).read_bytes()
+    monkeypatch.setattr(build, "_linked", lambda: linked)
     assert build.main(["--check"]) == 0
     (copy / "stray.bc").touch()
     (copy / "climb.bc").write_bytes(b"")
     (copy / "nesting.bc").unlink()
+    (copy / library.FILE).write_bytes(b"")
     assert build.main(["--check"]) == 1
     described = capsys.readouterr().out
+    assert f"{library.FILE}: not the file that the manifest names" in described
     assert "stray.bc: of no function" in described
     assert "climb: not the file that the manifest names" in described
     assert "nesting: not shipped" in described

@@ -282,6 +282,7 @@ def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypa
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100))
     monkeypatch.setattr(reader, "_COMPILE_BYTES", 1 << 20)
     monkeypatch.setattr(reader, "is_at_hand", lambda *_: False)
+    monkeypatch.setattr(reader, "is_ready", lambda *_: False)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"i": INTEGER})
 
@@ -479,6 +480,9 @@ def test_every_cell_of_the_fixtures(path: Path) -> None:
     _all_tables(path)
 
 
+_SOUND = [path for path in sorted(Path("fixtures").rglob("*.sqlite")) if "bad" not in path.parts]
+
+
 def _same_traces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MIN_BYTES", 0)
     ours = NSYS_SQLITE.read(path, Options())
@@ -489,7 +493,7 @@ def _same_traces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert frame.equals(theirs.tables[name]), name
 
 
-@pytest.mark.parametrize("path", sorted(Path("fixtures").rglob("*.sqlite")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", _SOUND, ids=lambda path: path.parent.name)
 def test_traces_of_the_fixtures_are_the_same_either_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _same_traces(path, monkeypatch)
 

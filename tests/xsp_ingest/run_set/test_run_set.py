@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.description import json_schema
-from xsp_ingest.run_set.run_set import is_run_set, read_run, read_run_set, read_single
+from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run, read_run_set, read_single
 from xsp_model import XspError
 
 
@@ -80,6 +81,14 @@ def test_a_run_with_a_trace_is_described_by_both(tmp_path: Path) -> None:
         ({"files": [{"path": "nowhere.json"}]}, "is not there"),
         ({"graph_captures": ["../../etc/passwd"]}, "lies outside of the run set"),
         ({"graph_captures": ["capture_traces"]}, "'capture_traces' is not there"),
+        ({"files": [{"path": "a" * 5_000}]}, "'a{300}...' cannot be looked up"),
+        ({"files": [{"path": "a/" * 5_000}]}, "cannot be looked up"),
+        ({"files": [{"path": "a\0b"}]}, "cannot be looked up|is not there"),
+        ({"files": [{"path": "\ud800"}]}, "wrong"),
+        ({"graph_captures": ["a\0b"]}, "cannot be looked up|is not there"),
+        ({"graph_captures": ["a" * 5_000]}, "cannot be looked up"),
+        ({"step_durations_ns": [1, 10**30]}, r"Expected `int` <= 9007199254740992 - at `\$.step_durations_ns"),
+        ({"batch_size": 10**19}, r"Expected `int` <= 9007199254740992 - at `\$.batch_size"),
         ({"graph_captures": "capture.json"}, r"Expected `array`, got `str` - at `\$.graph_captures`"),
     ],
 )
@@ -125,6 +134,39 @@ def test_a_link_out_of_the_run_set_is_refused(tmp_path: Path) -> None:
         read_run_set(tmp_path / "set", Options())
 
 
+@pytest.mark.parametrize("links", [{"link": "link"}, {"link": "back", "back": "link"}])
+def test_links_in_a_circle_are_refused_in_one_sentence(tmp_path: Path, links: dict[str, str]) -> None:
+    path = _write(tmp_path, _described(files=[{"path": "link/trace.json"}]))
+    for link, target in links.items():
+        (tmp_path / link).symlink_to(target)
+    with pytest.raises(XspError, match=r"cannot be looked up|is not there"):
+        read_run(path, Options())
+
+
+def test_a_description_outside_of_the_run_set_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "elsewhere", _described())
+    _write(tmp_path / "set" / "M", _described())
+    (tmp_path / "set" / "ML").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(XspError, match=r"'run\.json' lies outside"):
+        read_run_set(tmp_path / "set", Options())
+
+
+def test_a_description_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(XspError, match="a pipe, not a file"):
+        read_run(tmp_path / "run.json", Options())
+
+
+def test_why_a_run_failed_is_read_from_no_pipe_and_from_nowhere_else(tmp_path: Path) -> None:
+    for name in ("pipe", "link", "file"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+    (tmp_path / "secret").write_text('{"error": "secret"}')
+    (tmp_path / "set" / "link" / "error.json").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "set" / "pipe" / "error.json")
+    (tmp_path / "set" / "file" / "error.json").write_text('{"error": "no memory"}')
+    assert [failure.detail.partition(": ")[2] for failure in failed_runs(tmp_path / "set")] == ["file (no memory)"]
+
+
 def test_the_schema_takes_what_is_right_and_only_that() -> None:
     schema = json_schema()
     jsonschema.validate(_described(), schema)
@@ -148,3 +190,84 @@ def test_a_run_is_taken_for_what_the_option_says_or_refused(tmp_path: Path) -> N
     with pytest.raises(XspError, match="holds no layers"):
         read_single(described, "layers", Options())
     assert read_single(described, "model", Options()).frame("runs")["source_path"].to_list() == ["M/run.json"]
+
+
+def test_quality_and_outputs_that_a_run_records_are_kept(tmp_path: Path) -> None:
+    digest = "0" * 64
+    described = _described(
+        accuracies=[{"metric": "top1", "value": 0.7613, "unit": "share", "dataset": "ImageNet", "samples": 50_000}],
+        training_curve=[{"metric": "top1", "time_s": 1.5, "value": 0.25}],
+        tensors=[
+            {"kind": "output", "name": "output", "step": 5, "shape": [2, 3], "dtype": "float32", "sha256": digest,
+             "l2_norm": 3.0, "max_abs": 2, "non_finite": 0, "sampled_values": [1.0, None], "top1": [2, 0]},
+        ],
+        output_distances=[{"name": "output", "reference": "fp32", "relative_l2": 0.001, "top1_agreement": 1.0}],
+    )  # fmt: skip
+    trace = read_run(_write(tmp_path, described), Options())
+    assert trace.frame("accuracies").rows() == [
+        (0, "top1", "ImageNet", None, 0.7613, "share", 50_000, None),
+        (0, "top1", None, 1_500_000_000, 0.25, None, None, None),
+    ]
+    assert trace.frame("tensors").rows() == [
+        (0, "output", "output", 5, "[2, 3]", "float32", 6, digest, 3.0, 2.0, 0, "[1.0, null]", "[2, 0]")
+    ]
+    assert trace.frame("output_distances").rows() == [(0, "output", "fp32", None, None, 0.001, None, 1.0)]
+
+
+def test_a_checksum_that_is_none_is_refused(tmp_path: Path) -> None:
+    tensor = {"kind": "output", "name": "output", "sha256": "deadbeef"}
+    with pytest.raises(XspError, match=r"sha256"):
+        read_run(_write(tmp_path, _described(tensors=[tensor])), Options())
+
+
+@pytest.mark.parametrize(
+    ("deepest", "with_kernel", "sentence"),
+    [
+        ("kernel", False, "MLG/run.json says kernel, and no kernel is there"),
+        ("operator", True, "MLG/run.json says operator, and kernels are there"),
+        ("kernel", True, None),
+        ("operator", False, None),
+        (None, False, None),
+    ],
+)
+def test_a_description_that_says_another_level_than_its_files_hold_is_noted(
+    tmp_path: Path, deepest: str | None, sentence: str | None, *, with_kernel: bool
+) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::linear", 1_000, 50_000)
+    if with_kernel:
+        kineto.launch("gemm", 3_000, 20_000, 7_000)
+    files = [{"path": "trace.json.gz", "format": "torch_profiler"}]
+    path = _write(tmp_path / "MLG", _described(level="MLG", files=files, deepest_level=deepest))
+    kineto.write(tmp_path / "MLG" / "trace.json.gz")
+    ledger = read_run(path, Options()).frame("ledger")
+    details = ledger.filter(ledger["kind"].cast(str) == "deepest_level_differs")["detail"].cast(str).to_list()
+    assert [detail.rpartition(": ")[2] for detail in details] == ([sentence] if sentence else [])
+
+
+@pytest.mark.parametrize("second", ["t.json", "./t.json", "link.json", "hard.json", "."])
+def test_a_file_that_is_listed_twice_would_count_twice(second: str, tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::linear", 1_000, 50_000)
+    path = _write(tmp_path / "MLG", _described(level="MLG", files=[{"path": "t.json"}, {"path": second}]))
+    kineto.write(path.with_name("t.json"))
+    path.with_name("link.json").symlink_to("t.json")
+    path.with_name("hard.json").hardlink_to(path.with_name("t.json"))
+    with pytest.raises(XspError, match=r"the file '\S+' is listed twice"):
+        read_run(path, Options())
+
+
+@pytest.mark.parametrize(("target", "reason"), [("run.json", "lead in a circle"), ("nowhere", "is not there")])
+def test_a_description_that_leads_nowhere_is_no_run_to_leave_out(target: str, reason: str, tmp_path: Path) -> None:
+    _write(tmp_path / "M", _described())
+    (tmp_path / "ML").mkdir()
+    (tmp_path / "ML" / "run.json").symlink_to(target)
+    with pytest.raises(XspError, match=reason):
+        read_run_set(tmp_path, Options())
+
+
+def test_a_format_is_no_text_without_end(tmp_path: Path) -> None:
+    path = _write(tmp_path / "MLG", _described(level="MLG", files=[{"path": "t.json", "format": "x" * 5_000}]))
+    with pytest.raises(XspError, match="length <= 100") as refusal:
+        read_run(path, Options())
+    assert len(str(refusal.value)) < 300

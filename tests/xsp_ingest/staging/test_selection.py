@@ -22,7 +22,7 @@ from xsp_ingest.staging.selection import Selection, narrowed, range_of
 from xsp_model import Trace, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.staging.raw import RawTrace
@@ -152,7 +152,9 @@ def _comparable(raw: RawTrace) -> dict[str, list[str]]:
     rows_of = {}
     for name in _TABLES:
         frame = raw.tables[name].join(named, on="row", how="left")
-        frame = frame.select(pl.exclude("row", "issued_by_row", "captured_in_row", "forward_row", "called_by_row"))
+        frame = frame.select(
+            pl.exclude("row", "range_id", "issued_by_row", "captured_in_row", "forward_row", "called_by_row")
+        )
         rows_of[name] = sorted(str(row) for row in frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).rows())
     return rows_of
 
@@ -217,8 +219,8 @@ def test_rows_out_of_the_range_are_not_fetched(file: Path, monkeypatch: pytest.M
     fetched: dict[str, int] = {}
     before = Database._bulk
 
-    def counted(database: Database, query: str) -> pl.DataFrame:
-        rows = before(database, query)
+    def counted(database: Database, query: str, schema: Mapping[str, pl.DataType], bound: int) -> pl.DataFrame:
+        rows = before(database, query, schema, bound)
         for table in ("KERNEL", "RUNTIME", "NVTX_EVENTS"):
             if table in query and '"start"' in query:
                 fetched[table] = max(fetched.get(table, 0), rows.height)

@@ -57,6 +57,12 @@ def test_vllm_in_detail_has_the_keys_that_attention_reads_and_the_padded_batch()
         kv_tokens=13288,
         prefill_kv_tokens=7144,
         decode_kv_tokens=6144,
+        tokens_squared=20971523,
+        prefill_tokens_squared=20971520,
+        decode_tokens_squared=3,
+        tokens_by_kv_tokens=23025664,
+        prefill_tokens_by_kv_tokens=23019520,
+        decode_tokens_by_kv_tokens=6144,
         padded_tokens=6272,
         batch_key=6272,
     )
@@ -121,6 +127,24 @@ def test_tokens_that_the_name_does_not_say_are_unknown(
 ) -> None:
     annotation = _read(text)
     assert (annotation.tokens, annotation.prefill_tokens, annotation.decode_tokens) == (tokens, prefill, decode)
+
+
+@pytest.mark.parametrize(
+    ("text", "squared", "by_kv_tokens"),
+    [
+        ("step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=262144 g_sk=131072]", 256, 262144),
+        ("step[MIXED bs=66 c=2 g=64 c_sq=2048 c_sqsq=2097152 c_sqsk=2097152 g_sqsq=64 g_sqsk=65600]", 2097216, 2162752),
+        ("step[DRAFT_EXTEND bs=8 c_sq=16 c_sqsq=32 c_sqsk=2048 c_sk=1024]", 32, 2048),
+        ("prefill[bs=6 tok=17408 ctx=[4096]...+3 sqsq=59768832 sqsk=59768832 sk=17408 tbo=1]", 59768832, 59768832),
+        ("step[MIXED bs=66 c=2 g=64 c_sqsq=2097152]", None, None),  # one side of two
+        ("decode[bs=64 tok=64 d=64]", None, None),
+    ],
+)
+def test_products_of_queries_and_keys_are_summed_over_both_sides(
+    text: str, squared: int | None, by_kv_tokens: int | None
+) -> None:
+    annotation = _read(text)
+    assert (annotation.tokens_squared, annotation.tokens_by_kv_tokens) == (squared, by_kv_tokens)
 
 
 @pytest.mark.parametrize(

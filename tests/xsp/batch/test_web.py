@@ -1,0 +1,108 @@
+"""Folders of web servers that lead elsewhere, or whose server fails."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from xsp.batch import locations, web
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sessions of fsspec live as long as the process
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+Act = Callable[[str], object]
+Answer = tuple[int, str, str]  # status, body, where it leads
+
+
+@contextmanager
+def _served(answers: Mapping[str, Answer]) -> Iterator[str]:
+    """A server of these answers by path; else 404."""
+    for package in ("fsspec", "aiohttp"):
+        pytest.importorskip(package, reason=f"{package} is not installed (the extra `cluster`)")
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text, leads = answers.get(self.path, (404, "", ""))
+            self.send_response(status)
+            if leads:
+                self.send_header("Location", leads)
+            self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text.encode())
+
+        do_HEAD = do_GET  # noqa: N815 (likewise)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def _links(*names: str) -> Answer:
+    return (200, "".join(f'<a href="{name}">{name}</a>' for name in names), "")
+
+
+def test_what_lies_below_a_folder_is_listed() -> None:
+    with _served(
+        {"/t/": _links("a.json", "/u/b.json", "http://127.0.0.2:1/t/c.json"), "/t/a.json": (200, "x", "")}
+    ) as at:
+        assert [entry.url for entry in locations.listed(f"{at}/t/")] == [f"{at}/t/a.json"]
+
+
+@pytest.mark.parametrize("name", ["../secret.json", "%2e%2e/secret.json", "%252e%252e%252fsecret.json", r"..\secret"])
+def test_names_that_lead_out_of_the_folder_are_refused(name: str, tmp_path: Path) -> None:
+    with _served({"/t/": _links(name), "/secret.json": (200, "x", "")}) as at:
+        for act in (locations.listed, lambda url: locations.fetch(url, tmp_path)):
+            with pytest.raises(XspError, match="names a file outside of itself"):
+                act(f"{at}/t/")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("act", [locations.listed, locations.read_bytes, locations.stamp])
+def test_a_redirect_to_another_host_is_refused(act: Act) -> None:
+    refused = pytest.raises(XspError, match=r"is redirected to another host \(http://127\.0\.0\.2:9/a\.json\)")
+    with _served({"/a.json": (302, "", "http://127.0.0.2:9/a.json")}) as at, refused:
+        act(f"{at}/a.json")
+
+
+def test_a_redirect_at_the_same_host_is_followed() -> None:
+    with _served({"/a.json": (302, "", "/b.json"), "/b.json": (200, "x", "")}) as at:
+        assert locations.read_bytes(f"{at}/a.json") == b"x"
+
+
+@pytest.mark.parametrize("act", [locations.listed, locations.read_bytes, locations.stamp])
+@pytest.mark.parametrize("path", ["/t/", "/a.json"])
+def test_a_fault_of_the_server_is_not_taken_for_nothing(act: Act, path: str) -> None:
+    with _served({path: (500, "", "")}) as at, pytest.raises(XspError, match="the server answers 500"):
+        act(f"{at}{path}")
+
+
+def test_what_is_not_there_is_said_to_be_absent() -> None:
+    with _served({}) as at:
+        assert locations.read_bytes(f"{at}/a.json") is None
+        with pytest.raises(XspError, match="nothing is there"):
+            locations.listed(f"{at}/a.json")
+
+
+@pytest.mark.parametrize("name", ["bucket/f/../../x", "bucket/other/x", "bucket/f/a/..", "bucket/fx"])
+def test_names_of_a_bucket_stay_below_the_folder(name: str) -> None:
+    with pytest.raises(XspError, match="names a file outside of itself"):
+        web.check_below([name], "bucket/f")
+    web.check_below(["bucket/f/x", "bucket/f/a..b", "bucket/f"], "bucket/f/")

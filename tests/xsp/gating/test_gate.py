@@ -1,0 +1,42 @@
+"""The gate on real captures of a CPU: a planted slowdown fails it, and none does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.stretched import stretched
+from xsp.gating.gate import Verdict, judged, opened
+from xsp.gating.stored import folder_of, keep, stored
+
+_CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.json.gz"))
+
+
+@pytest.mark.slow
+def test_a_slowdown_of_five_percent_fails_and_none_does_not(tmp_path: Path) -> None:
+    before, after = opened(_CAPTURES[::2]), opened(_CAPTURES[1::2])
+    slower = opened([stretched(each, 1.05, tmp_path / each.name) for each in _CAPTURES[1::2]])
+    as_it_is, planted = judged(before, after), judged(before, slower)
+    assert as_it_is.verdict is Verdict.INCONCLUSIVE  # 1.5 % slower, and noise reaches beyond 3 %
+    assert planted.verdict is Verdict.REGRESSED
+    assert as_it_is.ratio is not None
+    assert planted.ratio == pytest.approx(1.05 * as_it_is.ratio, rel=1e-3)
+    assert "model.latency > +3%" in planted.text
+
+
+def test_each_test_has_a_folder_of_its_own_that_can_be_read(tmp_path: Path) -> None:
+    one, two = (folder_of(tmp_path, f"tests/test_a.py::test_x[{value}]") for value in ("a b", "a/b"))
+    assert one != two
+    assert one.name.startswith("tests-test_a.py-test_x-a-b")
+    assert len(folder_of(tmp_path, "x" * 5_000).name) < 100
+
+
+def test_a_baseline_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "baselines" / "one"
+    assert stored(folder) == []
+    keep(_CAPTURES[:3], folder)
+    keep(_CAPTURES[3:5], folder)
+    assert [path.name for path in stored(folder)] == ["capture01.json.gz", "capture02.json.gz"]
+    assert stored(folder)[0].read_bytes() == _CAPTURES[3].read_bytes()
+    assert [path.name for path in folder.parent.iterdir()] == ["one"]

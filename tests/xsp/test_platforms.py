@@ -1,0 +1,80 @@
+"""What only Linux has is asked for only there: elsewhere something else is done, or nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import resource
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from runners import guard
+from xsp import memory as of_the_command
+from xsp.batch import fork_server, pool, work
+from xsp_ingest.files.sqlite.bulk import INTEGER, paged
+from xsp_ingest.machine.sqlite import CannotRead, columns, reader
+from xsp_model import memory
+
+
+@pytest.fixture(autouse=True)
+def _no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS, as far as one can be told: its name, no /proc, and a C library without what is Linux's."""
+    read_text = Path.read_text
+
+    def without_proc(path: Path, *arguments: str, **options: str) -> str:
+        if path.is_relative_to("/proc") or path.is_relative_to("/sys"):
+            raise FileNotFoundError(path)
+        return read_text(path, *arguments, **options)
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(Path, "read_text", without_proc)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.delattr(os, "preadv", raising=False)
+
+
+def test_memory_is_what_the_system_says_otherwise() -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert 0 < memory.resident_bytes() <= 2 * peak  # bytes there, KiB on Linux
+    assert 0 < work._peak_bytes() <= 2 * peak
+    assert 0 < memory.available_bytes() <= memory.limit_bytes()
+    assert pool._resident_bytes(os.getpid()) == 0
+
+
+def test_processes_are_spawned_and_none_is_kept_to_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing, "set_forkserver_preload", lambda *_: pytest.fail("forked"))
+    fork_server.begin()
+    fork_server.end()
+    assert fork_server.context().get_start_method() == "spawn"
+    assert fork_server.cores() == os.cpu_count()
+
+
+def test_the_c_library_is_asked_for_nothing_of_linux() -> None:
+    of_the_command.be_frugal()
+    guard._control(1, 9)
+    columns._touch(np.zeros(columns._MAPPED_BYTES, dtype=np.int8))
+    assert columns._zeros(columns._MAPPED_BYTES, np.int8).any() == np.False_
+
+
+def test_pages_are_left_to_sqlite_where_they_cannot_be_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MIN_BYTES", 0)
+    monkeypatch.setattr(reader, "_read", _never)
+    with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
+        connection.execute("CREATE TABLE t (i INTEGER)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.commit()
+        with pytest.raises(CannotRead):
+            paged(tmp_path / "t.db", connection, "t", {"i": INTEGER}, None)
+
+
+def _never(*_: object) -> NoReturn:
+    pytest.fail("read")

@@ -1,0 +1,168 @@
+"""B23, B24 and the rooflines of modelled work, on traces whose answers are worked out on paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from tests.helpers.hand import Hand
+from tests.helpers.shaped_trace import shaped
+from tests.helpers.synth import KinetoTrace
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.frames.filled_counters import kernel_work
+from xsp_analyze.frames.step_frames import StepFrames
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+
+about = pytest.approx
+
+
+def rows(trace: Trace, identity: str, *columns: str, steps: str | None = "all") -> list[tuple[Any, ...]]:
+    table = run(find(identity), StepFrames.of(trace, steps)).table
+    return table.select(columns).rows()
+
+
+def test_operators_come_by_the_time_to_gain() -> None:
+    # Two products of 12 Mflop: 12 us each at 1 TFLOP/s, 4.4 us at 100 GB/s, of 24 us. The ReLU: 4 us of 16, by memory.
+    columns = ("operator", "shapes", "dtypes", "count", "device_sum_ns", "gain_ns", "roof_ns", "roof_share", "bound")
+    assert rows(shaped(), "B23", *columns) == [
+        ("aten::mm", "100x200, 200x300", "fp32", 2, 48_000, 24_000.0, 24_000.0, 0.5, "compute"),
+        ("aten::relu", "1000x50", "fp32", 1, 16_000, 12_000.0, about(4_000.0), about(0.25), "memory"),
+        ("my::op", "1000x50", "fp32", 1, 4_000, None, None, None, None),
+    ]
+    rates = ("operator", "modelled_flop_per_s", "modelled_byte_per_s", "layers", "operator_class")
+    assert rows(shaped(), "B23", *rates)[0] == ("aten::mm", 5e11, 880_000 / 48e-6, "Linear_0", "matrix product")
+
+
+@pytest.mark.parametrize("steps", [None, "mean", "each", "1"])
+def test_a_step_is_as_the_whole_of_one(steps: str | None) -> None:
+    columns = ("operator", "count", "gain_ns", "roof_ns")
+    assert rows(shaped(), "B23", *columns, steps=steps) == rows(shaped(), "B23", *columns)
+
+
+def test_without_peaks_no_call_has_a_roof() -> None:
+    columns = ("operator", "gain_ns", "roof_share", "bound", "modelled_flop")
+    assert set(rows(shaped(peak=None, bandwidth=None, name=None), "B23", *columns)) == {
+        ("aten::mm", None, None, None, 24e6),
+        ("aten::relu", None, None, None, 0.0),
+        ("my::op", None, None, None, None),
+    }
+
+
+def test_products_at_their_peak_over_latency_and_over_the_layers_device_time() -> None:
+    # 24 Mflop take 24 us at the peak: of a step of 100 us, and of 48 us of the layer's kernels.
+    columns = ("scope", "name", "mfu", "hfu", "model_flop", "peak_ns", "time_ns", "precision", "counted_share")
+    assert rows(shaped(), "B24", *columns, steps=None) == [
+        ("model", "all products", 0.24, 0.24, 24e6, 24_000.0, 100_000.0, "fp32", 1.0),
+        ("layer type", "Linear", 0.5, 0.5, 24e6, 24_000.0, 48_000.0, "fp32", 1.0),
+        ("layer", "Linear_0", 0.5, 0.5, 24e6, 24_000.0, 48_000.0, "fp32", 1.0),
+    ]
+
+
+def recomputed() -> Trace:
+    """A product of 12 Mflop forward (20 us), once more for its gradient (20 us), and one on the host alone."""
+    hand = Hand()
+    hand.run(0)
+    hand.step(1, 0, 100_000)
+    hand.extra["operators"] = []
+    for number, phase in enumerate(("forward", "recompute", "forward")):
+        at: dict[str, Any] = {"step": 1, "phase": phase}
+        call = hand.span("operator", "operator", "aten::mm", 100 + 1_000 * number, 900, thread_id=1, **at)
+        described = {"input_shapes": "[[100, 200], [200, 300]]", "input_dtypes": '["float", "float"]'}
+        hand.extra["operators"].append({"span_id": call, **described})
+        if number < 2:
+            hand.work("gemm", 10_000 + 30_000 * number, 20_000, launch=150 + 1_000 * number, parent=call, **at)
+    hand.extra["devices"].append({"run_id": 0, "device_id": 0, "fp32_flop_per_s": 1e12, "dram_byte_per_s": 1e11})
+    return hand.build()
+
+
+def test_recomputation_is_of_the_hardware_and_not_of_the_model() -> None:
+    columns = ("scope", "mfu", "hfu", "model_flop", "hardware_flop")
+    assert rows(recomputed(), "B24", *columns, steps=None) == [("model", 0.12, 0.24, 12e6, 24e6)]
+
+
+def test_rates_are_of_calls_that_launched_something() -> None:
+    # Three calls have 36 Mflop, two of them 24 Mflop in 40 us.
+    assert rows(recomputed(), "B11", "modelled_flop", "modelled_flop_per_s") == [(36e6, 24e6 / 40e-6)]
+
+
+def test_the_work_list_counts_only_calls_that_launched_something() -> None:
+    assert rows(recomputed(), "B23", "count", "modelled_count", "modelled_flop") == [(2, 2, 24e6)]
+
+
+def test_what_a_view_launched_itself_is_not_known(tmp_path: Path) -> None:
+    made = KinetoTrace()
+    made.operator("aten::contiguous", 0, 90_000, shapes=[[64, 64]])
+    made.launch("copy", 10_000, 200_000, 30_000)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    columns = ("operator", "device_sum_ns", "gain_ns", "modelled_bytes", "modelled_count")
+    assert rows(trace, "B23", *columns) == [("aten::contiguous", 30_000, None, None, 0)]
+
+
+def test_without_shapes_of_products_there_is_no_utilisation(tmp_path: Path) -> None:
+    made = KinetoTrace()
+    made.operator("aten::mm", 0, 10_000)
+    made.launch("gemm", 1_000, 20_000, 5_000)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    with pytest.raises(XspError, match=r"needs products whose shapes were recorded.*record_shapes=True"):
+        rows(trace, "B24", "mfu")
+
+
+def test_kernels_layers_and_the_model_have_modelled_work_under_their_roofs() -> None:
+    moved = ("dram_read_bytes", "dram_write_bytes")
+    columns = ("kernel_name", "precision", "flop_count", *moved, "roof_share", "work_basis")
+    product = ("kernel of aten::mm", "fp32", 12e6, 320_000.0, 120_000.0, 0.5, "modelled")
+    relu = ("kernel of aten::relu", "fp32", 50_000.0, 200_000.0, 200_000.0, 0.25, "modelled")
+    assert rows(shaped(), "A09", *columns) == [product, product, relu]
+    assert rows(shaped(), "A14", "layer_name", "flop_count", "work_basis") == [
+        ("Linear_0", 24e6, "modelled"),
+        ("ReLU_0", 50_000.0, "modelled"),
+    ]
+    assert rows(shaped(), "A12", "layer_name", "flop_count", "dram_read_bytes", "work_basis") == [
+        ("Linear_0", 24e6, 640_000.0, "modelled"),
+        ("ReLU_0", 50_000.0, 200_000.0, "modelled"),
+    ]
+    assert rows(shaped(), "A15", "precision", "flop_count", "work_basis") == [("fp32", 24_050_000.0, "modelled")]
+
+
+def measured(**counters: float) -> Trace:
+    """As `shaped`, with these counters of the first product's kernel."""
+    trace = shaped()
+    first = trace.frame("spans").filter(pl.col("name").cast(pl.String) == "kernel of aten::mm")["span_id"][0]
+    metrics = pl.DataFrame(
+        [(first, name, value, "flop", "measured by a test") for name, value in counters.items()],
+        schema=["span_id", "metric", "value", "unit", "source"],
+        orient="row",
+    )
+    return trace.replaced({"metrics": metrics})
+
+
+def test_what_was_measured_goes_before_what_is_modelled() -> None:
+    counters = {"flop_count_sp": 13e6, "dram_read_bytes": 400_000.0, "dram_write_bytes": 120_000.0}
+    columns = ("flop_count", "dram_read_bytes", "work_basis")
+    table = rows(measured(**counters), "A09", *columns)
+    assert table[:2] == [(13e6, 400_000.0, "measured"), (12e6, 320_000.0, "modelled")]
+    assert rows(measured(**counters), "A12", *columns)[0] == (25e6, 720_000.0, "mixed")
+    half = rows(measured(flop_count_sp=13e6), "A09", *columns)
+    assert half[0] == (13e6, 320_000.0, "mixed")
+
+
+def test_kernels_share_the_work_of_their_call_by_time(tmp_path: Path) -> None:
+    # A product of 12 Mflop by a kernel of 30 us and one of 10 us.
+    made = KinetoTrace()
+    made.operator("aten::mm", 0, 90_000, shapes=[[100, 200], [200, 300]])
+    made.launch("gemm", 10_000, 200_000, 30_000)
+    made.launch("split_k_reduce", 20_000, 240_000, 10_000)
+    work = kernel_work(StepFrames.of(convert([made.write(tmp_path / "t.json")], Options())).of_trace)
+    assert work.sort("span_id")["flop_count"].to_list() == [9e6, 3e6]
+    assert work["dram_read_bytes"].sum() == 320_000

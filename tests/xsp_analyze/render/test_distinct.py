@@ -1,0 +1,23 @@
+"""Labels that are alike get what differs among their rows, or at last a number."""
+
+from __future__ import annotations
+
+from xsp_analyze.classification.labels import distinct_labels
+from xsp_analyze.render.distinct import numbered, told_apart
+
+
+def test_only_labels_that_are_alike_get_what_differs() -> None:
+    details = [["host", "device 0"], ["sync", "device 0"], ["host", "device 1"]]
+    assert told_apart(["a", "a", "b"], details) == ["a (host)", "a (sync)", "b"]
+    assert told_apart(["a", "a", "a"], details) == ["a (host, device 0)", "a (sync, device 0)", "a (host, device 1)"]
+    assert told_apart(["a", "a"], [["-"], ["x"]]) == ["a (-)", "a (x)"]
+    assert told_apart(["a", "a"], [["x"], ["x"]]) == ["a #1", "a #2"]
+    assert numbered(["a", "b"]) == ["a", "b"]
+
+
+def test_kernels_of_one_label_get_the_part_of_their_names_that_differs() -> None:
+    names = [f"sm90_xmma_gemm_f32f32_tf32f32_f32_{order}_n_tilesize128x128x32" for order in ("tn", "nn", "nt")]
+    label = "GEMM tf32 128x128x32"
+    assert distinct_labels([label] * 3, names) == [f"{label} (tn)", f"{label} (nn)", f"{label} (nt)"]
+    assert distinct_labels([label, "other", label], [names[0], "k", names[0]]) == [label, "other", label]
+    assert distinct_labels(["x", "x"], ["k_a_b", "k_b_a"]) == ["x: k_a_b", "x: k_b_a"]

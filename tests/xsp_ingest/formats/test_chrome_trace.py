@@ -1,0 +1,93 @@
+"""Chrome traces of tools that are not known: ranges by thread, and who reads which trace."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers.exported import with_texts
+from xsp_ingest.convert import convert
+from xsp_ingest.files.probe import Probe
+from xsp_ingest.ingester import Options, claimants_of
+from xsp_ingest.registry import all_ingesters
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+_ON = {"pid": 1, "tid": 1}
+
+
+def _write(folder: Path, *events: dict[str, Any]) -> Path:
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    return path
+
+
+def _read(folder: Path, *events: dict[str, Any]) -> Trace:
+    return convert([_write(folder, *events)], Options())
+
+
+def _rows(trace: Trace) -> list[tuple[object, ...]]:
+    return with_texts(trace.frame("spans")).select("name", "start_ns", "duration_ns", "thread_id", "parent_id").rows()
+
+
+def test_an_end_ends_what_its_thread_began_last(tmp_path: Path) -> None:
+    trace = _read(
+        tmp_path,
+        {"ph": "B", "name": "outer", "ts": 1, **_ON},
+        {"ph": "B", "name": "other", "ts": 2, "pid": 1, "tid": 2},
+        {"ph": "B", "name": "inner", "ts": 2.001, **_ON},
+        {"ph": "E", "ts": 3, **_ON},
+        {"ph": "E", "ts": 4, **_ON},
+        {"ph": "E", "ts": 9, "pid": 1, "tid": 2},
+    )
+    assert _rows(trace) == [("outer", 0, 3000, 1, None), ("other", 1000, 7000, 2, None), ("inner", 1001, 999, 1, 0)]
+
+
+def test_what_overlaps_by_its_id_is_paired_by_it(tmp_path: Path) -> None:
+    events = [
+        {"ph": ph, "cat": "rpc", "name": "call", "id": i, "ts": ts, **_ON}
+        for ph, i, ts in [("b", 1, 0), ("b", 2, 5), ("e", 1, 8), ("e", 2, 9)]
+    ]
+    trace = _read(tmp_path, *events)
+    assert [row[1:3] for row in _rows(trace)] == [(0, 8000), (5000, 4000)]
+    assert with_texts(trace.frame("ranges")).select("domain", "style").unique().rows() == [("rpc", "StartEnd")]
+
+
+def test_threads_that_are_texts_stay_apart(tmp_path: Path) -> None:
+    events = [{"ph": "X", "name": tid, "ts": 0, "dur": 9, "pid": "app", "tid": tid} for tid in ("main", "io")]
+    trace = _read(tmp_path, *events)
+    assert {row[3] for row in _rows(trace)} == {-3, -2}
+    assert trace.frame("spans")["parent_id"].null_count() == 2
+
+
+def test_a_counter_is_a_series_for_each_of_its_numbers(tmp_path: Path) -> None:
+    sample = {"ph": "C", "name": "heap", "ts": 2, "args": {"used": 5, "free": 7.5}, **_ON}
+    trace = _read(tmp_path, {"ph": "X", "name": "a", "ts": 0, "dur": 9, **_ON}, sample)
+    counters = with_texts(trace.frame("counters")).select("counter", "time_ns", "value")
+    assert counters.rows() == [("heap free", 2000, 7.5), ("heap used", 2000, 5.0)]
+
+
+def test_the_ledger_says_that_the_tool_is_not_known(tmp_path: Path) -> None:
+    trace = _read(tmp_path, {"ph": "X", "name": "gemm", "cat": "gpu", "ts": 0, "dur": 9, **_ON})
+    assert dict(trace.frame("ledger").select("kind", "count").rows())["unknown_tool"] == 1
+    assert with_texts(trace.frame("spans"))["level"].to_list() == ["layer"]
+
+
+@pytest.mark.parametrize(
+    ("events", "reads"),
+    [
+        ([{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 1, **_ON}], "torch_profiler"),
+        ([{"ph": "X", "cat": "Kernel", "name": "gemm", "ts": 0, "dur": 1, **_ON}], "torch_profiler"),
+        ([{"ph": "M", "name": "process_name", "args": {"name": "python"}, **_ON}], "torch_profiler"),
+        ([{"ph": "X", "cat": "anything", "name": "a", "ts": 0, "dur": 1, **_ON}], "chrome_trace"),
+        ([{"ph": "X", "name": "a", "ts": 0, "dur": 1, **_ON}], "chrome_trace"),
+    ],
+)
+def test_categories_of_pytorchs_make_a_trace_pytorchs(events: list[dict[str, Any]], reads: str, tmp_path: Path) -> None:
+    (claimant,) = claimants_of(Probe(_write(tmp_path, *events)), all_ingesters())
+    assert claimant.name == reads

@@ -1,0 +1,113 @@
+"""Outputs never destroy an input, a device, or what was there before they were whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from xsp_model import XspError
+from xsp_model.output_files import check_output, write_file, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RECORDED = b"what was recorded"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "trace.json").write_bytes(_RECORDED)
+    return tmp_path
+
+
+def test_it_is_there_when_it_is_whole_and_not_before(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "report.html"
+
+    def write_half() -> None:
+        with writing(target) as file:
+            file.write(b"half")
+            assert not target.exists()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert list(target.parent.iterdir()) == []
+    write_file(target, b"whole")
+    assert target.read_bytes() == b"whole"
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "here.html").write_bytes(b"old")
+    (tmp_path / "latest.html").symlink_to("here.html")
+    write_file(tmp_path / "latest.html", b"new")
+    assert (tmp_path / "latest.html").is_symlink()
+    assert (tmp_path / "here.html").read_bytes() == b"new"
+
+
+def test_a_pipe_and_a_device_are_written_into(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_file(pipe, b"through")
+    reader.join()
+    assert read == [b"through"]
+    assert pipe.is_fifo()
+    check_output(Path(os.devnull), [])
+    write_file(Path(os.devnull), b"gone")
+    assert Path(os.devnull).is_char_device()
+
+
+def _hard(folder: Path) -> Path:
+    (folder / "hard.json").hardlink_to(folder / "run" / "trace.json")
+    return folder / "hard.json"
+
+
+def _linked(folder: Path) -> Path:
+    (folder / "soft.json").symlink_to("run/trace.json")
+    return folder / "soft.json"
+
+
+def _linked_folder(folder: Path) -> Path:
+    (folder / "way").symlink_to("run")
+    return folder / "way" / "trace.json"
+
+
+@pytest.mark.parametrize("source", ["run", "run/trace.json", "run/../run/trace.json"])
+@pytest.mark.parametrize(
+    "spelt",
+    [lambda at: at / "run" / "trace.json", lambda at: at / "run" / ".." / "run" / "trace.json", _hard, _linked,
+     _linked_folder, lambda at: at / "run"],
+)  # fmt: skip
+def test_an_input_is_refused_by_whatever_name(folder: Path, spelt: Callable[[Path], Path], source: str) -> None:
+    with pytest.raises(XspError, match=r"inputs"):
+        check_output(spelt(folder), [folder / source])
+    assert (folder / "run" / "trace.json").read_bytes() == _RECORDED
+
+
+def test_a_new_file_and_a_page_of_ours_in_an_input_folder_are_no_harm(folder: Path) -> None:
+    page = folder / "run" / "report.html"
+    check_output(page, [folder / "run"])
+    page.write_bytes(b'<!doctype html>\n<html>\n<head>\n<meta name="generator" content="XSP">')
+    check_output(page, [folder / "run"])
+    page.write_bytes(b"<!doctype html><title>mine</title>")
+    with pytest.raises(XspError, match="may be one of the inputs"):
+        check_output(page, [folder / "run"])
+
+
+def test_what_is_no_input_may_be_replaced(folder: Path) -> None:
+    (folder / "report.html").write_bytes(b"yesterday's")
+    check_output(folder / "report.html", [folder / "run", folder / "nothing"])
+
+
+def test_a_loop_of_links_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(XspError, match="cannot be written"):
+        write_file(tmp_path / "a" / "x", b"")
