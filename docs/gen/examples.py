@@ -31,8 +31,9 @@ _SAMPLES = (  # in order of preference where two fill as many columns
     "fixtures/torch_profiler/serving_synthetic",
     "fixtures/nsys_sqlite/nvtx_cpu",
     "fixtures/nvml_samples/beside_two_ranks_synthetic",
+    "fixtures/system_samples/beside_a_run_synthetic",
 )
-_ELSE = ("fixtures/run_set/convnet_v100_synthetic",)  # leveled runs with counters
+_ELSE = ("fixtures/run_set/convnet_v100_synthetic", "fixtures/run_set/results_synthetic")  # leveled runs
 _OURS = ("case.toml", "expected.toml")
 
 

@@ -47,7 +47,7 @@ def _called(function: FunctionType) -> Iterator[object]:
     named = [function.__globals__[name] for name in names if name in function.__globals__]
     yield from named
     for name in names:
-        yield from (getattr(module, name, None) for module in named if isinstance(module, ModuleType))
+        yield from (getattr(module, name, None) for module in named if _is_ours(module))
         member = inspect.getattr_static(StepFrames, name, None)
         yield getattr(member, "fget", None) or getattr(member, "func", None) or member
 
@@ -61,3 +61,8 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _docstring(function: FunctionType) -> str:
     return " ".join((inspect.getdoc(function) or "").split())
+
+
+def _is_ours(value: object) -> bool:
+    """Whether it is a module of XSP: others may act when asked for a name that they do not have."""
+    return isinstance(value, ModuleType) and value.__name__.startswith("xsp")

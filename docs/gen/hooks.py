@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-__all__ = ["on_files"]
+__all__ = ["on_files", "on_post_page"]
 
+_WIDE_PICTURE = re.compile(r'<p>(?=<img [^>]*src="[^"]*\.svg")')
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -28,3 +30,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = [file.src_uri for file in files.documentation_pages() if file.inclusion is not InclusionLevel.EXCLUDED]
     config.nav = filled(config.nav or [], pages)
     return files
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Called with each page: what the theme leaves out for those who do not see it or have no pointer."""
+    dialog = 'data-md-component="search" role="dialog"'
+    named = output.replace(dialog, f'{dialog} aria-label="Search"')
+    return _WIDE_PICTURE.sub('<p tabindex="0">', named)  # it scrolls by itself

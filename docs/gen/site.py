@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["filled", "generated", "project_pages"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PROJECT = {"ARCHITECTURE.md": "architecture", "CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
+_PROJECT = {
+    "ARCHITECTURE.md": "architecture",
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "changelog",
+    "SECURITY.md": "security",
+}
 _LINK = re.compile(r"\]\(docs/([^)]*)\)")
 
 
