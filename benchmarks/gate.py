@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["verdicts"]
 
 _A_SIDE = 5
-_SIZE = 192
+_SIZE = 768
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def _record(folder: Path, count: int) -> None:
         return weight @ weight @ weight @ weight
 
     folder.mkdir(parents=True, exist_ok=True)
-    record(region, folder, captures=count, steps=10)
+    record(region, folder, captures=count, steps=30)
 
 
 if __name__ == "__main__":

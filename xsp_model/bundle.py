@@ -18,6 +18,7 @@ from xsp_model.arrow import PIECE_ROWS, read_parquet, write_parquet
 from xsp_model.bundle_files import MANIFEST, check_contents, check_tables, file_entry, read_json
 from xsp_model.bundle_rows import RowsCheck, readable, refuse
 from xsp_model.errors import AGAIN, XspError
+from xsp_model.output_files import replace_folder
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.trace import Trace
 from xsp_model.upgrade import UPGRADES, upgrade
@@ -92,13 +93,10 @@ def _write_table(trace: Trace, name: str, target: Path) -> None:
 
 
 def _put_in_place(unfinished: Path, path: Path) -> None:
-    if not path.exists():
+    if path.exists():
+        replace_folder(path, unfinished)
+    else:
         unfinished.rename(path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    path.rename(old / path.name)
-    unfinished.rename(path)
-    shutil.rmtree(old)
 
 
 def _manifest(trace: Trace, folder: Path) -> dict[str, object]:

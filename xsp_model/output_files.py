@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -13,7 +15,7 @@ from xsp_model.errors import XspError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["check_output", "unwritable", "write_file", "writing"]
+__all__ = ["check_output", "replace_folder", "unwritable", "write_file", "writing"]
 
 _PAGE_MARK = b'<meta name="generator" content="XSP'
 _HEAD_BYTES = 1024
@@ -57,6 +59,24 @@ def write_file(path: Path, content: bytes) -> None:
     """Writes the whole file; XspError where that cannot be done."""
     with writing(path) as file:
         file.write(content)
+
+
+def replace_folder(target: Path, by: Path) -> None:
+    """Renames the folder `by`, on the same file system, to that of the target, which is removed once it has succeeded.
+
+    OSError where that cannot be done; the target is then what it was.
+    """
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name[:200]}.old.", dir=target.parent))
+    earlier = aside / "earlier"
+    try:
+        target.rename(earlier)
+        by.rename(target)
+    except BaseException:
+        if earlier.exists():
+            earlier.rename(target)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def check_output(path: Path, inputs: Iterable[Path]) -> None:

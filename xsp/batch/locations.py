@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from xsp.batch import web
 from xsp_model import XspError
 from xsp_model.extras import install_advice
-from xsp_model.output_files import write_file
+from xsp_model.output_files import replace_folder, write_file
 from xsp_model.plain_text import readable
 
 __all__ = [
@@ -170,10 +169,7 @@ def put_folder(folder: Path, location: str, last: str) -> None:
             raise XspError(
                 "something is there that no xsp batch wrote", path=target, advice="Choose another folder with -o"
             )
-        old = folder.with_name(f"{folder.name}.old")
-        target.rename(old)
-        folder.rename(target)
-        shutil.rmtree(old)
+        replace_folder(target, folder)
     else:
         folder.rename(target)
 

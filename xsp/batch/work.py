@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same_content
 from xsp.batch.locations import fetch, is_url, joined, put_folder, read_bytes, stamp
 from xsp.batch.unit import Cost, Kind, Outcome, Status
+from xsp.cache.key import look
 from xsp.opening import load
 from xsp_model import XspError
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from xsp.batch.unit import Settings, Unit
+    from xsp.cache.key import Seen
     from xsp_model import Trace
 
 __all__ = ["BUNDLE", "FACTS", "REPORT", "location_of", "process"]
@@ -108,17 +110,28 @@ def _done(unit: Unit, settings: Settings) -> Outcome:
         folder = Path(tempfile.mkdtemp(prefix="unit-", dir=settings.scratch))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         inputs: Inputs = {}
+        seen = look([Path(name) for name in unit.inputs if not is_url(name)])
         paths = [_here(name, folder / f"input-{n}", inputs) for n, name in enumerate(unit.inputs)]
         result = folder / "result"
         result.mkdir()
         with _called(dict(zip(paths, unit.inputs, strict=True))):
             facts = _results(unit, settings, paths, result)
+        _check_unchanged(seen, inputs)
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
         (result / DONE).write_bytes(record(unit, settings, inputs))
         written = sum(file.stat().st_size for file in result.rglob("*") if file.is_file())
         put_folder(result, location_of(unit, settings.output), DONE)
     read = sum(int(content["bytes"]) for content in inputs.values())
     return Outcome(unit, Status.DONE, facts=facts, cost=Cost(input_bytes=read, output_bytes=written))
+
+
+def _check_unchanged(seen: Seen | None, inputs: Inputs) -> None:
+    """XspError where an input was written to since its digest was taken: the results would pass for another content's."""
+    if seen is not None and seen.is_settled() and seen.same_as(look(seen.paths)):
+        return
+    for name, content in inputs.items():
+        if not is_url(name) and content_of([Path(name)])[0] != content["sha256"]:
+            raise XspError("it changed while it was read", path=name, advice="Run the batch again once it is written")
 
 
 @contextmanager

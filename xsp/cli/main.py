@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException as error:
-        sentence = _for_users(error) or _of_a_bundle(error)
+        sentence = _for_users(error) or _of_a_bundle(error) or _of_a_file(error)
         if sentence is None:
             raise
         note(f"error: {' '.join(sentence.split())}")
@@ -91,6 +92,16 @@ def _for_users(error: BaseException) -> str | None:
     hint = f" See `{context.command_path} --help`." if context is not None else ""
     sentence = about_arguments().rstrip(".")
     return f"{sentence}{'' if sentence.endswith('?') else '.'}{hint}"
+
+
+def _of_a_file(error: BaseException) -> str | None:
+    """What a file system did not let us do with a file or folder, where nobody has said it better; else null."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return None
+    from xsp_model.errors import XspError  # noqa: PLC0415 (--help must not wait for it)
+
+    what = f"cannot be read or written ({error.strerror})"
+    return str(XspError(what, path=os.fsdecode(error.filename), advice="Check it and the folder that it lies in"))
 
 
 def _of_a_bundle(error: BaseException) -> str | None:

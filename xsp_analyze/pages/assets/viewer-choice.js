@@ -1,18 +1,27 @@
 // What is chosen in the viewer: a box with its launches, or a range of time with its statistics; and the boxes in view.
 class ViewerChoice extends ViewerWindow {
-  // Boxes of the view, one question at a time; what is there already is painted meanwhile.
-  async load() {
-    if (this.asking) { this.again = true; return; }
-    this.asking = true;
-    do {
+  // Boxes of the view, one question at a time; what is there already is painted meanwhile. Done when those of the last view are there.
+  load() {
+    this.again = true;
+    this.loading ??= this.loadAll().finally(() => { this.loading = null; });
+    return this.loading;
+  }
+
+  async loadAll() {
+    while (this.again) {
       this.again = false;
       const { from, to } = this.view;
-      const [boxes, gaps] = await Promise.all([this.source.boxes(from, to, (to - from) / Math.max(this.width || 1200, 1)), this.source.gaps(from, to)]);
+      const [boxes, gaps] = await this.during(Promise.all([this.source.boxes(from, to, (to - from) / Math.max(this.width || 1200, 1)), this.source.gaps(from, to)]));
       if (boxes !== this.boxes || gaps !== this.gaps) this.change();
       Object.assign(this, { boxes, gaps });
-    } while (this.again);
-    this.asking = false;
+    }
+  }
+
+  // The source's answer; until it is there, what is shown is not settled.
+  async during(answer) {
+    this.awaited += 1;
     this.settle();
+    try { return await answer; } finally { this.awaited -= 1; this.settle(); }
   }
 
   boxUnder(field, x, y) {
@@ -40,7 +49,7 @@ class ViewerChoice extends ViewerWindow {
     if (box) {
       this.tellDetails();
       if (tell) this.say(`${boxSentence(this, this.selected)}; ${this.about.lanes[box.lane].title}, ${this.about.lanes[box.lane].group}`);
-      await this.findArrows(this.selected);
+      await this.during(this.findArrows(this.selected));
       if (this.selected && this.arrows.length) this.tellDetails();
     }
     this.change();
@@ -89,7 +98,7 @@ class ViewerChoice extends ViewerWindow {
     this.change();
     if (!this.range || !done) { if (!this.range) this.parts.statistics.replaceChildren(); return; }
     const range = this.range;
-    const answer = await this.source.statistics(...range);
+    const answer = await this.during(this.source.statistics(...range));
     if (this.range !== range) return;
     this.parts.statistics.replaceChildren(...statisticsPanel(this, range, answer).filter(Boolean));
     this.say(`Statistics of ${time(range[1] - range[0])}`);

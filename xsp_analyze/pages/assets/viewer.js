@@ -21,7 +21,7 @@ class Viewer extends ViewerChoice {
       node, source, about, steps: about.steps.filter((step) => step.run === about.steps[0].run), painter: boxPainter(about),
       boxes: null, gaps: null, counters: null, overviewBoxes: null, overviewImage: null, colours: null, cut: null, matches: null, hits: [], arrows: [],
       selected: null, hover: null, range: null, ranging: false, narrow: false, pins: [], folds: new Set(), foldedGroups: foldedAtFirst(about),
-      pointerX: null, scheduled: false, asking: false, again: false, view: null,
+      pointerX: null, scheduled: false, awaited: 0, loading: null, again: false, view: null,
     });
     this.view = this.bounded(...(about.open ?? [about.begin, about.end]));
     this.gapLanes = gapLanes(about);
@@ -126,6 +126,7 @@ class Viewer extends ViewerChoice {
   change() {
     if (this.scheduled) return;
     this.scheduled = true;
+    this.settle();
     requestAnimationFrame((now) => this.frame(now));
   }
 
@@ -162,5 +163,5 @@ class Viewer extends ViewerChoice {
     this.settle();
   }
 
-  settle() { this.node.dataset.settled = String(!this.asking && !this.scheduled); }
+  settle() { this.node.dataset.settled = String(!this.awaited && !this.scheduled); }
 }
