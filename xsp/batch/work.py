@@ -126,7 +126,7 @@ def _done(unit: Unit, settings: Settings) -> Outcome:
 
 
 def _check_unchanged(seen: Seen | None, inputs: Inputs) -> None:
-    """XspError where an input was written to since its digest was taken: the results would pass for another content's."""
+    """XspError where an input was written to since its digest was taken: results would pass for those of another."""
     if seen is not None and seen.is_settled() and seen.same_as(look(seen.paths)):
         return
     for name, content in inputs.items():

@@ -69,7 +69,7 @@ def test_a_region_is_held_against_the_baseline_that_was_stored(tmp_path: Path) -
 def test_what_is_open_fails_only_where_that_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(_CONFTEST, encoding="utf-8")
     for test in ("test_it.py::test_speed", "test_it.py::test_speed::again"):
-        keep(sorted(_CAPTURES.glob("*.json.gz"))[::2], folder_of(tmp_path / "xsp-baselines", test))
+        keep(sorted(_CAPTURES.glob("*.json.gz"))[:10:2], folder_of(tmp_path / "xsp-baselines", test))
     test = """
 import pytest
 
@@ -79,7 +79,8 @@ def test_speed(xsp_capture):
         xsp_capture(lambda: None)
     xsp_capture(lambda: None, name="again")
 """
-    status, text = _pytest(tmp_path, "--xsp-fail-on-inconclusive", first=1, test=test)
+    options = ("--xsp-fail-on-inconclusive", "--xsp-fail-on", "model.latency > +0.2%")
+    status, text = _pytest(tmp_path, *options, first=1, test=test)
     assert status == 1
     assert "xsp: inconclusive" in text
 
