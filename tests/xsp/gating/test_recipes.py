@@ -140,7 +140,7 @@ def test_on_github_captures_that_are_there_are_compared_and_what_is_open_fails_i
         "before": f"{tmp_path}/base/*.json.gz",
         "after": f"{tmp_path}/change/1.json.gz\n{tmp_path}/change/2.json.gz",
     }
-    rules = "model.latency > +7%\n"
+    rules = "model.latency > +8%\n"
     status, outputs, printed = _act(
         repository, commands, tmp_path, **sides, fail_on=rules, comment="false", fail_on_inconclusive="true"
     )
