@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["default_limit_bytes", "run_here"]
 
 _WATCH_S = 0.1
+_LESS = ", or it died at once. Use fewer --jobs, or do it where there is more memory"
 _RENEW_SHARE = 0.5  # a worker that keeps more than this part of its limit after a unit is replaced by a fresh one
 _SYSTEM_SHARE = 0.85  # of the machine's memory, that all workers together may use
 
@@ -116,7 +117,7 @@ class _Worker(threading.Thread):
             except BrokenProcessPool:  # died while it had nothing to do
                 self._drop()
                 if not first:
-                    raise
+                    return Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: no worker could be started for it{_LESS}")
         peak = self._watched(future)
         try:
             outcome: Outcome = future.result()

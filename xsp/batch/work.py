@@ -19,6 +19,7 @@ from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same
 from xsp.batch.locations import fetch, is_url, joined, put_folder, read_bytes, stamp
 from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp.cache.key import look
+from xsp.memory_limit import ran_out
 from xsp.opening import load
 from xsp_model import XspError
 
@@ -53,16 +54,12 @@ def process(unit: Unit, settings: Settings) -> Outcome:
         outcome = Outcome(unit, Status.LEFT_OUT, str(error))
     except XspError as error:
         outcome = Outcome(unit, Status.FAILED, str(error))
-    except MemoryError:
-        outcome = Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: there is not enough memory for it")
     except OSError as error:
         advice = "Free some space and run the batch again" if error.errno == _DISK_FULL else "Check its place"
         sentence = f"{unit.inputs[0]}: cannot be read or written ({error.strerror or error}). {advice}"
         outcome = Outcome(unit, Status.FAILED, sentence)
     except Exception as error:  # noqa: BLE001 (one bad file must not stop the rest)
-        reason = f"{type(error).__name__}: {error}"
-        sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(reason.split())}). Please report it"
-        outcome = Outcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
+        outcome = _unforeseen(unit, error)
     cost = replace(
         outcome.cost,
         wall_s=time.perf_counter() - clock,
@@ -70,6 +67,15 @@ def process(unit: Unit, settings: Settings) -> Outcome:
         peak_bytes=_peak_bytes(),
     )
     return replace(outcome, cost=cost)
+
+
+def _unforeseen(unit: Unit, error: Exception) -> Outcome:
+    if ran_out(error):
+        advice = "Use fewer --jobs, or do it where there is more"
+        return Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: there is not enough memory for it. {advice}")
+    reason = f"{type(error).__name__}: {error}"
+    sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(reason.split())}). Please report it"
+    return Outcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
 
 
 def _peak_bytes() -> int:

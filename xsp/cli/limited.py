@@ -5,7 +5,6 @@ Libraries of machine code end the process where an allocation fails; whoever wat
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import resource
@@ -15,13 +14,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from xsp.cli.output import note
+from xsp.memory_limit import limit_of_memory
 
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["limit_of_memory", "out_of_memory", "ran_out", "watched"]
+__all__ = ["out_of_memory", "watched"]
 
-_KINDS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
 _ENDED_BY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 _USER_ERROR = 2
 _OF_SIGNALS = 128
@@ -32,17 +31,6 @@ _NOISE = re.compile(
     rb" *what\(\):|OpenBLAS |LLVM ERROR|Fatal Python error|called `Result::unwrap|stack backtrace|"
     rb" *\d+: |Rayon|\s*$|could not allocate|libgomp|Exception ignored"
 )
-_SAYS_SO = re.compile(
-    r"cannot allocate memory|failed to map segment|can't (start|spawn) new thread|memory allocation|out of memory",
-    re.IGNORECASE,
-)
-
-
-def limit_of_memory() -> tuple[str, int] | None:
-    """The narrowest limit of this process's memory: who sets it, and bytes; null where there is none."""
-    limits = [(resource.getrlimit(kind)[0], name) for name, kind in _KINDS.items()]
-    limited = [(size, name) for size, name in limits if size != resource.RLIM_INFINITY]
-    return (min(limited)[1], min(limited)[0]) if limited else None
 
 
 def out_of_memory() -> str:
@@ -55,23 +43,6 @@ def out_of_memory() -> str:
         f"xsp ran out of memory: {size / 1e9:.2f} GB is what `{name}` leaves it. Raise that limit, or read less of the"
         " trace with --range"
     )
-
-
-def ran_out(error: BaseException | None) -> bool:
-    """Whether it is for want of memory, as its type or a library's words have it, or what it came of is.
-
-    Under a limit a library that cannot be loaded, or a call that failed without a word, is such.
-    """
-    silent = (SystemError, ImportError) if limit_of_memory() else ()
-    while error is not None:
-        if isinstance(error, silent):
-            return True
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-            return True
-        if not isinstance(error, OSError) and _SAYS_SO.search(str(error)):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def watched() -> int | None:

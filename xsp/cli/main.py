@@ -11,6 +11,7 @@ from xsp.cli.output import note, print_styled
 from xsp.cli.streams import OutputLostError, ReaderGoneError, check_written, give_up, hold
 from xsp.cli.table import COMMANDS
 from xsp.memory import be_frugal, be_small, before_polars
+from xsp.memory_limit import limit_of_memory, ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_limited(command_line: list[str]) -> bool:
     """Whether memory may run out where the machine has more; a command that starts the user's program is left to it."""
     is_others = any(each.passes_on for each in COMMANDS if each.name in command_line[:1])
-    return sys.platform == "linux" and limited.limit_of_memory() is not None and not is_others
+    return sys.platform == "linux" and limit_of_memory() is not None and not is_others
 
 
 def _run(arguments: list[str]) -> object:
@@ -65,7 +66,7 @@ def _run(arguments: list[str]) -> object:
         print_styled(help_text)
         return 0
     before_polars()
-    limit = limited.limit_of_memory()
+    limit = limit_of_memory()
     if limit is not None:
         be_small(limit[1])
     be_frugal()
@@ -83,7 +84,7 @@ def _for_users(error: BaseException) -> str | None:
     errors = sys.modules.get("xsp_model.errors")
     if errors is not None and isinstance(error, errors.XspError):
         return str(error)
-    if limited.ran_out(error):
+    if ran_out(error):
         return limited.out_of_memory()
     about_arguments = getattr(error, "format_message", None)
     if about_arguments is None:

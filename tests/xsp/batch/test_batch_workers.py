@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks.generate import grow
 from tests.helpers.batches import trace_of
-from xsp.batch import work
+from xsp.batch import pool, work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
 
@@ -114,3 +114,44 @@ def test_the_largest_come_first(tmp_path: Path) -> None:
     units = [Unit(name, (str(tmp_path / f"{name}.json"),)) for name in ("small", "large", "middle", "gone")]
     outcomes = run_here(units, Settings(str(tmp_path / "out"), reports=False), jobs=1, limit_bytes=1 << 34)
     assert [outcome.unit.name for outcome in outcomes] == ["large", "middle", "small", "gone"]
+
+
+def _end_at_once() -> None:
+    os._exit(1)
+
+
+def test_a_worker_that_cannot_begin_is_a_failed_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.json").write_bytes(trace_of(100).to_bytes())
+    monkeypatch.setattr(pool, "_prepare", _end_at_once)
+    unit = Unit("one", (str(tmp_path / "one.json"),))
+    [outcome] = run_here([unit], Settings(str(tmp_path / "out")), jobs=1, limit_bytes=1 << 34)
+    assert outcome.status is Status.FAILED
+    assert "no worker could be started" in outcome.reason
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_want_of_memory_is_told_from_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(work, "load", fail)
+    (tmp_path / "one.json").write_bytes(trace_of(100).to_bytes())
+    outcome = work.process(Unit("one", (str(tmp_path / "one.json"),)), Settings(str(tmp_path / "out")))
+    assert outcome.status is Status.FAILED
+    assert "there is not enough memory for it" in outcome.reason
+
+
+def test_an_input_that_changes_while_it_is_read_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "one.json"
+    path.write_bytes(trace_of(100).to_bytes())
+    read = work.load
+
+    def load(*arguments: Any) -> Any:  # noqa: ANN401 (those of load)
+        path.write_bytes(trace_of(200).to_bytes())
+        return read(*arguments)
+
+    monkeypatch.setattr(work, "load", load)
+    outcome = work.process(Unit("one", (str(path),)), Settings(str(tmp_path / "out")))
+    assert outcome.status is Status.FAILED
+    assert "it changed while it was read" in outcome.reason
+    assert not (tmp_path / "out" / "traces" / "one").exists()

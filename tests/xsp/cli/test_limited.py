@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp.cli import limited
+from xsp.memory_limit import ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,4 +90,4 @@ def test_how_the_watched_process_ends_is_told(last_act: str, status: int, senten
     ],
 )
 def test_errors_for_want_of_memory_are_told_from_others(error: BaseException, *, is_of_memory: bool) -> None:
-    assert limited.ran_out(error) is is_of_memory
+    assert ran_out(error) is is_of_memory
